@@ -1,8 +1,8 @@
 #include "agent/agent.h"
 
 #include <poll.h>
-#include <unistd.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,19 +23,14 @@ using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
 
 class Loop {
  public:
-  Loop(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
-       MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics, const Clock& clock)
-      : options_(options),
-        boot_id_(NewBootId()),
-        devices_(devices),
-        profile_(std::move(profile)),
-        measuring_(measuring),
-        gpus_(gpus),
-        wake_(wake),
-        metrics_(metrics),
-        clock_(clock),
+  Loop(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile, MeasuringThread& measuring,
+       const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics, const Clock& clock)
+      : options_(options), boot_id_(NewBootId()), devices_(devices), profile_(std::move(profile)), measuring_(measuring),
+        gpus_(gpus), wake_(wake), metrics_(metrics), clock_(clock),
         stream_(
-            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)), .credentials = options.credentials},
+            {.server = options.server,
+             .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)),
+             .credentials = options.credentials},
             [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
               return v1::Cluster::NewStub(channel)->AttachAgent(context);
             },
@@ -51,8 +46,7 @@ class Loop {
       if (const std::optional<MeasureTask> task = profile_.Next()) measuring_.Begin(*task);
     }
     Report();
-    pollfd fds[] = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
-                    {.fd = signal_fd, .events = POLLIN, .revents = 0}};
+    pollfd fds[] = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0}, {.fd = signal_fd, .events = POLLIN, .revents = 0}};
     const bool attached = stream_.attachment() != 0;
     const Nanos idle = attached ? heartbeat_.Left(clock_.Monotonic()) : Nanos(1'000'000'000);
     ::poll(fds, 2, static_cast<int>(idle.value / 1'000'000) + 1);
@@ -144,8 +138,7 @@ class Loop {
       cores.set_limit_group(options_.cores.limit_group);
       cores.set_limit_permille(options_.cores.limit_permille);
     }
-    if (const std::optional<HardwareProfile> profile = profile_.Profile())
-      *report.mutable_profile() = ToProto(*profile);
+    if (const std::optional<HardwareProfile> profile = profile_.Profile()) *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);
     report.set_failure(profile_.Failure());
     for (const NodeCondition& condition : conditions_) {

@@ -9,12 +9,9 @@ const char* SubjectName(MeasureSubject subject) { return subject == MeasureSubje
 
 const char* OutcomeName(MeasureOutcome outcome) {
   switch (outcome) {
-    case MeasureOutcome::kMeasured:
-      return "measured";
-    case MeasureOutcome::kCached:
-      return "cached";
-    case MeasureOutcome::kFailed:
-      return "failed";
+    case MeasureOutcome::kMeasured: return "measured";
+    case MeasureOutcome::kCached: return "cached";
+    case MeasureOutcome::kFailed: return "failed";
   }
   return "";
 }
@@ -22,10 +19,8 @@ const char* OutcomeName(MeasureOutcome outcome) {
 }  // namespace
 
 AgentMetrics::AgentMetrics()
-    : registry_(std::make_shared<prometheus::Registry>()),
-      attached_(Gauges(*registry_, metric::kAgentAttached).Add({})),
-      measurements_(Counters(*registry_, metric::kMeasurements)),
-      seconds_(Counters(*registry_, metric::kMeasurementSeconds)) {
+    : registry_(std::make_shared<prometheus::Registry>()), attached_(Gauges(*registry_, metric::kAgentAttached).Add({})),
+      measurements_(Counters(*registry_, metric::kMeasurements)), seconds_(Counters(*registry_, metric::kMeasurementSeconds)) {
   AddBuildInfo(*registry_);
 }
 

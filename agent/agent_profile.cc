@@ -20,9 +20,8 @@ std::string ShapeText(const LayerShape& shape) {
 
 void AgentProfile::SetWanted(const std::vector<LayerShape>& shapes) {
   wanted_.assign(shapes.begin(), shapes.begin() + static_cast<std::ptrdiff_t>(std::min(shapes.size(), kMaxShapes)));
-  std::erase_if(failed_, [&](const auto& entry) {
-    return std::find(wanted_.begin(), wanted_.end(), entry.first) == wanted_.end();
-  });
+  std::erase_if(failed_,
+                [&](const auto& entry) { return std::find(wanted_.begin(), wanted_.end(), entry.first) == wanted_.end(); });
 }
 
 std::optional<MeasureTask> AgentProfile::Next() const {

@@ -37,8 +37,10 @@ absl::StatusOr<DeviceWish> ParseDeviceWish(const std::string& text) {
     good = good && ParseDeviceKind(word, wish.kind) && wish.kind != DeviceKind::kAny;
   }
   if (good) return wish;
-  return absl::InvalidArgumentError(absl::StrCat("--devices ", text, " is not auto, cpu or cuda, with :N for at most N of them "
-                                                 "(cuda:2), or a number of CPU devices; at most ", kMaxDevices));
+  return absl::InvalidArgumentError(absl::StrCat("--devices ", text,
+                                                 " is not auto, cpu or cuda, with :N for at most N of them "
+                                                 "(cuda:2), or a number of CPU devices; at most ",
+                                                 kMaxDevices));
 }
 
 absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cpu, GpuProbeOptions gpu,
@@ -66,8 +68,8 @@ absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cp
 std::string OfferText(const std::vector<NodeDevice>& devices) {
   std::string text;
   for (const NodeDevice& device : devices) {
-    absl::StrAppend(&text, DeviceKindName(device.kind), " ", device.index, ": ", device.model, ", ",
-                    FormatBytes(device.memory), device.detail.empty() ? "" : ", ", device.detail, "\n");
+    absl::StrAppend(&text, DeviceKindName(device.kind), " ", device.index, ": ", device.model, ", ", FormatBytes(device.memory),
+                    device.detail.empty() ? "" : ", ", device.detail, "\n");
   }
   return text;
 }

@@ -22,33 +22,20 @@ bool IsXidOfProgram(int64_t xid) {
 
 std::string XidName(int64_t xid) {
   switch (xid) {
-    case 13:
-      return "an exception of the graphics engine";
-    case 31:
-      return "a page fault";
-    case 43:
-      return "the GPU stopped processing";
-    case 45:
-      return "preemptive cleanup";
-    case 48:
-      return "a double-bit ECC error";
-    case 63:
-      return "a row of memory was remapped";
-    case 64:
-      return "a row of memory could not be remapped";
-    case 74:
-      return "an NVLink error";
-    case 79:
-      return "fallen off the bus";
-    case 94:
-      return "a contained ECC error";
-    case 95:
-      return "an uncontained ECC error";
+    case 13: return "an exception of the graphics engine";
+    case 31: return "a page fault";
+    case 43: return "the GPU stopped processing";
+    case 45: return "preemptive cleanup";
+    case 48: return "a double-bit ECC error";
+    case 63: return "a row of memory was remapped";
+    case 64: return "a row of memory could not be remapped";
+    case 74: return "an NVLink error";
+    case 79: return "fallen off the bus";
+    case 94: return "a contained ECC error";
+    case 95: return "an uncontained ECC error";
     case 119:
-    case 120:
-      return "the GPU's system processor does not answer";
-    default:
-      return "";
+    case 120: return "the GPU's system processor does not answer";
+    default: return "";
   }
 }
 
@@ -77,17 +64,15 @@ void GpuHealth::NoteXid(int64_t xid, Nanos now) {
   if (IsXidOfProgram(xid)) {
     Note("xid", false, absl::StrCat(what, ": an error of the program that ran on it"), now, kProgramXidShown);
   } else {
-    Note("xid", true,
-         absl::StrCat(what, ": it is not offered any more; reset or repair it, then restart lynx-agent"), now,
+    Note("xid", true, absl::StrCat(what, ": it is not offered any more; reset or repair it, then restart lynx-agent"), now,
          std::nullopt);
   }
 }
 
 void GpuHealth::NoteReadings(const GpuReadings& readings, Nanos now) {
   if (readings.lost) {
-    Note("gpu-lost", true,
-         absl::StrCat(label_, " does not answer the driver any more and is not offered; restart the machine"), now,
-         std::nullopt);
+    Note("gpu-lost", true, absl::StrCat(label_, " does not answer the driver any more and is not offered; restart the machine"),
+         now, std::nullopt);
     return;
   }
   if (const int64_t errors = readings.uncorrected_ecc_errors.value_or(0); errors > 0) {

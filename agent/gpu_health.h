@@ -43,8 +43,7 @@ class GpuHealth {
     std::optional<Nanos> until;  // nullopt: for good
   };
   // `shown_for`: after its last note. A withdrawing condition is never replaced by one that does not withdraw.
-  void Note(const std::string& kind, bool withdrawn, const std::string& message, Nanos now,
-            std::optional<Nanos> shown_for);
+  void Note(const std::string& kind, bool withdrawn, const std::string& message, Nanos now, std::optional<Nanos> shown_for);
 
   const std::string label_;
   const std::string uuid_;

@@ -12,17 +12,14 @@ double Mebibytes(Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 
 }  // namespace
 
 GpuMetrics::GpuMetrics(prometheus::Registry& registry, const GpuLabels& labels)
-    : registry_(registry),
-      labels_({{"gpu", absl::StrCat(labels.index)},
-               {"UUID", labels.uuid},
-               {"modelName", labels.model},
-               {"Hostname", labels.node}}) {
+    : registry_(registry), labels_({{"gpu", absl::StrCat(labels.index)},
+                                    {"UUID", labels.uuid},
+                                    {"modelName", labels.model},
+                                    {"Hostname", labels.node}}) {
   SetXid(0);
 }
 
-void GpuMetrics::Set(const metric::Metric& metric, double value) {
-  Gauges(registry_, metric).Add(labels_).Set(value);
-}
+void GpuMetrics::Set(const metric::Metric& metric, double value) { Gauges(registry_, metric).Add(labels_).Set(value); }
 
 void GpuMetrics::SetXid(int64_t xid) { Set(metric::kGpuXid, static_cast<double>(xid)); }
 

@@ -80,15 +80,14 @@ std::vector<GpuProbe::UsableGpu> GpuProbe::Usable(std::vector<GpuFacts> gpus) {
     conditions_.push_back({.kind = "gpu-unusable",
                            .device = gpus[i].uuid,
                            .withdrawn = true,
-                           .message = absl::StrCat("GPU ", gpus[i].index, " (", gpus[i].name, ") cannot be used: ",
-                                                   std::string(checks[i].status.message()))});
+                           .message = absl::StrCat("GPU ", gpus[i].index, " (", gpus[i].name,
+                                                   ") cannot be used: ", std::string(checks[i].status.message()))});
   }
   return usable;
 }
 
 int32_t GpuProbe::NumaNodeOf(const GpuFacts& gpu) const {
-  const absl::StatusOr<std::string> text =
-      ReadFile(absl::StrCat(options_.system, "/bus/pci/devices/", gpu.bus, "/numa_node"));
+  const absl::StatusOr<std::string> text = ReadFile(absl::StrCat(options_.system, "/bus/pci/devices/", gpu.bus, "/numa_node"));
   int32_t node = -1;  // as the kernel says where a machine has no NUMA nodes
   return text.ok() && absl::SimpleAtoi(*text, &node) ? node : -1;
 }

@@ -12,11 +12,9 @@ GpuWatch::GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& de
     : nvml_(std::move(nvml)), clock_(clock), wake_(wake) {
   for (const NodeDevice& device : devices) {
     const std::string label = absl::StrCat("GPU ", device.index, " (", device.model, ")");
-    gpus_.emplace(device.index, Gpu{GpuHealth(label, device.uuid),
-                                    GpuMetrics(registry, {.index = device.index,
-                                                          .uuid = device.uuid,
-                                                          .model = device.model,
-                                                          .node = node})});
+    gpus_.emplace(device.index,
+                  Gpu{GpuHealth(label, device.uuid),
+                      GpuMetrics(registry, {.index = device.index, .uuid = device.uuid, .model = device.model, .node = node})});
   }
   thread_ = std::thread([this] { Run(); });
 }

@@ -64,10 +64,10 @@ struct AgentFlags {
         {"host-memory", &host_memory,
          "memory of this node that GPUs may offload to, such as 200GiB; empty: 80% of what is available"},
         {"network-domain", &network_domain,
-         "where this node is in the network, from the widest part to the closest, such as row2/rack7: jobs get nodes of one part; "
+         "where this node is in the network, from the widest part to the closest, such as row2/rack7: jobs get nodes of one "
+         "part; "
          "empty: not known"},
-        {"link-rate", &link_rate,
-         "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
+        {"link-rate", &link_rate, "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
@@ -106,8 +106,7 @@ absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWis
   LYNX_ASSIGN_OR_RETURN(const Bytes memory, SizeFlag("memory", flags.memory));
   LYNX_ASSIGN_OR_RETURN(const Bytes reserved, SizeFlag("gpu-reserve", flags.gpu_reserve));
   cpu.memory_per_device = memory;
-  GpuProbeOptions gpu{
-      .cores = cpu.cores, .memory_per_device = memory, .reserved = reserved, .rank_binary = flags.rank_binary};
+  GpuProbeOptions gpu{.cores = cpu.cores, .memory_per_device = memory, .reserved = reserved, .rank_binary = flags.rank_binary};
   if (!flags.gpus.empty()) {
     absl::StatusOr<std::vector<int32_t>> gpus = ParseCores(flags.gpus);
     if (!gpus.ok()) return Annotate(gpus.status(), "--gpus");
@@ -201,14 +200,13 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   const std::string directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   LYNX_RETURN_IF_ERROR(MakeDirectories(directory));
   const absl::StatusOr<UniqueFd> lock = LockFile(directory + "/lynx-agent.lock");
-  if (!lock.ok())
-    return Annotate(lock.status(), "another lynx-agent uses this data directory, give another --data-dir");
+  if (!lock.ok()) return Annotate(lock.status(), "another lynx-agent uses this data directory, give another --data-dir");
 
   const RealClock clock;
   AgentMetrics metrics;
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
-                                                         ReadyWhileAttached(metrics.registry(), metrics.attached())));
+                                                       ReadyWhileAttached(metrics.registry(), metrics.attached())));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);

@@ -18,8 +18,7 @@ void TakeSlower(const ShapeTimes& other, ShapeTimes& times) {
     times.ops[op].backward = std::max(times.ops[op].backward, other.ops[op].backward);
     times.ops[op].weight = std::max(times.ops[op].weight, other.ops[op].weight);
   }
-  times.optimizer_per_mega_parameter =
-      std::max(times.optimizer_per_mega_parameter, other.optimizer_per_mega_parameter);
+  times.optimizer_per_mega_parameter = std::max(times.optimizer_per_mega_parameter, other.optimizer_per_mega_parameter);
 }
 
 }  // namespace
@@ -41,19 +40,16 @@ MeasureResult Slowest(const std::vector<MeasureResult>& results) {
   return slowest;
 }
 
-absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options,
-                                             const std::vector<NodeDevice>& devices,
+absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                              const std::vector<LayerShape>& shapes, const WakeEvent& cancel) {
   std::vector<std::vector<std::string>> commands;
   for (const NodeDevice& device : devices) {
     const std::string file = absl::StrCat(options.directory, "/measure-", device.index, ".json");
-    LYNX_RETURN_IF_ERROR(WriteFileDurably(
-        file,
-        MeasureRequestText({.shapes = shapes,
-                            .device_kind = device.kind,
-                            .device_uuid = device.uuid,
-                            .cores = device.cores,
-                            .budget_seconds = options.budget_seconds})));
+    LYNX_RETURN_IF_ERROR(WriteFileDurably(file, MeasureRequestText({.shapes = shapes,
+                                                                    .device_kind = device.kind,
+                                                                    .device_uuid = device.uuid,
+                                                                    .cores = device.cores,
+                                                                    .budget_seconds = options.budget_seconds})));
     commands.push_back({options.rank_binary, "--measure", file});
   }
   const std::vector<CommandResult> outcomes = RunCommands(commands, options.limit, cancel);
@@ -72,13 +68,12 @@ absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const 
                                        const WakeEvent& cancel) {
   LYNX_CHECK(!devices.empty());
   const std::string file = absl::StrCat(options.directory, "/measure-link.json");
-  LYNX_RETURN_IF_ERROR(WriteFileDurably(
-      file, LinkRequestText({.host = options.address,
-                             .cores = {devices.front().cores, devices[devices.size() > 1 ? 1 : 0].cores},
-                             .budget_seconds = options.budget_seconds,
-                             .pacing_bytes_per_second = options.pacing_bytes_per_second})));
-  const CommandResult outcome =
-      RunCommands({{options.rank_binary, "--measure-link", file}}, options.limit, cancel).front();
+  LYNX_RETURN_IF_ERROR(
+      WriteFileDurably(file, LinkRequestText({.host = options.address,
+                                              .cores = {devices.front().cores, devices[devices.size() > 1 ? 1 : 0].cores},
+                                              .budget_seconds = options.budget_seconds,
+                                              .pacing_bytes_per_second = options.pacing_bytes_per_second})));
+  const CommandResult outcome = RunCommands({{options.rank_binary, "--measure-link", file}}, options.limit, cancel).front();
   if (!outcome.status.ok()) return Annotate(outcome.status, "measuring the link");
   absl::StatusOr<LinkResult> result = ParseLinkResult(outcome.output);
   if (!result.ok()) return Annotate(result.status(), absl::StrCat("measuring the link: ", options.rank_binary));

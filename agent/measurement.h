@@ -30,8 +30,7 @@ MeasureResult Slowest(const std::vector<MeasureResult>& results);
 // Op times of `shapes` (may be empty) and the general rates. An error of any process is an error of the whole:
 // DeadlineExceeded when killed at the limit, Cancelled after `cancel`, others name the binary and the device. A shape
 // that was not measured within the budget is missing from the result.
-absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options,
-                                             const std::vector<NodeDevice>& devices,
+absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                              const std::vector<LayerShape>& shapes, const WakeEvent& cancel);
 
 // A link between two ranks of this node: of the first two devices, or both on the only one.

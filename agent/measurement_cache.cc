@@ -29,10 +29,11 @@ constexpr char kLinkKey[] = "link", kGpuLinksKey[] = "links between GPUs";
 
 absl::StatusOr<std::string> NodeKey(const MeasurementOptions& options, const std::vector<NodeDevice>& devices) {
   LYNX_ASSIGN_OR_RETURN(const std::string binary, ReadFile(options.rank_binary, kBinaryLimitBytes));
-  std::string key = absl::StrCat("binary ", Sha256Hex(binary), "; address ", options.address, "; pacing ",
-                                 options.pacing_bytes_per_second);
+  std::string key =
+      absl::StrCat("binary ", Sha256Hex(binary), "; address ", options.address, "; pacing ", options.pacing_bytes_per_second);
   for (const NodeDevice& device : devices) {
-    absl::StrAppend(&key, "; ", DeviceKindName(device.kind), " ", device.model, device.uuid, " on ", absl::StrJoin(device.cores, ","));
+    absl::StrAppend(&key, "; ", DeviceKindName(device.kind), " ", device.model, device.uuid, " on ",
+                    absl::StrJoin(device.cores, ","));
   }
   return key;
 }
@@ -86,8 +87,7 @@ void MeasurementCache::Keep(const std::string& key, const std::string& result) {
   std::vector<std::pair<fs::file_time_type, std::string>> files;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    if (entry.path().extension() == ".measured")
-      files.push_back({entry.last_write_time(error), entry.path().string()});
+    if (entry.path().extension() == ".measured") files.push_back({entry.last_write_time(error), entry.path().string()});
   }
   std::sort(files.rbegin(), files.rend());
   for (size_t i = kMaxFiles; i < files.size(); ++i) fs::remove(files[i].second, error);

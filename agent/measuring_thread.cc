@@ -7,13 +7,8 @@ namespace lynx {
 
 MeasuringThread::MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache,
                                  const Clock& clock, AgentMetrics& metrics, WakeEvent& wake)
-    : options_(std::move(options)),
-      devices_(std::move(devices)),
-      clock_(clock),
-      metrics_(metrics),
-      wake_(wake),
-      cache_(std::move(cache)),
-      thread_([this] { Run(); }) {}
+    : options_(std::move(options)), devices_(std::move(devices)), clock_(clock), metrics_(metrics), wake_(wake),
+      cache_(std::move(cache)), thread_([this] { Run(); }) {}
 
 MeasuringThread::~MeasuringThread() {
   {
@@ -119,9 +114,8 @@ absl::StatusOr<MeasureResult> MeasuringThread::Devices(const std::vector<LayerSh
     spdlog::error("{}", std::string(result.status().message()));
     return result;
   }
-  spdlog::info("measured {} on {} devices in {}: {} GFLOP/s each",
-               shapes.empty() ? "the general rates" : "a layer shape", devices_.size(), FormatDuration(took),
-               result->flops_per_second / 1'000'000'000);
+  spdlog::info("measured {} on {} devices in {}: {} GFLOP/s each", shapes.empty() ? "the general rates" : "a layer shape",
+               devices_.size(), FormatDuration(took), result->flops_per_second / 1'000'000'000);
   if (whole) cache_.KeepDevices(shapes, *result);
   return result;
 }

@@ -21,14 +21,15 @@ namespace lynx {
 
 struct MeasureOutcomeOf {
   MeasureTask task;
-  std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<GpuLinksResult>, absl::StatusOr<MeasureResult>> result;  // by the kind of the task
+  std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<GpuLinksResult>, absl::StatusOr<MeasureResult>>
+      result;  // by the kind of the task
 };
 
 class MeasuringThread {
  public:
   // All references outlive it; `wake` is raised when an outcome is there.
-  MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache,
-                  const Clock& clock, AgentMetrics& metrics, WakeEvent& wake);
+  MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache, const Clock& clock,
+                  AgentMetrics& metrics, WakeEvent& wake);
   // Kills what runs.
   ~MeasuringThread();
 

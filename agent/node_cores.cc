@@ -29,13 +29,11 @@ std::vector<std::string> FirstLine(const std::string& path) {
 std::optional<int64_t> Permille(const std::string& quota, const std::string& period) {
   int64_t used = 0, of = 0;  // microseconds; a quota of "max" or -1 is no limit
   if (!absl::SimpleAtoi(quota, &used) || !absl::SimpleAtoi(period, &of) || used <= 0 || of <= 0) return std::nullopt;
-  return std::clamp<int64_t>(static_cast<int64_t>(1000.0 * static_cast<double>(used) / static_cast<double>(of)), 1,
-                             kMaxLimit);
+  return std::clamp<int64_t>(static_cast<int64_t>(1000.0 * static_cast<double>(used) / static_cast<double>(of)), 1, kMaxLimit);
 }
 
 std::optional<int64_t> LimitOf(const std::string& group) {
-  if (const std::vector<std::string> both = FirstLine(group + "/cpu.max"); both.size() == 2)
-    return Permille(both[0], both[1]);
+  if (const std::vector<std::string> both = FirstLine(group + "/cpu.max"); both.size() == 2) return Permille(both[0], both[1]);
   const std::vector<std::string> quota = FirstLine(group + "/cpu.cfs_quota_us"),
                                  period = FirstLine(group + "/cpu.cfs_period_us");
   return quota.size() == 1 && period.size() == 1 ? Permille(quota[0], period[0]) : std::nullopt;
@@ -54,8 +52,7 @@ std::vector<std::string> GroupFolders(const std::string& proc, const std::string
     const bool version2 = parts[1].empty();
     if (!version2 && std::find(controllers.begin(), controllers.end(), "cpu") == controllers.end()) continue;
     const std::string mounted = version2 ? cgroups : absl::StrCat(cgroups, "/", parts[1]);
-    for (std::string path = parts[2]; path.size() > 1; path.resize(path.rfind('/')))
-      folders.push_back(mounted + path);
+    for (std::string path = parts[2]; path.size() > 1; path.resize(path.rfind('/'))) folders.push_back(mounted + path);
     folders.push_back(mounted);
   }
   return folders;

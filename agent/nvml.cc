@@ -142,8 +142,7 @@ void Nvml::ListenForXids() {
 std::optional<GpuXid> Nvml::AwaitXid(Nanos limit) {
   nvml::EventData event{};
   const auto milliseconds = static_cast<unsigned>(limit.value / 1'000'000);
-  const nvml::Return code = events_ == nullptr ? nvml::kNotSupported
-                                               : functions_.EventSetWait(events_, &event, milliseconds);
+  const nvml::Return code = events_ == nullptr ? nvml::kNotSupported : functions_.EventSetWait(events_, &event, milliseconds);
   if (code == kSuccess) {
     const auto device = std::find(devices_.begin(), devices_.end(), event.device);
     if (device == devices_.end() || event.type != nvml::kEventXid) return std::nullopt;
@@ -257,20 +256,16 @@ GpuReadings Nvml::Read(int32_t index) const {
     readings.utilization_percent = used->gpu;
     readings.memory_utilization_percent = used->memory;
   }
-  const auto clock = [&](int kind) {
-    return As<int64_t>(Ask<unsigned>(functions_.DeviceGetClockInfo, device, kind));
-  };
+  const auto clock = [&](int kind) { return As<int64_t>(Ask<unsigned>(functions_.DeviceGetClockInfo, device, kind)); };
   readings.sm_clock_mhz = clock(nvml::kClockSm);
   readings.memory_clock_mhz = clock(nvml::kClockMemory);
-  readings.temperature_celsius =
-      As<int64_t>(Ask<unsigned>(functions_.DeviceGetTemperature, device, nvml::kTemperatureOfGpu));
+  readings.temperature_celsius = As<int64_t>(Ask<unsigned>(functions_.DeviceGetTemperature, device, nvml::kTemperatureOfGpu));
   if (const auto milliwatts = Ask<unsigned>(functions_.DeviceGetPowerUsage, device)) {
     readings.power_watts = *milliwatts / 1000.0;
   }
-  readings.uncorrected_ecc_errors = As<int64_t>(Ask<unsigned long long>(
-      functions_.DeviceGetTotalEccErrors, device, nvml::kUncorrected, nvml::kSinceReboot));
-  readings.throttle_reasons =
-      As<uint64_t>(Ask<unsigned long long>(functions_.DeviceGetCurrentClocksThrottleReasons, device));
+  readings.uncorrected_ecc_errors =
+      As<int64_t>(Ask<unsigned long long>(functions_.DeviceGetTotalEccErrors, device, nvml::kUncorrected, nvml::kSinceReboot));
+  readings.throttle_reasons = As<uint64_t>(Ask<unsigned long long>(functions_.DeviceGetCurrentClocksThrottleReasons, device));
   return readings;
 }
 

@@ -50,8 +50,8 @@ inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
 inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
 // Why clocks are lower than they could be.
-inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
-                                    kHardwareThermal = 0x40, kPowerBrake = 0x80;
+inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
+                                    kPowerBrake = 0x80;
 
 // The functions. Those that a GPU or an older driver may lack are optional: null then.
 struct Functions {

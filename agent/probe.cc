@@ -52,8 +52,8 @@ absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wan
   if (cores.empty()) return absl::FailedPreconditionError("this process may not run on any core");
   for (const int32_t core : cores) {
     if (std::find(available.begin(), available.end(), core) == available.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("core ", core, " may not be used here; available are ",
-                                                     absl::StrJoin(available, ","), ", see --cores"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("core ", core, " may not be used here; available are ", absl::StrJoin(available, ","), ", see --cores"));
     }
   }
   return cores;

@@ -106,12 +106,7 @@ void LinearWeight(benchmark::State& state) {
 
 // QKV, attention's projection, the two of the MLP.
 #define LYNX_LINEAR_SHAPES \
-  ArgNames({"in", "out"})  \
-      ->Args({kH, 3 * kH}) \
-      ->Args({kH, kH})     \
-      ->Args({kH, kF})     \
-      ->Args({kF, kH})     \
-      ->Unit(benchmark::kMillisecond)
+  ArgNames({"in", "out"})->Args({kH, 3 * kH})->Args({kH, kH})->Args({kH, kF})->Args({kF, kH})->Unit(benchmark::kMillisecond)
 BENCHMARK_TEMPLATE(LinearForward, float)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearForward, Bfloat16)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearBackward, float)->LYNX_LINEAR_SHAPES;
@@ -258,8 +253,7 @@ BENCHMARK_TEMPLATE(SwigluForward, Bfloat16)->Unit(benchmark::kMillisecond);
 // Both backward ops.
 template <class T>
 void SwigluBackward(benchmark::State& state) {
-  T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF), *dy = Values<T>(kN * kF),
-    *dgated = Values<T>(kN * 2 * kF);
+  T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF), *dy = Values<T>(kN * kF), *dgated = Values<T>(kN * 2 * kF);
   for (auto _ : state) {
     Ops<T>().SwigluBackward(gated, silu, dy, kN, kF, dgated);
     Ops<T>().SiluBackward(gated, kN, kF, dgated);
@@ -295,11 +289,7 @@ void BiasDropoutAddForward(benchmark::State& state) {
   ReportBytes<T>(state, 3, kN * kH);
 }
 BENCHMARK_TEMPLATE(BiasDropoutAddForward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(BiasDropoutAddForward, Bfloat16)
-    ->ArgName("dropout")
-    ->Arg(0)
-    ->Arg(1)
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasDropoutAddForward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 template <class T>
 void BiasDropoutAddBackward(benchmark::State& state) {
@@ -388,8 +378,7 @@ void AdamW(benchmark::State& state) {
   TheBackend().Fill(v, kLayerParameters, 0.5f);
   const AdamWArgs args{
       .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 10, .gradient_scale = 1};
-  const AdamWTensor tensors[] = {
-      {.count = kLayerParameters, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true}};
+  const AdamWTensor tensors[] = {{.count = kLayerParameters, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true}};
   for (auto _ : state) TheBackend().AdamW(args, tensors);
   ReportBytes(state, 7, kLayerParameters);
 }

@@ -1,5 +1,5 @@
-// The controller at scale: how long the decisions take that it makes on its one thread, for thousands of nodes and jobs. Times are of
-// single steps of the state machine, without store and network; percentiles over all steps of a kind.
+// The controller at scale: how long the decisions take that it makes on its one thread, for thousands of nodes and jobs. Times
+// are of single steps of the state machine, without store and network; percentiles over all steps of a kind.
 //
 //   controller_bench [NODES [DEVICES_PER_NODE]]
 #include <algorithm>
@@ -38,7 +38,8 @@ class Scale {
     for (int i = 0; i < nodes_; ++i) {
       const NodeId name(absl::StrCat("node", i));
       AgentState agent{.node = name, .boot = "a"};
-      for (int d = 0; d < devices_; ++d) agent.devices.push_back({.index = d, .model = "bench", .memory = Bytes(int64_t{1} << 34), .cores = {d}});
+      for (int d = 0; d < devices_; ++d)
+        agent.devices.push_back({.index = d, .model = "bench", .memory = Bytes(int64_t{1} << 34), .cores = {d}});
       agent.profile = std::make_shared<const HardwareProfile>(StatedCpuProfile());
       Step("agent attaches", AgentReported{++stream_, "10.0.0.1", agent});
       ++stream_;
@@ -74,7 +75,8 @@ class Scale {
         WorkerState state = StateOf(stream);
         for (const RankAssignment& rank : wish.ranks) {
           const bool begins = rank.peers != nullptr;
-          state.ranks.push_back({.key = rank.key, .phase = begins ? RankPhase::kExited : RankPhase::kListening, .host = "10.0.0.1", .port = 1});
+          state.ranks.push_back(
+              {.key = rank.key, .phase = begins ? RankPhase::kExited : RankPhase::kListening, .host = "10.0.0.1", .port = 1});
           if (!begins) continue;
           state.messages.push_back({.key = rank.key, .sequence = 1, .report = RankReady{}});
           state.messages.push_back({.key = rank.key, .sequence = 2, .report = RankDone{rank.spec->train.steps}});
@@ -84,7 +86,9 @@ class Scale {
     }
   }
 
-  void Heartbeat(const std::string& kind, int node) { Step(kind, WorkerReported{2 * node + 2, "10.0.0.1", StateOf(2 * node + 2)}); }
+  void Heartbeat(const std::string& kind, int node) {
+    Step(kind, WorkerReported{2 * node + 2, "10.0.0.1", StateOf(2 * node + 2)});
+  }
 
   void Tick(const std::string& kind) {
     now_ += Nanos(6'000'000'000);
@@ -119,7 +123,11 @@ class Scale {
 
   // The agent of a node has the number before its worker daemon's.
   WorkerState StateOf(int64_t stream) {
-    return {.node = NodeId(absl::StrCat("node", stream / 2 - 1)), .boot = "w", .address = "10.0.0.1", .number = ++reports_, .witness_port = 1};
+    return {.node = NodeId(absl::StrCat("node", stream / 2 - 1)),
+            .boot = "w",
+            .address = "10.0.0.1",
+            .number = ++reports_,
+            .witness_port = 1};
   }
 
   Controller controller_;

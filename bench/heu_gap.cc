@@ -1,7 +1,7 @@
 // How far HEU is from OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS [FIRST]]]
 // compares on so many random transformer stages of up to LAYERS layers (the seeds from FIRST on, at first 1), with so long for
-// each proof, and prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has sequence
-// parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as the tests do.
+// each proof, and prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has
+// sequence parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as the tests do.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -25,8 +25,7 @@ std::optional<Kind> KindOf(const std::string& name) {
 }
 
 RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
-  return kind == Kind::kOffload ? RandomOffloadStage(number, layers)
-                                : RandomStage(number, layers, kind == Kind::kMixed);
+  return kind == Kind::kOffload ? RandomOffloadStage(number, layers) : RandomStage(number, layers, kind == Kind::kMixed);
 }
 
 // What HEU exposes as plans use it: decides on offloading over the whole stage.
@@ -42,8 +41,7 @@ int Run(int layers, int stages, double seconds, Kind kind, int32_t columns, int 
   for (int seed = first; seed < first + stages; ++seed) {
     RandomNumbers number(static_cast<uint32_t>(seed));
     const RecomputeProblem problem = StageOf(kind, number, layers);
-    const absl::StatusOr<OptResult> opt =
-        SolveStage(problem, {.seconds = seconds, .columns = columns, .least_memory = false});
+    const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = seconds, .columns = columns, .least_memory = false});
     if (!opt.ok() || !opt->solution || !opt->start) {
       std::fprintf(stderr, "seed %d: %s\n", seed, opt.status().ToString().c_str());
       return 1;
@@ -58,7 +56,8 @@ int Run(int layers, int stages, double seconds, Kind kind, int32_t columns, int 
       gaps.Add(Nanos(heu), opt->solution->value.exposed);
     } else {
       ++gaps.not_proven;
-      if (heu > 0) worst_open = std::max(worst_open, 100 - 100 * static_cast<double>(opt->bound.value) / static_cast<double>(heu));
+      if (heu > 0)
+        worst_open = std::max(worst_open, 100 - 100 * static_cast<double>(opt->bound.value) / static_cast<double>(heu));
     }
   }
   gaps.Print("transformer stages");

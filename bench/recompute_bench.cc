@@ -14,10 +14,16 @@
 namespace lynx {
 namespace {
 
-RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = DropoutMasks::kRegenerated,
-                       Nanos stall = Nanos(0)) {
-  const ModelSpec model{.layers = 50, .hidden = 6144, .heads = 48, .ffn = 4 * 6144, .seq = 2048, .vocab = 51200,
-                        .dropout = 0.1, .dtype = DataType::kBfloat16, .dropout_masks = masks};
+RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = DropoutMasks::kRegenerated, Nanos stall = Nanos(0)) {
+  const ModelSpec model{.layers = 50,
+                        .hidden = 6144,
+                        .heads = 48,
+                        .ffn = 4 * 6144,
+                        .seq = 2048,
+                        .vocab = 51200,
+                        .dropout = 0.1,
+                        .dtype = DataType::kBfloat16,
+                        .dropout_masks = masks};
   HardwareProfile profile;
   profile.flops_per_second = 250'000'000'000'000;
   profile.memory_bytes_per_second = 1'500'000'000'000;
@@ -25,10 +31,9 @@ RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = Dropo
   profile.overlap_slowdown_permille = 1250;
   const ParallelLayout layout{.tp = 8};
   const CostModel costs(profile, model, layout, 1, 8);
-  RecomputeProblem problem =
-      MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = static_cast<int32_t>(state.range(0)),
-                                                          .in_flight = static_cast<int32_t>(state.range(1)),
-                                                          .stall = stall});
+  RecomputeProblem problem = MakeStageProblem(
+      costs, ShapeOf(model, layout, 1),
+      {.layers = static_cast<int32_t>(state.range(0)), .in_flight = static_cast<int32_t>(state.range(1)), .stall = stall});
   const StagePolicy stored{std::vector<LayerPolicy>(static_cast<size_t>(problem.layers))};
   const Bytes most = EvaluateStage(problem, stored)->bytes();
   const Bytes least = StageHeu(problem).LeastBytes(problem.layers);

@@ -67,12 +67,8 @@ void Run(benchmark::State& state, const PlanRequest& request) {
 }
 
 // Argument: a setting.
-void BM_SearchEngine(benchmark::State& state) {
-  Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kLynxEngine));
-}
-void BM_SearchAny(benchmark::State& state) {
-  Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kAnyFramework));
-}
+void BM_SearchEngine(benchmark::State& state) { Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kLynxEngine)); }
+void BM_SearchAny(benchmark::State& state) { Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kAnyFramework)); }
 BENCHMARK(BM_SearchEngine)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 BENCHMARK(BM_SearchAny)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 

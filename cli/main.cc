@@ -22,10 +22,12 @@ using namespace lynx;  // the verbs
 
 // Forms of -o that verbs know which are no lists.
 const std::vector<OutputFormat> kPlainText = {OutputFormat::kTable, OutputFormat::kWide};
-const std::vector<OutputFormat> kDocument = {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson, OutputFormat::kYaml};
+const std::vector<OutputFormat> kDocument = {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson,
+                                             OutputFormat::kYaml};
 
 // What a verb does, unless -o asks for what it cannot print: then nothing is done.
-std::function<void()> Printing(const std::vector<OutputFormat>& known, const GlobalOptions& global, int& code, std::function<int()> run) {
+std::function<void()> Printing(const std::vector<OutputFormat>& known, const GlobalOptions& global, int& code,
+                               std::function<int()> run) {
   return [&known, &global, &code, run = std::move(run)] {
     const absl::Status checked = CheckOutput(global.output, known);
     code = checked.ok() ? run() : Fail(checked);
@@ -48,7 +50,9 @@ std::string FileName(const std::string& text) { return text.empty() ? "needs a n
 void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* submit = app.add_subcommand("submit", "Submit job files");
   static SubmitOptions submit_options;
-  submit->add_option("-f,--file", submit_options.files, "Job file; several are submitted in this order, once all of them have been read")
+  submit
+      ->add_option("-f,--file", submit_options.files,
+                   "Job file; several are submitted in this order, once all of them have been read")
       ->required();
   submit->add_option("--set", submit_options.overrides, "FIELD=VALUE in place of what the files say, such as train.steps=20");
   submit->add_option("--idempotency-key", submit_options.idempotency_key,
@@ -59,10 +63,13 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   submit->callback([&] { code = Submit(global, submit_options); });
 
   auto* list = app.add_subcommand("list", "List jobs, newest first");
-  auto* history = app.add_subcommand("history", "Jobs that have ended, newest first: how long they waited and took, and why they ended");
+  auto* history =
+      app.add_subcommand("history", "Jobs that have ended, newest first: how long they waited and took, and why they ended");
   static ListOptions list_options;
   for (CLI::App* command : {list, history}) {
-    command->add_option("--limit", list_options.limit, "At most so many")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+    command->add_option("--limit", list_options.limit, "At most so many")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
     command->add_option("--state", list_options.states, "Only those in this state, such as running or failed");
   }
   list->callback([&] { code = List(global, list_options); });
@@ -96,8 +103,12 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   which->add_flag("--all", cancel_options.all, "Every job that has not ended");
   which->require_option(1);
   cancel->add_option("--reason", cancel_options.reason, "Kept with the job");
-  auto* checkpoint = cancel->add_flag("--checkpoint", cancel_options.checkpoint, "If it trains, write a checkpoint of the step that it is in first");
-  cancel->add_option("--grace", cancel_options.grace, "Such as 2min: ranks that have not written it by then are ended; default: as long as it should take, at least 1min")
+  auto* checkpoint = cancel->add_flag("--checkpoint", cancel_options.checkpoint,
+                                      "If it trains, write a checkpoint of the step that it is in first");
+  cancel
+      ->add_option(
+          "--grace", cancel_options.grace,
+          "Such as 2min: ranks that have not written it by then are ended; default: as long as it should take, at least 1min")
       ->needs(checkpoint);
   cancel->callback([&] { code = Cancel(global, cancel_options); });
 }
@@ -108,10 +119,14 @@ void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static LogsOptions logs_options;
   logs->add_option("job", logs_options.job, "Job id, a unique prefix of one, or a job's name")->required();
   logs->add_option("--rank", logs_options.rank, "One rank only")->check(CLI::NonNegativeNumber);
-  logs->add_option("--stage", logs_options.stage, "Ranks of this pipeline stage of the present plan only")->check(CLI::NonNegativeNumber);
-  logs->add_option("--attempt", logs_options.attempt, "Of this start of the job only, the first is 1; default: of all, with --stage of the newest")
+  logs->add_option("--stage", logs_options.stage, "Ranks of this pipeline stage of the present plan only")
+      ->check(CLI::NonNegativeNumber);
+  logs->add_option("--attempt", logs_options.attempt,
+                   "Of this start of the job only, the first is 1; default: of all, with --stage of the newest")
       ->check(CLI::PositiveNumber);
-  logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")->check(CLI::Range(1, 1000))->capture_default_str();
+  logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   logs->add_flag("-f,--follow", logs_options.follow, "And what they write from now on, until the job has ended");
   logs->callback([&] { code = Logs(global, logs_options); });
 
@@ -122,17 +137,22 @@ void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
       ->check(FileName);
   trace->callback([&] { code = Trace(global, trace_options); });
 
-  auto* report = app.add_subcommand("report", "Write a job as one page: predicted and measured, what was recomputed, memory, losses, recoveries");
+  auto* report = app.add_subcommand(
+      "report", "Write a job as one page: predicted and measured, what was recomputed, memory, losses, recoveries");
   static ReportOptions report_options;
   report->add_option("job", report_options.job, "Job id, a unique prefix of one, or a job's name")->required();
   report->add_option("--out", report_options.out, "Default: NAME-ID.html in this folder")->check(FileName);
-  report->add_flag("--no-comparison", report_options.no_comparison, "Do not plan other recomputation policies beside the job's, which takes time for large models");
+  report->add_flag("--no-comparison", report_options.no_comparison,
+                   "Do not plan other recomputation policies beside the job's, which takes time for large models");
   report->callback(Printing(kPlainText, global, code, [&] { return Report(global, report_options); }));
 
-  auto* top = app.add_subcommand("top", "The cluster at a glance, live on a terminal: jobs with their throughput and loss, nodes, queues; q ends it");
+  auto* top = app.add_subcommand(
+      "top", "The cluster at a glance, live on a terminal: jobs with their throughput and loss, nodes, queues; q ends it");
   static TopOptions top_options;
   top->add_flag("--once", top_options.once, "Print it once, as plain text; so it is where the output is no terminal");
-  top->add_option("--interval", top_options.interval_seconds, "Seconds between two looks")->check(RealRange(0.2, 3600.0))->capture_default_str();
+  top->add_option("--interval", top_options.interval_seconds, "Seconds between two looks")
+      ->check(RealRange(0.2, 3600.0))
+      ->capture_default_str();
   top->callback([&] { code = Top(global, top_options); });
 
   auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
@@ -159,8 +179,12 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
   auto* set = queue->add_subcommand("set", "Make a queue, or change what it may have");
   static QueueOptions options;
   set->add_option("queue", options.name, "Name, as scheduling.queue of job files")->required();
-  set->add_option("--weight", options.weight, "Share beside other queues in which jobs wait")->check(CLI::Range(1, 1000))->capture_default_str();
-  set->add_option("--quota", options.quota, "Devices that its jobs have while others wait; 0: no limit")->check(CLI::Range(0, 1000000))->capture_default_str();
+  set->add_option("--weight", options.weight, "Share beside other queues in which jobs wait")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  set->add_option("--quota", options.quota, "Devices that its jobs have while others wait; 0: no limit")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   set->add_flag("--no-borrowing", options.no_borrowing, "Never more than the quota, even where nobody waits");
   set->callback([&] { code = SetQueue(global, options); });
 
@@ -176,8 +200,9 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
     command->add_option("node", cordon_options.nodes, "Names of nodes")->required();
     if (command != uncordon) command->add_option("--reason", cordon_options.reason, "Shown with the nodes");
   }
-  drain->add_option("--grace", cordon_options.grace,
-                    "Such as 10min: what has not left by then is ended, and goes on from its newest checkpoint; default: no end");
+  drain->add_option(
+      "--grace", cordon_options.grace,
+      "Such as 10min: what has not left by then is ended, and goes on from its newest checkpoint; default: no end");
   cordon->callback([&] { code = Cordon(global, cordon_options); });
   drain->callback([&] {
     cordon_options.drain = true;
@@ -188,22 +213,36 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
 
 // What to plan, and for which cluster: shared by the offline verbs.
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
-  command.add_option("--for", options.target, "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
-      ->check(CLI::IsMember({"lynx", "any"}))->capture_default_str();
   command
       .add_option(
-          "--opt-seconds", options.opt_seconds,
-          "Under recompute opt: about how long the exact solver may take for a stage, at each of at most three tries")
+          "--for", options.target,
+          "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
+      ->check(CLI::IsMember({"lynx", "any"}))
+      ->capture_default_str();
+  command
+      .add_option("--opt-seconds", options.opt_seconds,
+                  "Under recompute opt: about how long the exact solver may take for a stage, at each of at most three tries")
       ->check(RealRange(0.01, 86400.0))
       ->capture_default_str();
   command.add_option("-f,--file", options.file, "Job file")->required();
   command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
   auto* cluster = command.add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");
-  command.add_option("--profile", options.profile, "Hardware profile as JSON, in place of the cluster file's figures for that kind of device; default without one: stated figures for one CPU core");
-  command.add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")->check(CLI::PositiveNumber);
-  command.add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
-  command.add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
-  command.add_option("--host-memory", options.host_memory, "Memory of a node that GPUs may offload to, such as 1TiB; default: they do not offload")->excludes(cluster);
+  command.add_option("--profile", options.profile,
+                     "Hardware profile as JSON, in place of the cluster file's figures for that kind of device; default "
+                     "without one: stated figures for one CPU core");
+  command
+      .add_option("--nodes", options.nodes,
+                  "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")
+      ->check(CLI::PositiveNumber)
+      ->excludes(cluster);
+  command.add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")
+      ->excludes(cluster);
+  command
+      .add_option("--host-memory", options.host_memory,
+                  "Memory of a node that GPUs may offload to, such as 1TiB; default: they do not offload")
+      ->excludes(cluster);
 }
 
 void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
@@ -211,8 +250,7 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static PlanOptions options;
   AddPlanInputs(*plan, options);
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
-  plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")
-      ->check(FileName);
+  plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")->check(FileName);
   plan->add_option("--trace", options.trace, "Also write the predicted step to this file, as a trace for ui.perfetto.dev")
       ->check(FileName);
   plan->callback([&] { code = PlanJob(global, options); });
@@ -240,10 +278,11 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead");
   defaults->add_flag("--schema", schema, "Print a JSON Schema of job files for editors instead");
   defaults->callback([&] {
-    code = Defaults(global, file, overrides, job_reference       ? ReferencePage::kJobFile
-                                     : schema            ? ReferencePage::kJobSchema
-                                     : cluster_reference ? ReferencePage::kClusterFile
-                                                         : ReferencePage::kNone);
+    code = Defaults(global, file, overrides,
+                    job_reference       ? ReferencePage::kJobFile
+                    : schema            ? ReferencePage::kJobSchema
+                    : cluster_reference ? ReferencePage::kClusterFile
+                                        : ReferencePage::kNone);
   });
 }
 
@@ -251,8 +290,7 @@ void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");
   static PlanOptions compared;
   AddPlanInputs(*compare, compared);
-  compare->add_flag("--opt", compared.opt,
-                    "Also recompute opt, the exact choice, with what is proven of it; takes time");
+  compare->add_flag("--opt", compared.opt, "Also recompute opt, the exact choice, with what is proven of it; takes time");
   compare->callback([&] { code = Compare(global, compared); });
   auto* explain = app.add_subcommand("explain", "Why this plan: rejected layouts, and what more would bring");
   static PlanOptions explained;
@@ -270,7 +308,8 @@ void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* models = app.add_subcommand("models", "List the models that a job file can name as model.preset");
   static bool families = false;
-  models->add_flag("--families", families, "The families whose config.json a job file can name as model.config, and what is done with each");
+  models->add_flag("--families", families,
+                   "The families whose config.json a job file can name as model.config, and what is done with each");
   models->callback([&] { code = Models(global, families); });
 }
 
@@ -279,9 +318,7 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   checkpoint->require_subcommand(1);
   static std::string path;
   const auto path_argument = [](CLI::App* command) {
-    command->add_option("path", path, "A checkpoint (.../step-00000100), or a directory of them")
-        ->required()
-        ->check(FileName);
+    command->add_option("path", path, "A checkpoint (.../step-00000100), or a directory of them")->required()->check(FileName);
   };
   auto* inspect = checkpoint->add_subcommand("inspect", "Whose it is, of which model and layout, and what it holds");
   path_argument(inspect);
@@ -304,7 +341,9 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   export_weights->callback(Printing(kPlainText, global, code, [&] { return ExportCheckpoint(export_options); }));
   auto* import = checkpoint->add_subcommand("import", "Make a checkpoint of step 0 from weights of other programs");
   static CheckpointImportOptions import_options{.format = "hf"};
-  import->add_option("path", import_options.path, "A folder with config.json and model.safetensors, or its shards and their index")
+  import
+      ->add_option("path", import_options.path,
+                   "A folder with config.json and model.safetensors, or its shards and their index")
       ->required()
       ->check(FileName);
   format_and_out(import, import_options.format, import_options.out, "Checkpoint directory, made if need be");
@@ -312,8 +351,9 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
       ->check(CLI::PositiveNumber);
   import->add_flag("--allow-non-finite", import_options.allow_non_finite,
                    "Take weights with NaN or infinity, which are refused otherwise");
-  import->callback(Printing(kPlainText, global, code, [&] { return ImportCheckpoint(import_options); }));
-}
+  import->callback(Printing(kPlainText, global, code, [&] { return ImportCheckpoint(import_options);
+}));
+}  // namespace
 
 void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* admin = app.add_subcommand("admin", "Who may call the server, and what was asked of it");
@@ -323,9 +363,11 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 
   auto* join = admin->add_subcommand("join-token", "A token with which one node joins, once");
   static JoinTokenOptions join_options;
-  join->add_option("--node", join_options.node, "Only this node, even if it has a certificate, which then ends; default: any new one");
+  join->add_option("--node", join_options.node,
+                   "Only this node, even if it has a certificate, which then ends; default: any new one");
   join->add_option("--life", join_options.life, "Such as 2h; default: 24h");
-  join->add_option("--out", join_options.out, "Write it to this file, for its owner alone, instead of printing it")->check(FileName);
+  join->add_option("--out", join_options.out, "Write it to this file, for its owner alone, instead of printing it")
+      ->check(FileName);
   join->callback(Printing(kDocument, global, code, [&] { return MakeJoinToken(global, join_options); }));
   auto* forget = admin->add_subcommand("revoke-join-tokens", "Forget all join tokens that have not been used");
   forget->callback(Printing(kDocument, global, code, [&] { return RevokeJoinTokens(global); }));
@@ -339,7 +381,8 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static UserOptions user_options;
   auto* add = user->add_subcommand("add", "Add a user with a first token");
   add->add_option("user", user_options.name, "Name")->required();
-  add->add_option("--role", user_options.role, "viewer, submitter, operator or admin; each may do what those before it may")->required();
+  add->add_option("--role", user_options.role, "viewer, submitter, operator or admin; each may do what those before it may")
+      ->required();
   auto* list = user->add_subcommand("list", "List users with the ids of their tokens");
   list->callback([&] { code = ListUsers(global); });
   auto* revoke = user->add_subcommand("revoke", "Revoke a user with all tokens");
@@ -351,8 +394,9 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   more->add_option("user", user_options.name, "Name")->required();
   for (CLI::App* command : {add, more}) {
     command->add_option("--life", user_options.life, "Of the token, such as 90d; default: no end");
-    command->add_option("--context-file", user_options.context_file,
-                        "Write the user's context (server, authority, token) to this file instead of printing the token")
+    command
+        ->add_option("--context-file", user_options.context_file,
+                     "Write the user's context (server, authority, token) to this file instead of printing the token")
         ->check(FileName);
   }
   add->callback(Printing(kDocument, global, code, [&] { return AddUser(global, user_options); }));
@@ -385,9 +429,10 @@ void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static LocalCommandOptions options;
   auto* up = local->add_subcommand("up", "Start what is not running");
   up->add_option("--nodes", options.nodes, "Nodes; default: as the cluster has, 2 for a new one")->check(CLI::Range(1, 64));
-  up->add_option("--devices", options.devices,
-                 "CPU ranks a node, or cuda, cuda:N or auto for this machine's GPUs on one node; default: as the cluster has, 2 "
-                 "for a new one")
+  up->add_option(
+        "--devices", options.devices,
+        "CPU ranks a node, or cuda, cuda:N or auto for this machine's GPUs on one node; default: as the cluster has, 2 "
+        "for a new one")
       ->check(DevicesText);
   up->add_option("--link-rate", options.link_rate,
                  "Pace the ranks' connections to stand for a network, such as 1Gbit; default: as the cluster has, not paced "
@@ -405,17 +450,19 @@ void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 // What stands for the value of an option or a positional argument of this name; nullptr: any text.
 const char* ValueName(const std::string& name) {
   static const std::map<std::string, const char*> kNames = {
-      {"--file", "FILE"},       {"--out", "FILE"},     {"--cluster", "FILE"},      {"--with-cluster", "FILE"}, {"--profile", "FILE"},
-      {"--html", "FILE"},       {"--trace", "FILE"},   {"--context", "FILE"},      {"--ca-file", "FILE"},      {"--token-file", "FILE"},
-      {"--context-file", "FILE"}, {"--dir", "FILE"},   {"path", "FILE"},           {"job", "JOB"},             {"node", "NODE"},
-      {"--node", "NODE"},       {"queue", "QUEUE"},    {"user", "USER"},          {"context", "CONTEXT"}};
+      {"--file", "FILE"},    {"--out", "FILE"},        {"--cluster", "FILE"},      {"--with-cluster", "FILE"},
+      {"--profile", "FILE"}, {"--html", "FILE"},       {"--trace", "FILE"},        {"--context", "FILE"},
+      {"--ca-file", "FILE"}, {"--token-file", "FILE"}, {"--context-file", "FILE"}, {"--dir", "FILE"},
+      {"path", "FILE"},      {"job", "JOB"},           {"node", "NODE"},           {"--node", "NODE"},
+      {"queue", "QUEUE"},    {"user", "USER"},         {"context", "CONTEXT"}};
   const auto found = kNames.find(name);
   return found == kNames.end() ? nullptr : found->second;
 }
 
 ValueKind KindOf(const std::string& type) {
-  const std::map<std::string, ValueKind> kinds = {
-      {"FILE", ValueKind::kFile}, {"JOB", ValueKind::kJob}, {"NODE", ValueKind::kNode}, {"QUEUE", ValueKind::kQueue}, {"USER", ValueKind::kUser}, {"CONTEXT", ValueKind::kContext}};
+  const std::map<std::string, ValueKind> kinds = {{"FILE", ValueKind::kFile}, {"JOB", ValueKind::kJob},
+                                                  {"NODE", ValueKind::kNode}, {"QUEUE", ValueKind::kQueue},
+                                                  {"USER", ValueKind::kUser}, {"CONTEXT", ValueKind::kContext}};
   const auto found = kinds.find(type);
   return found == kinds.end() ? ValueKind::kText : found->second;
 }
@@ -442,7 +489,9 @@ const char* ValueNameOf(const CLI::Option& option) {
 }
 
 CommandOption OptionOf(const CLI::Option& option) {
-  CommandOption made{.help = option.get_description(), .choices = ChoicesOf(option), .fallback = option.get_default_str(),
+  CommandOption made{.help = option.get_description(),
+                     .choices = ChoicesOf(option),
+                     .fallback = option.get_default_str(),
                      .required = option.get_required()};
   if (option.get_positional()) {
     made.names = {option.get_name(true)};
@@ -485,9 +534,13 @@ void NameValues(CLI::App& app) {
 }
 
 void AddMachineCommands(CLI::App& app, const GlobalOptions& global, int& code) {
-  auto* doctor = app.add_subcommand("doctor", "Check this machine and its cluster, and say how to mend what is wrong; 1 after a warning, 5 after a problem");
+  auto* doctor = app.add_subcommand(
+      "doctor", "Check this machine and its cluster, and say how to mend what is wrong; 1 after a warning, 5 after a problem");
   static DoctorOptions doctor_options;
-  doctor->add_option("--dir", doctor_options.folder, "Folder on the disk to measure, with a file of 64 MiB; default: the local cluster's")->check(FileName);
+  doctor
+      ->add_option("--dir", doctor_options.folder,
+                   "Folder on the disk to measure, with a file of 64 MiB; default: the local cluster's")
+      ->check(FileName);
   doctor->add_flag("--no-server", doctor_options.no_server, "Look at this machine alone");
   doctor->callback([&] { code = Doctor(global, doctor_options); });
 
@@ -497,7 +550,8 @@ void AddMachineCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   list->callback([&] { code = ListContextsCommand(global); });
   static std::string name;
   static bool none = false;
-  auto* add = context->add_subcommand("add", "Keep the server that --server, --context, --ca-file and --token-file name under a name");
+  auto* add =
+      context->add_subcommand("add", "Keep the server that --server, --context, --ca-file and --token-file name under a name");
   add->add_option("context", name, "Name")->required();
   add->callback(Printing(kPlainText, global, code, [&] { return AddContextCommand(global, name); }));
   auto* use = context->add_subcommand("use", "Call this one from now on, where no flag or variable names another");
@@ -525,7 +579,9 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   reference->callback(Printing(kPlainText, global, code, [&] { return Reference(TreeOf(app)); }));
   auto* complete = app.add_subcommand("__complete", "What completion scripts ask for")->group("");
   static std::string kind;
-  complete->add_option("kind", kind, "jobs, nodes, queues, users or contexts")->required()->check(CLI::IsMember({"jobs", "nodes", "queues", "users", "contexts"}));
+  complete->add_option("kind", kind, "jobs, nodes, queues, users or contexts")
+      ->required()
+      ->check(CLI::IsMember({"jobs", "nodes", "queues", "users", "contexts"}));
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
@@ -549,16 +605,24 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.footer(kExitCodeHelp);
   GlobalOptions global;
-  app.add_option("--server", global.connection.server, "host:port of lynx-server; default: $LYNX_SERVER, the context's, the local cluster, 127.0.0.1:7470");
-  app.add_option("--context", global.connection.context, "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");
-  app.add_option("--ca-file", global.connection.ca_file, "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
-  app.add_option("--token-file", global.connection.token_file, "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
-  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(RealRange(0.1, 3600.0))->capture_default_str();
+  app.add_option("--server", global.connection.server,
+                 "host:port of lynx-server; default: $LYNX_SERVER, the context's, the local cluster, 127.0.0.1:7470");
+  app.add_option(
+      "--context", global.connection.context,
+      "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");
+  app.add_option("--ca-file", global.connection.ca_file,
+                 "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
+  app.add_option("--token-file", global.connection.token_file,
+                 "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
+  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")
+      ->check(RealRange(0.1, 3600.0))
+      ->capture_default_str();
   std::map<std::string, OutputFormat> formats;
   for (int i = 0; i <= static_cast<int>(OutputFormat::kName); ++i) {
     formats[OutputFormatName(static_cast<OutputFormat>(i))] = static_cast<OutputFormat>(i);
   }
-  app.add_option("-o,--output", global.output, "table, wide (with more columns), json, yaml, csv (of lists), or name (one a line, for scripts)")
+  app.add_option("-o,--output", global.output,
+                 "table, wide (with more columns), json, yaml, csv (of lists), or name (one a line, for scripts)")
       ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case))
       ->option_text("table|wide|json|yaml|csv|name");
   int code = kExitOk;

@@ -1,5 +1,5 @@
-// lynxctl: the program that people call. Does by itself what is called most, quickly (quick_submit.h), and begins the program of all verbs
-// in its place for everything else.
+// lynxctl: the program that people call. Does by itself what is called most, quickly (quick_submit.h), and begins the program
+// of all verbs in its place for everything else.
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,7 +31,8 @@ std::string Beside(const char* name) {
   words.push_back(nullptr);
   const std::string program = Beside(kAllVerbs);
   ::execv(program.c_str(), words.data());
-  std::fprintf(stderr, "lynxctl: cannot begin %s, which belongs beside it: %s; install lynxctl anew\n", program.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "lynxctl: cannot begin %s, which belongs beside it: %s; install lynxctl anew\n", program.c_str(),
+               std::strerror(errno));
   ::_exit(kExitRefused);
 }
 

@@ -17,10 +17,10 @@ namespace lynx::internal {
 
 }  // namespace lynx::internal
 
-#define LYNX_CHECK(condition)                                          \
-  do {                                                                 \
-    if (!(condition)) [[unlikely]]                                     \
-      ::lynx::internal::CheckFailed(__FILE__, __LINE__, #condition);   \
+#define LYNX_CHECK(condition)                                        \
+  do {                                                               \
+    if (!(condition)) [[unlikely]]                                   \
+      ::lynx::internal::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 #endif  // LYNX_COMMON_CHECK_H_

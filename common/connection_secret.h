@@ -1,5 +1,5 @@
-// The secret by which the ranks of one generation know one another (worker/collectives/peer_proof.h): made by the server, brought
-// to the ranks by worker daemons, and told to nobody else, in no log, argument or error.
+// The secret by which the ranks of one generation know one another (worker/collectives/peer_proof.h): made by the server,
+// brought to the ranks by worker daemons, and told to nobody else, in no log, argument or error.
 #ifndef LYNX_COMMON_CONNECTION_SECRET_H_
 #define LYNX_COMMON_CONNECTION_SECRET_H_
 

@@ -17,9 +17,7 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
 
 Sha256::~Sha256() = default;
 
-void Sha256::Update(std::string_view bytes) {
-  LYNX_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
-}
+void Sha256::Update(std::string_view bytes) { LYNX_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1); }
 
 std::string Sha256::FinishHex() {
   unsigned char raw[EVP_MAX_MD_SIZE];

@@ -10,9 +10,9 @@ namespace lynx {
 inline constexpr int32_t kMaxRanks = 1 << 16;
 
 // What one process says to another: far above what a sane sender sends, far below where arithmetic could overflow.
-inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;       // 11 days
-inline constexpr int64_t kMaxWireBytes = int64_t{1} << 50;            // 1 PiB
-inline constexpr int64_t kMaxWireRate = 1'000'000'000'000'000'000;    // FLOP/s or bytes/s
+inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;     // 11 days
+inline constexpr int64_t kMaxWireBytes = int64_t{1} << 50;          // 1 PiB
+inline constexpr int64_t kMaxWireRate = 1'000'000'000'000'000'000;  // FLOP/s or bytes/s
 inline constexpr int64_t kMaxWireSteps = 1'000'000'000'000;
 inline constexpr int64_t kMaxWireRanks = kMaxRanks;
 inline constexpr int64_t kMaxWirePathLength = 4096;

@@ -1,7 +1,7 @@
 // Every metric that a Lynx daemon serves, in one place: daemons register only what stands here (node/metric_families.h), and
 // docs/metrics.md is made from it. Base units (seconds, bytes); shares from 0 to 1 end in `_ratio`; counters end in `_total`;
-// names begin with `lynx_`, but for those of GPUs. Labels have few values, or one for each job, stage or node that there is; never a
-// step. Constants only; a new one also goes into the list in metric_table.cc.
+// names begin with `lynx_`, but for those of GPUs. Labels have few values, or one for each job, stage or node that there is;
+// never a step. Constants only; a new one also goes into the list in metric_table.cc.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 
@@ -18,221 +18,466 @@ struct Metric {
   const char* unit;    // "s", "B", "1" where there is none
   const char* labels;  // names, with ", "; "" = none
   Daemon daemon;
-  const char* help;    // a sentence, with the labels' values
+  const char* help;  // a sentence, with the labels' values
 };
 
 // ---- every daemon ----
-inline constexpr Metric kBuildInfo{"lynx_build_info", Type::kGauge, "1", "version", Daemon::kEvery,
-                                   "Always 1; the label says which version this is."};
+inline constexpr Metric kBuildInfo{"lynx_build_info", Type::kGauge,   "1",
+                                   "version",         Daemon::kEvery, "Always 1; the label says which version this is."};
 
 // ---- lynx-server ----
-inline constexpr Metric kJobs{"lynx_jobs", Type::kGauge, "1", "state", Daemon::kServer,
-                              "Jobs by state: queued, planning, starting, running, succeeded, failed, cancelled."};
-inline constexpr Metric kAgentsAttached{"lynx_agents_attached", Type::kGauge, "1", "", Daemon::kServer,
-                                        "Agents with a live stream to the server."};
-inline constexpr Metric kWorkersAttached{"lynx_workers_attached", Type::kGauge, "1", "", Daemon::kServer,
-                                         "Worker daemons with a live stream to the server."};
-inline constexpr Metric kPlanSeconds{"lynx_plan_duration_seconds", Type::kHistogram, "s", "trigger, result", Daemon::kServer,
-                                     "Time to make one plan, by trigger: first, speculation (whether it would end before the first in "
-                                     "line begins), loss, memory, growth, drift; and result: plan, infeasible, error."};
-inline constexpr Metric kStoreCommitSeconds{"lynx_store_commit_seconds", Type::kHistogram, "s", "", Daemon::kServer,
-                                            "Time of one durable commit to the store."};
+inline constexpr Metric kJobs{
+    "lynx_jobs", Type::kGauge,    "1",
+    "state",     Daemon::kServer, "Jobs by state: queued, planning, starting, running, succeeded, failed, cancelled."};
+inline constexpr Metric kAgentsAttached{
+    "lynx_agents_attached", Type::kGauge, "1", "", Daemon::kServer, "Agents with a live stream to the server."};
+inline constexpr Metric kWorkersAttached{
+    "lynx_workers_attached", Type::kGauge, "1", "", Daemon::kServer, "Worker daemons with a live stream to the server."};
+inline constexpr Metric kPlanSeconds{
+    "lynx_plan_duration_seconds",
+    Type::kHistogram,
+    "s",
+    "trigger, result",
+    Daemon::kServer,
+    "Time to make one plan, by trigger: first, speculation (whether it would end before the first in "
+    "line begins), loss, memory, growth, drift; and result: plan, infeasible, error."};
+inline constexpr Metric kStoreCommitSeconds{
+    "lynx_store_commit_seconds", Type::kHistogram, "s", "", Daemon::kServer, "Time of one durable commit to the store."};
 inline constexpr Metric kStoreCommitFailures{"lynx_store_commit_failures_total", Type::kCounter, "1", "", Daemon::kServer,
                                              "Commits that the store refused."};
-inline constexpr Metric kEventQueue{"lynx_event_queue_length", Type::kGauge, "1", "", Daemon::kServer,
-                                    "Events that wait for the server's owner thread."};
-inline constexpr Metric kOutboxLength{"lynx_outbox_length", Type::kGauge, "1", "", Daemon::kServer,
-    "Messages to nodes that wait for the thread which sends them; those that it has taken together count until the last is sent."};
-inline constexpr Metric kJobsPending{"lynx_jobs_pending", Type::kGauge, "1", "reason", Daemon::kServer,
+inline constexpr Metric kEventQueue{
+    "lynx_event_queue_length", Type::kGauge, "1", "", Daemon::kServer, "Events that wait for the server's owner thread."};
+inline constexpr Metric kOutboxLength{"lynx_outbox_length",
+                                      Type::kGauge,
+                                      "1",
+                                      "",
+                                      Daemon::kServer,
+                                      "Messages to nodes that wait for the thread which sends them; those that it has taken "
+                                      "together count until the last is sent."};
+inline constexpr Metric kJobsPending{
+    "lynx_jobs_pending",
+    Type::kGauge,
+    "1",
+    "reason",
+    Daemon::kServer,
     "Jobs that wait, by reason: held, dependency, structural (there are not enough devices in all), quota, ahead (of it "
     "are others), capacity (devices are taken), near-miss (fewer ranks could begin). A job counts under each of its "
     "reasons."};
 inline constexpr Metric kJobsSubmitted{"lynx_jobs_submitted_total", Type::kCounter, "1", "", Daemon::kServer,
-    "Jobs that were submitted."};
-inline constexpr Metric kJobsEnded{"lynx_jobs_ended_total", Type::kCounter, "1", "state", Daemon::kServer,
-    "Jobs that ended, by state: succeeded, failed, cancelled."};
-inline constexpr Metric kQueueWait{"lynx_queue_wait_seconds", Type::kHistogram, "s", "", Daemon::kServer,
-    "Time that jobs spent in the queue, each time that they left it."};
-inline constexpr Metric kFirstStep{"lynx_time_to_first_step_seconds", Type::kHistogram, "s", "", Daemon::kServer,
+                                       "Jobs that were submitted."};
+inline constexpr Metric kJobsEnded{"lynx_jobs_ended_total",
+                                   Type::kCounter,
+                                   "1",
+                                   "state",
+                                   Daemon::kServer,
+                                   "Jobs that ended, by state: succeeded, failed, cancelled."};
+inline constexpr Metric kQueueWait{"lynx_queue_wait_seconds",
+                                   Type::kHistogram,
+                                   "s",
+                                   "",
+                                   Daemon::kServer,
+                                   "Time that jobs spent in the queue, each time that they left it."};
+inline constexpr Metric kFirstStep{
+    "lynx_time_to_first_step_seconds",
+    Type::kHistogram,
+    "s",
+    "",
+    Daemon::kServer,
     "Time from a job's first devices until its first step was done: measuring, planning, starting and that step."};
-inline constexpr Metric kNodes{"lynx_nodes", Type::kGauge, "1", "state", Daemon::kServer,
+inline constexpr Metric kNodes{
+    "lynx_nodes",
+    Type::kGauge,
+    "1",
+    "state",
+    Daemon::kServer,
     "Nodes by state: attached (agent and worker daemon), partial (one of the two), absent (neither), lost (given up, with "
     "its ranks)."};
-inline constexpr Metric kNodesCordoned{"lynx_nodes_cordoned", Type::kGauge, "1", "", Daemon::kServer,
-    "Nodes that take no new ranks, as somebody has asked."};
-inline constexpr Metric kDevices{"lynx_devices", Type::kGauge, "1", "kind", Daemon::kServer,
-    "Devices that nodes with a worker daemon offer, by kind: cpu, cuda. Those of cordoned nodes count, GPUs that were withdrawn do not."};
-inline constexpr Metric kDevicesUsed{"lynx_devices_used", Type::kGauge, "1", "kind", Daemon::kServer,
-    "Devices that jobs have or are planned for, by kind: cpu, cuda."};
-inline constexpr Metric kLeasesRenewed{"lynx_leases_renewed_total", Type::kCounter, "1", "", Daemon::kServer,
-    "Leases of nodes that were renewed: one with each report of a worker daemon."};
-inline constexpr Metric kFencedReports{"lynx_fenced_reports_total", Type::kCounter, "1", "", Daemon::kServer,
+inline constexpr Metric kNodesCordoned{
+    "lynx_nodes_cordoned", Type::kGauge, "1", "", Daemon::kServer, "Nodes that take no new ranks, as somebody has asked."};
+inline constexpr Metric kDevices{"lynx_devices",
+                                 Type::kGauge,
+                                 "1",
+                                 "kind",
+                                 Daemon::kServer,
+                                 "Devices that nodes with a worker daemon offer, by kind: cpu, cuda. Those of cordoned nodes "
+                                 "count, GPUs that were withdrawn do not."};
+inline constexpr Metric kDevicesUsed{"lynx_devices_used",
+                                     Type::kGauge,
+                                     "1",
+                                     "kind",
+                                     Daemon::kServer,
+                                     "Devices that jobs have or are planned for, by kind: cpu, cuda."};
+inline constexpr Metric kLeasesRenewed{"lynx_leases_renewed_total",
+                                       Type::kCounter,
+                                       "1",
+                                       "",
+                                       Daemon::kServer,
+                                       "Leases of nodes that were renewed: one with each report of a worker daemon."};
+inline constexpr Metric kFencedReports{
+    "lynx_fenced_reports_total",
+    Type::kCounter,
+    "1",
+    "",
+    Daemon::kServer,
     "Reports of ranks that were not taken, since their generation is over or their job is not known."};
-inline constexpr Metric kCallsRefused{"lynx_calls_refused_total", Type::kCounter, "1", "", Daemon::kServer,
-    "Calls of somebody who was not known or not allowed."};
-inline constexpr Metric kCalls{"lynx_calls_total", Type::kCounter, "1", "method, code", Daemon::kServer,
-    "Calls that one message answers, so none of streams, by method (Jobs.SubmitJob) and the code of gRPC's status (OK, NOT_FOUND); those "
-    "that were refused, too."};
-inline constexpr Metric kCallSeconds{"lynx_call_duration_seconds", Type::kHistogram, "s", "method", Daemon::kServer,
-    "Time of these calls from their arrival until the answer was handed to gRPC."};
-inline constexpr Metric kDeviceSeconds{"lynx_device_seconds_total", Type::kCounter, "s", "use", Daemon::kServer,
+inline constexpr Metric kCallsRefused{"lynx_calls_refused_total",
+                                      Type::kCounter,
+                                      "1",
+                                      "",
+                                      Daemon::kServer,
+                                      "Calls of somebody who was not known or not allowed."};
+inline constexpr Metric kCalls{"lynx_calls_total",
+                               Type::kCounter,
+                               "1",
+                               "method, code",
+                               Daemon::kServer,
+                               "Calls that one message answers, so none of streams, by method (Jobs.SubmitJob) and the code of "
+                               "gRPC's status (OK, NOT_FOUND); those "
+                               "that were refused, too."};
+inline constexpr Metric kCallSeconds{"lynx_call_duration_seconds",
+                                     Type::kHistogram,
+                                     "s",
+                                     "method",
+                                     Daemon::kServer,
+                                     "Time of these calls from their arrival until the answer was handed to gRPC."};
+inline constexpr Metric kDeviceSeconds{
+    "lynx_device_seconds_total",
+    Type::kCounter,
+    "s",
+    "use",
+    Daemon::kServer,
     "Time that jobs held devices, times their number, by use: training (steps that were new), planning, starting, redoing "
     "(steps that were lost), detecting (from the newest step until a loss was noticed), stopping."};
-inline constexpr Metric kDeviceSecondsLost{"lynx_device_seconds_lost_total", Type::kCounter, "s", "cause", Daemon::kServer,
+inline constexpr Metric kDeviceSecondsLost{
+    "lynx_device_seconds_lost_total",
+    Type::kCounter,
+    "s",
+    "cause",
+    Daemon::kServer,
     "The same but for training, by cause: start (of the job), rank, node (lost), replan, preempted, held, drain, time_limit."};
-inline constexpr Metric kRecovery{"lynx_recovery_seconds", Type::kHistogram, "s", "phase", Daemon::kServer,
+inline constexpr Metric kRecovery{
+    "lynx_recovery_seconds",
+    Type::kHistogram,
+    "s",
+    "phase",
+    Daemon::kServer,
     "Time to go on after the loss of a rank or a node, by phase: detect, stop, wait (for devices and a plan), start, redo "
     "(steps that were lost), and total."};
 
 // Per job: labels job_id and job_name. Not `job`, which is what Prometheus calls
 // the target that it has scraped.
-inline constexpr Metric kJobInfo{"lynx_job_info", Type::kGauge, "1", "job_id, job_name, queue, layout, device", Daemon::kServer,
+inline constexpr Metric kJobInfo{
+    "lynx_job_info",
+    Type::kGauge,
+    "1",
+    "job_id, job_name, queue, layout, device",
+    Daemon::kServer,
     "Always 1; the labels say queue, parallel layout and kind of device (cpu, cuda) of a job that has a plan."};
-inline constexpr Metric kJobRanks{"lynx_job_ranks", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Devices that the job has, or is planned for."};
-inline constexpr Metric kJobTargetSteps{"lynx_job_target_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Steps that the job is to do."};
-inline constexpr Metric kJobDoneSteps{"lynx_job_done_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Steps done, as the newest report says: less than before where some were lost."};
-inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
-                                     "Automatic restarts of the job."};
-inline constexpr Metric kJobReplans{"lynx_job_replans_total", Type::kCounter, "1", "job_id, job_name, decision", Daemon::kServer,
-                                    "Times that the job, which had a plan, was planned again, by decision: kept, the plan that it "
-                                    "had; adopted, a better one for more devices; forced, one for fewer or others."};
-inline constexpr Metric kJobResumesFromCopies{"lynx_job_resumes_from_copies_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobRanks{"lynx_job_ranks",   Type::kGauge,    "1",
+                                  "job_id, job_name", Daemon::kServer, "Devices that the job has, or is planned for."};
+inline constexpr Metric kJobTargetSteps{"lynx_job_target_steps", Type::kGauge,    "1",
+                                        "job_id, job_name",      Daemon::kServer, "Steps that the job is to do."};
+inline constexpr Metric kJobDoneSteps{
+    "lynx_job_done_steps", Type::kGauge,    "1",
+    "job_id, job_name",    Daemon::kServer, "Steps done, as the newest report says: less than before where some were lost."};
+inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", Type::kCounter,  "1",
+                                     "job_id, job_name",        Daemon::kServer, "Automatic restarts of the job."};
+inline constexpr Metric kJobReplans{
+    "lynx_job_replans_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name, decision",
+    Daemon::kServer,
+    "Times that the job, which had a plan, was planned again, by decision: kept, the plan that it "
+    "had; adopted, a better one for more devices; forced, one for fewer or others."};
+inline constexpr Metric kJobResumesFromCopies{"lynx_job_resumes_from_copies_total",
+                                              Type::kCounter,
+                                              "1",
+                                              "job_id, job_name",
+                                              Daemon::kServer,
                                               "Times that the job went on from copies of its states in the memory of nodes."};
-inline constexpr Metric kJobSteps{"lynx_job_steps_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
-                                  "Training steps that the job has done; one that is done again counts once."};
-inline constexpr Metric kJobTokens{"lynx_job_tokens_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobSteps{
+    "lynx_job_steps_total", Type::kCounter,  "1",
+    "job_id, job_name",     Daemon::kServer, "Training steps that the job has done; one that is done again counts once."};
+inline constexpr Metric kJobTokens{"lynx_job_tokens_total",
+                                   Type::kCounter,
+                                   "1",
+                                   "job_id, job_name",
+                                   Daemon::kServer,
                                    "Tokens that the job has trained on; those of a step that is done again count once."};
-inline constexpr Metric kJobLoss{"lynx_job_loss", Type::kGauge, "nats", "job_id, job_name", Daemon::kServer,
-                                 "Loss of the newest step, in nats per token."};
-inline constexpr Metric kJobValidationLoss{"lynx_job_validation_loss", Type::kGauge, "nats", "job_id, job_name", Daemon::kServer,
-                                           "Loss of the newest evaluation on held-out data, in nats per token."};
-inline constexpr Metric kJobGradientNorm{"lynx_job_gradient_norm", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-                                         "Global gradient norm of the newest step."};
-inline constexpr Metric kJobStepSeconds{"lynx_job_step_seconds", Type::kHistogram, "s", "job_id, job_name", Daemon::kServer,
-                                        "Duration of steps on rank 0."};
+inline constexpr Metric kJobLoss{"lynx_job_loss",    Type::kGauge,    "nats",
+                                 "job_id, job_name", Daemon::kServer, "Loss of the newest step, in nats per token."};
+inline constexpr Metric kJobValidationLoss{
+    "lynx_job_validation_loss", Type::kGauge,    "nats",
+    "job_id, job_name",         Daemon::kServer, "Loss of the newest evaluation on held-out data, in nats per token."};
+inline constexpr Metric kJobGradientNorm{"lynx_job_gradient_norm", Type::kGauge,    "1",
+                                         "job_id, job_name",       Daemon::kServer, "Global gradient norm of the newest step."};
+inline constexpr Metric kJobStepSeconds{"lynx_job_step_seconds", Type::kHistogram, "s",
+                                        "job_id, job_name",      Daemon::kServer,  "Duration of steps on rank 0."};
 inline constexpr Metric kJobPhaseSeconds{
-    "lynx_job_phase_seconds_total", Type::kCounter, "s", "job_id, job_name, stage, phase", Daemon::kServer,
+    "lynx_job_phase_seconds_total",
+    Type::kCounter,
+    "s",
+    "job_id, job_name, stage, phase",
+    Daemon::kServer,
     "Compute stream time by stage and phase, summed over the ranks of the stage: forward, backward, weight, recompute_hidden, "
     "recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
-inline constexpr Metric kJobModelFlops{"lynx_job_model_flops_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobModelFlops{
+    "lynx_job_model_flops_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "FLOPs that the model needed for the tokens that it was trained on, recomputation left out."};
-inline constexpr Metric kJobStepsSkipped{"lynx_job_steps_skipped_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
-    "Steps whose update was left out since loss or gradient norm were not finite."};
-inline constexpr Metric kJobLearningRate{"lynx_job_learning_rate", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Learning rate of the newest step."};
-inline constexpr Metric kJobStageStepSeconds{"lynx_job_stage_step_seconds", Type::kGauge, "s", "job_id, job_name, stage", Daemon::kServer,
-    "Duration of the newest step that a rank of the stage has reported."};
-inline constexpr Metric kJobPredictedStep{"lynx_job_predicted_step_seconds", Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobStepsSkipped{"lynx_job_steps_skipped_total",
+                                         Type::kCounter,
+                                         "1",
+                                         "job_id, job_name",
+                                         Daemon::kServer,
+                                         "Steps whose update was left out since loss or gradient norm were not finite."};
+inline constexpr Metric kJobLearningRate{"lynx_job_learning_rate", Type::kGauge,    "1",
+                                         "job_id, job_name",       Daemon::kServer, "Learning rate of the newest step."};
+inline constexpr Metric kJobStageStepSeconds{
+    "lynx_job_stage_step_seconds", Type::kGauge,    "s",
+    "job_id, job_name, stage",     Daemon::kServer, "Duration of the newest step that a rank of the stage has reported."};
+inline constexpr Metric kJobPredictedStep{
+    "lynx_job_predicted_step_seconds",      Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
     "What the plan says that a step takes."};
-inline constexpr Metric kJobStepError{"lynx_job_step_prediction_error_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobStepError{
+    "lynx_job_step_prediction_error_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Median of the newest 20 steps over the predicted step, less 1: 0.1 is a step that takes 10% longer than predicted."};
-inline constexpr Metric kJobPredictedPhase{"lynx_job_predicted_phase_seconds", Type::kGauge, "s", "job_id, job_name, stage, phase", Daemon::kServer,
+inline constexpr Metric kJobPredictedPhase{
+    "lynx_job_predicted_phase_seconds",
+    Type::kGauge,
+    "s",
+    "job_id, job_name, stage, phase",
+    Daemon::kServer,
     "What the plan says that a step of a rank takes, by stage and phase: forward, backward, weight, recompute_hidden, "
     "recompute_exposed, communication_exposed, stall, optimizer."};
-inline constexpr Metric kJobHiddenRatio{"lynx_job_recompute_hidden_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobHiddenRatio{
+    "lynx_job_recompute_hidden_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Share of the recomputation of the newest whole step that stood where the device would have waited; of a job that "
     "recomputes."};
-inline constexpr Metric kJobBubbleRatio{"lynx_job_bubble_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Share of the newest whole step that ranks waited for other stages, over all ranks."};
-inline constexpr Metric kJobCommunicationRatio{"lynx_job_communication_exposed_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobBubbleRatio{"lynx_job_bubble_ratio",
+                                        Type::kGauge,
+                                        "1",
+                                        "job_id, job_name",
+                                        Daemon::kServer,
+                                        "Share of the newest whole step that ranks waited for other stages, over all ranks."};
+inline constexpr Metric kJobCommunicationRatio{
+    "lynx_job_communication_exposed_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Share of the newest whole step that ranks waited for collectives, over all ranks."};
-inline constexpr Metric kJobCoreWaitRatio{"lynx_job_core_wait_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Share of the newest whole step that the ranks' compute threads were ready to run while others had their cores, over all ranks. A prediction "
+inline constexpr Metric kJobCoreWaitRatio{
+    "lynx_job_core_wait_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Share of the newest whole step that the ranks' compute threads were ready to run while others had their cores, over all "
+    "ranks. A prediction "
     "counts what ranks of the job that share cores take from each other, and nothing else."};
-inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobMfu{
+    "lynx_job_mfu_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Model FLOPs per second of the newest step over what the devices can do: the rate of large matrix products that their "
     "agents measured, or that is stated for them."};
-inline constexpr Metric kJobMemoryPlanned{"lynx_job_memory_peak_planned_bytes", Type::kGauge, "B", "job_id, job_name, stage, kind", Daemon::kServer,
+inline constexpr Metric kJobMemoryPlanned{
+    "lynx_job_memory_peak_planned_bytes",
+    Type::kGauge,
+    "B",
+    "job_id, job_name, stage, kind",
+    Daemon::kServer,
     "Planned memory of a rank, by stage and kind: activations (the peak), weights, gradients, optimizer, offloaded (host "
     "memory)."};
-inline constexpr Metric kJobMemoryMeasured{"lynx_job_memory_peak_measured_bytes", Type::kGauge, "B", "job_id, job_name, stage, kind", Daemon::kServer,
+inline constexpr Metric kJobMemoryMeasured{
+    "lynx_job_memory_peak_measured_bytes",
+    Type::kGauge,
+    "B",
+    "job_id, job_name, stage, kind",
+    Daemon::kServer,
     "Largest measured memory of a rank, by stage and kind: activations, states (weights, gradients and optimizer)."};
-inline constexpr Metric kJobMemoryError{"lynx_job_memory_prediction_error_ratio", Type::kGauge, "1", "job_id, job_name, stage", Daemon::kServer,
-    "Largest measured activation peak of a rank over the planned one, less 1: 0, or below it where not all of the plan was needed. Never above "
-    "it: a rank that writes beyond its plan fails."};
-inline constexpr Metric kJobCheckpoints{"lynx_job_checkpoints_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
-    "Checkpoints that were written."};
-inline constexpr Metric kJobCheckpointFailures{"lynx_job_checkpoint_failures_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobMemoryError{"lynx_job_memory_prediction_error_ratio",
+                                        Type::kGauge,
+                                        "1",
+                                        "job_id, job_name, stage",
+                                        Daemon::kServer,
+                                        "Largest measured activation peak of a rank over the planned one, less 1: 0, or below "
+                                        "it where not all of the plan was needed. Never above "
+                                        "it: a rank that writes beyond its plan fails."};
+inline constexpr Metric kJobCheckpoints{"lynx_job_checkpoints_total", Type::kCounter,  "1",
+                                        "job_id, job_name",           Daemon::kServer, "Checkpoints that were written."};
+inline constexpr Metric kJobCheckpointFailures{
+    "lynx_job_checkpoint_failures_total",    Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
     "Checkpoints that could not be written."};
-inline constexpr Metric kJobCheckpointBytes{"lynx_job_checkpoint_bytes", Type::kGauge, "B", "job_id, job_name", Daemon::kServer,
-    "Size of the newest checkpoint."};
-inline constexpr Metric kJobCheckpointSteps{"lynx_job_checkpoint_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
-    "Steps done of the newest checkpoint."};
-inline constexpr Metric kJobCheckpointTime{"lynx_job_checkpoint_timestamp_seconds", Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
-    "When a server heard of the newest checkpoint, since the Unix epoch."};
-inline constexpr Metric kJobCopiedSteps{"lynx_job_copied_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobCheckpointBytes{"lynx_job_checkpoint_bytes", Type::kGauge,    "B",
+                                            "job_id, job_name",          Daemon::kServer, "Size of the newest checkpoint."};
+inline constexpr Metric kJobCheckpointSteps{
+    "lynx_job_checkpoint_steps", Type::kGauge,    "1",
+    "job_id, job_name",          Daemon::kServer, "Steps done of the newest checkpoint."};
+inline constexpr Metric kJobCheckpointTime{"lynx_job_checkpoint_timestamp_seconds",
+                                           Type::kGauge,
+                                           "s",
+                                           "job_id, job_name",
+                                           Daemon::kServer,
+                                           "When a server heard of the newest checkpoint, since the Unix epoch."};
+inline constexpr Metric kJobCopiedSteps{
+    "lynx_job_copied_steps",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Steps done of the newest copies of the states in the memory of nodes that are known to be whole; 0: none."};
-inline constexpr Metric kJobCopiesSkipped{"lynx_job_copies_skipped_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobCopiesSkipped{
+    "lynx_job_copies_skipped_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Copies in memory that were left out, since the one before was under way, or failed."};
-inline constexpr Metric kJobDeviceSeconds{"lynx_job_device_seconds_total", Type::kCounter, "s", "job_id, job_name, use", Daemon::kServer,
-    "As lynx_device_seconds_total, of one job."};
-inline constexpr Metric kJobGoodput{"lynx_job_goodput_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+inline constexpr Metric kJobDeviceSeconds{
+    "lynx_job_device_seconds_total", Type::kCounter,  "s",
+    "job_id, job_name, use",         Daemon::kServer, "As lynx_device_seconds_total, of one job."};
+inline constexpr Metric kJobGoodput{
+    "lynx_job_goodput_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
     "Share of the time that the job held devices in which they trained steps that were new, since this server follows it."};
 
 // ---- lynx-agent ----
-inline constexpr Metric kAgentAttached{"lynx_agent_attached", Type::kGauge, "1", "", Daemon::kAgent,
-                                       "Whether the agent holds a stream to its server: 1 or 0."};
-inline constexpr Metric kMeasurements{"lynx_agent_measurements_total", Type::kCounter, "1", "kind, result", Daemon::kAgent,
+inline constexpr Metric kAgentAttached{
+    "lynx_agent_attached", Type::kGauge, "1", "", Daemon::kAgent, "Whether the agent holds a stream to its server: 1 or 0."};
+inline constexpr Metric kMeasurements{"lynx_agent_measurements_total",
+                                      Type::kCounter,
+                                      "1",
+                                      "kind, result",
+                                      Daemon::kAgent,
                                       "Measurements asked for, by kind: shape, link; and result: measured, cached, failed."};
-inline constexpr Metric kMeasurementSeconds{"lynx_agent_measurement_seconds_total", Type::kCounter, "s", "kind", Daemon::kAgent,
-                                            "Time spent on measuring, by kind: shape, link."};
+inline constexpr Metric kMeasurementSeconds{
+    "lynx_agent_measurement_seconds_total",          Type::kCounter, "s", "kind", Daemon::kAgent,
+    "Time spent on measuring, by kind: shape, link."};
 
 // Per GPU, under the names, units and labels of NVIDIA's DCGM exporter: the only names that do not begin with `lynx_`.
 inline constexpr const char* kGpuLabels = "gpu, UUID, modelName, Hostname";
-inline constexpr Metric kGpuUtilization{"DCGM_FI_DEV_GPU_UTIL", Type::kGauge, "%", kGpuLabels, Daemon::kAgent,
-                                        "Share of time in which a kernel ran."};
-inline constexpr Metric kGpuMemoryUtilization{"DCGM_FI_DEV_MEM_COPY_UTIL", Type::kGauge, "%", kGpuLabels, Daemon::kAgent,
+inline constexpr Metric kGpuUtilization{
+    "DCGM_FI_DEV_GPU_UTIL", Type::kGauge, "%", kGpuLabels, Daemon::kAgent, "Share of time in which a kernel ran."};
+inline constexpr Metric kGpuMemoryUtilization{"DCGM_FI_DEV_MEM_COPY_UTIL",
+                                              Type::kGauge,
+                                              "%",
+                                              kGpuLabels,
+                                              Daemon::kAgent,
                                               "Share of time in which memory was read or written."};
-inline constexpr Metric kGpuMemoryUsed{"DCGM_FI_DEV_FB_USED", Type::kGauge, "MiB", kGpuLabels, Daemon::kAgent, "Memory in use."};
-inline constexpr Metric kGpuMemoryFree{"DCGM_FI_DEV_FB_FREE", Type::kGauge, "MiB", kGpuLabels, Daemon::kAgent, "Memory that is free."};
-inline constexpr Metric kGpuSmClock{"DCGM_FI_DEV_SM_CLOCK", Type::kGauge, "MHz", kGpuLabels, Daemon::kAgent,
+inline constexpr Metric kGpuMemoryUsed{"DCGM_FI_DEV_FB_USED", Type::kGauge,    "MiB", kGpuLabels,
+                                       Daemon::kAgent,        "Memory in use."};
+inline constexpr Metric kGpuMemoryFree{"DCGM_FI_DEV_FB_FREE", Type::kGauge,          "MiB", kGpuLabels,
+                                       Daemon::kAgent,        "Memory that is free."};
+inline constexpr Metric kGpuSmClock{"DCGM_FI_DEV_SM_CLOCK",         Type::kGauge, "MHz", kGpuLabels, Daemon::kAgent,
                                     "Clock of the multiprocessors."};
-inline constexpr Metric kGpuMemoryClock{"DCGM_FI_DEV_MEM_CLOCK", Type::kGauge, "MHz", kGpuLabels, Daemon::kAgent,
-                                        "Clock of the memory."};
+inline constexpr Metric kGpuMemoryClock{"DCGM_FI_DEV_MEM_CLOCK", Type::kGauge,          "MHz", kGpuLabels,
+                                        Daemon::kAgent,          "Clock of the memory."};
 inline constexpr Metric kGpuTemperature{"DCGM_FI_DEV_GPU_TEMP", Type::kGauge, "C", kGpuLabels, Daemon::kAgent, "Temperature."};
 inline constexpr Metric kGpuPower{"DCGM_FI_DEV_POWER_USAGE", Type::kGauge, "W", kGpuLabels, Daemon::kAgent, "Power drawn."};
-inline constexpr Metric kGpuXid{"DCGM_FI_DEV_XID_ERRORS", Type::kGauge, "1", kGpuLabels, Daemon::kAgent,
+inline constexpr Metric kGpuXid{"DCGM_FI_DEV_XID_ERRORS",
+                                Type::kGauge,
+                                "1",
+                                kGpuLabels,
+                                Daemon::kAgent,
                                 "The newest Xid since the agent started; 0: none."};
-inline constexpr Metric kGpuEccErrors{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Type::kGauge, "1", kGpuLabels, Daemon::kAgent,
+inline constexpr Metric kGpuEccErrors{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+                                      Type::kGauge,
+                                      "1",
+                                      kGpuLabels,
+                                      Daemon::kAgent,
                                       "Uncorrected memory errors since the driver was loaded."};
-inline constexpr Metric kGpuThrottleReasons{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Type::kGauge, "bits", kGpuLabels, Daemon::kAgent,
-                                            "What holds clocks down; 0: nothing."};
+inline constexpr Metric kGpuThrottleReasons{
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Type::kGauge, "bits", kGpuLabels, Daemon::kAgent,
+    "What holds clocks down; 0: nothing."};
 
 // ---- lynx-worker ----
-inline constexpr Metric kWorkerAttached{"lynx_worker_attached", Type::kGauge, "1", "", Daemon::kWorker,
+inline constexpr Metric kWorkerAttached{"lynx_worker_attached",
+                                        Type::kGauge,
+                                        "1",
+                                        "",
+                                        Daemon::kWorker,
                                         "Whether the worker daemon holds a stream to its server: 1 or 0."};
-inline constexpr Metric kRanksRunning{"lynx_worker_ranks_running", Type::kGauge, "1", "", Daemon::kWorker,
-                                      "Rank processes that run on this node."};
-inline constexpr Metric kRankExits{"lynx_worker_rank_exits_total", Type::kCounter, "1", "outcome", Daemon::kWorker,
+inline constexpr Metric kRanksRunning{
+    "lynx_worker_ranks_running", Type::kGauge, "1", "", Daemon::kWorker, "Rank processes that run on this node."};
+inline constexpr Metric kRankExits{"lynx_worker_rank_exits_total",
+                                   Type::kCounter,
+                                   "1",
+                                   "outcome",
+                                   Daemon::kWorker,
                                    "Rank processes that ended, by outcome: done, failed, peer_lost, stopped, killed."};
-inline constexpr Metric kWorkerSteps{"lynx_worker_steps_total", Type::kCounter, "1", "", Daemon::kWorker,
+inline constexpr Metric kWorkerSteps{"lynx_worker_steps_total",
+                                     Type::kCounter,
+                                     "1",
+                                     "",
+                                     Daemon::kWorker,
                                      "Training steps that the ranks of this node have done, of all of them together."};
-inline constexpr Metric kWorkerBytesSent{"lynx_worker_bytes_sent_total", Type::kCounter, "B", "", Daemon::kWorker,
+inline constexpr Metric kWorkerBytesSent{"lynx_worker_bytes_sent_total",
+                                         Type::kCounter,
+                                         "B",
+                                         "",
+                                         Daemon::kWorker,
                                          "Bytes that the ranks of this node have sent to their peers."};
-inline constexpr Metric kWorkerCoreWait{"lynx_worker_core_wait_seconds_total", Type::kCounter, "s", "", Daemon::kWorker,
-                                        "Time that the compute threads of this node's ranks were ready to run while others had their cores, of all "
-                                        "of them together."};
+inline constexpr Metric kWorkerCoreWait{
+    "lynx_worker_core_wait_seconds_total",
+    Type::kCounter,
+    "s",
+    "",
+    Daemon::kWorker,
+    "Time that the compute threads of this node's ranks were ready to run while others had their cores, of all "
+    "of them together."};
 
 // Per rank on this node, where `lynx-worker --rank-metrics` asks for them: labels job_id and rank.
-inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter, "1", "job_id, rank", Daemon::kWorker,
-                                   "Training steps that the rank has done."};
-inline constexpr Metric kRankTokens{"lynx_rank_tokens_total", Type::kCounter, "1", "job_id, rank", Daemon::kWorker,
+inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter,  "1",
+                                   "job_id, rank",          Daemon::kWorker, "Training steps that the rank has done."};
+inline constexpr Metric kRankTokens{"lynx_rank_tokens_total",
+                                    Type::kCounter,
+                                    "1",
+                                    "job_id, rank",
+                                    Daemon::kWorker,
                                     "Tokens of the global batches that the rank has worked on; every rank of a job counts the "
                                     "same ones."};
-inline constexpr Metric kRankLoss{"lynx_rank_loss", Type::kGauge, "nats", "job_id, rank", Daemon::kWorker,
-                                  "Loss of the newest step, in nats per token."};
-inline constexpr Metric kRankStepSeconds{"lynx_rank_step_seconds", Type::kHistogram, "s", "job_id, rank", Daemon::kWorker,
-                                         "Duration of the rank's steps."};
-inline constexpr Metric kRankPhaseSeconds{
-    "lynx_rank_phase_seconds_total", Type::kCounter, "s", "job_id, rank, phase", Daemon::kWorker,
-    "Compute stream time of the rank by phase: forward, backward, weight, recompute_hidden, recompute_exposed, tensor_wait, stall, "
-    "data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
-inline constexpr Metric kRankBytesSent{"lynx_rank_bytes_sent_total", Type::kCounter, "B", "job_id, rank", Daemon::kWorker,
+inline constexpr Metric kRankLoss{"lynx_rank_loss", Type::kGauge,    "nats",
+                                  "job_id, rank",   Daemon::kWorker, "Loss of the newest step, in nats per token."};
+inline constexpr Metric kRankStepSeconds{"lynx_rank_step_seconds", Type::kHistogram, "s",
+                                         "job_id, rank",           Daemon::kWorker,  "Duration of the rank's steps."};
+inline constexpr Metric kRankPhaseSeconds{"lynx_rank_phase_seconds_total",
+                                          Type::kCounter,
+                                          "s",
+                                          "job_id, rank, phase",
+                                          Daemon::kWorker,
+                                          "Compute stream time of the rank by phase: forward, backward, weight, "
+                                          "recompute_hidden, recompute_exposed, tensor_wait, stall, "
+                                          "data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
+inline constexpr Metric kRankBytesSent{"lynx_rank_bytes_sent_total",
+                                       Type::kCounter,
+                                       "B",
+                                       "job_id, rank",
+                                       Daemon::kWorker,
                                        "Bytes that the rank has sent to its peers."};
-inline constexpr Metric kRankArenaPeak{"lynx_rank_arena_peak_bytes", Type::kGauge, "B", "job_id, rank", Daemon::kWorker,
+inline constexpr Metric kRankArenaPeak{"lynx_rank_arena_peak_bytes",
+                                       Type::kGauge,
+                                       "B",
+                                       "job_id, rank",
+                                       Daemon::kWorker,
                                        "Highest byte of the activation arena that the rank has used."};
 
 }  // namespace lynx::metric

@@ -24,9 +24,10 @@ absl::Status CheckNetworkDomain(std::string_view domain) {
   bool right = parts <= kMaxDomainParts;
   for (size_t depth = 0; right && depth < parts; ++depth) right = IsPart(DomainPart(domain, depth));
   if (right) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("'", std::string(domain.substr(0, 300)), "' is no place in the network; give up to ", kMaxDomainParts,
-                                                 " parts from the widest to the closest, each of 1 to 63 letters, digits, '.', '_' and "
-                                                 "'-', such as row2/rack7"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", std::string(domain.substr(0, 300)), "' is no place in the network; give up to ", kMaxDomainParts,
+                   " parts from the widest to the closest, each of 1 to 63 letters, digits, '.', '_' and "
+                   "'-', such as row2/rack7"));
 }
 
 int CompareDomains(std::string_view a, std::string_view b) {

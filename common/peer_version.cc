@@ -42,16 +42,17 @@ absl::Status CheckPeerVersion(const std::string& server, const std::string& daem
   LYNX_CHECK(own.has_value());
   const std::optional<Release> other = ReleaseOf(peer);
   if (!other.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(daemon, " states no version that lynx-server ", server, " can read; install ", daemon, " ", server,
-                                                      " on the node"));
+    return absl::FailedPreconditionError(absl::StrCat(daemon, " states no version that lynx-server ", server,
+                                                      " can read; install ", daemon, " ", server, " on the node"));
   }
   const bool same_major = other->major == own->major;
   if (same_major && (other->minor == own->minor || other->minor == own->minor - 1)) return absl::OkStatus();
   const bool newer = other->major > own->major || (same_major && other->minor > own->minor);
-  const std::string known = absl::StrCat(own->major, ".", own->minor, own->minor > 0 ? absl::StrCat(" and ", own->major, ".", own->minor - 1) : "");
-  return absl::FailedPreconditionError(absl::StrCat(
-      daemon, " ", peer, " does not work with lynx-server ", server, ", which works with nodes of ", known, ": ",
-      newer ? "upgrade lynx-server first" : absl::StrCat("install ", daemon, " ", server, " on the node")));
+  const std::string known =
+      absl::StrCat(own->major, ".", own->minor, own->minor > 0 ? absl::StrCat(" and ", own->major, ".", own->minor - 1) : "");
+  return absl::FailedPreconditionError(
+      absl::StrCat(daemon, " ", peer, " does not work with lynx-server ", server, ", which works with nodes of ", known, ": ",
+                   newer ? "upgrade lynx-server first" : absl::StrCat("install ", daemon, " ", server, " on the node")));
 }
 
 }  // namespace lynx

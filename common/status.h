@@ -23,14 +23,13 @@ inline absl::Status Annotate(const absl::Status& status, const std::string& cont
 #define LYNX_STATUS_CONCAT_INNER_(a, b) a##b
 #define LYNX_STATUS_CONCAT_(a, b) LYNX_STATUS_CONCAT_INNER_(a, b)
 
-#define LYNX_RETURN_IF_ERROR(expr)                          \
-  do {                                                      \
+#define LYNX_RETURN_IF_ERROR(expr)                                                   \
+  do {                                                                               \
     if (absl::Status lynx_status_ = (expr); !lynx_status_.ok()) return lynx_status_; \
   } while (false)
 
 // LYNX_ASSIGN_OR_RETURN(auto x, F());
-#define LYNX_ASSIGN_OR_RETURN(lhs, expr) \
-  LYNX_ASSIGN_OR_RETURN_IMPL_(LYNX_STATUS_CONCAT_(lynx_statusor_, __LINE__), lhs, expr)
+#define LYNX_ASSIGN_OR_RETURN(lhs, expr) LYNX_ASSIGN_OR_RETURN_IMPL_(LYNX_STATUS_CONCAT_(lynx_statusor_, __LINE__), lhs, expr)
 #define LYNX_ASSIGN_OR_RETURN_IMPL_(statusor, lhs, expr) \
   auto statusor = (expr);                                \
   if (!statusor.ok()) return statusor.status();          \

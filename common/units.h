@@ -22,8 +22,14 @@ struct Quantity {
   constexpr Quantity operator-() const { return Quantity(-value); }
   constexpr Quantity operator*(int64_t k) const { return Quantity(value * k); }
   constexpr Quantity operator/(int64_t k) const { return Quantity(value / k); }
-  constexpr Quantity& operator+=(Quantity o) { value += o.value; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { value -= o.value; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    value += o.value;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    value -= o.value;
+    return *this;
+  }
 };
 
 using Bytes = Quantity<struct BytesTag>;

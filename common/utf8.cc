@@ -26,8 +26,8 @@ constexpr std::array<Lead, 9> kLeads = {{{0x00, 0x7f, 0, 0, 0},
 // Of the character at the begin of `text`; 0: it is not well-formed.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto lead = std::find_if(kLeads.begin(), kLeads.end(),
-                                 [&](const Lead& l) { return byte(0) >= l.first && byte(0) <= l.last; });
+  const auto lead =
+      std::find_if(kLeads.begin(), kLeads.end(), [&](const Lead& l) { return byte(0) >= l.first && byte(0) <= l.last; });
   if (lead == kLeads.end() || text.size() <= lead->following) return 0;
   for (size_t i = 1; i <= lead->following; ++i) {
     const uint8_t least = i == 1 ? lead->least : 0x80, most = i == 1 ? lead->most : 0xbf;

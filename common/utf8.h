@@ -13,8 +13,8 @@ size_t ValidUtf8Prefix(std::string_view text);
 
 // Whether there is a control (C0 with tabs and line ends, DEL, C1) or a byte that is not UTF-8 in it: what a terminal may obey.
 bool HasControls(std::string_view text);
-// The same text with these written out ("\x1b", "\u009b", "\r") so that it moves no cursor, changes no title and hides nothing; a tab is
-// a space. In a line line ends are written out, too ("\n"); a text keeps them.
+// The same text with these written out ("\x1b", "\u009b", "\r") so that it moves no cursor, changes no title and hides nothing;
+// a tab is a space. In a line line ends are written out, too ("\n"); a text keeps them.
 std::string VisibleLine(std::string_view text);
 std::string VisibleText(std::string_view text);
 

@@ -7,15 +7,16 @@
 
 namespace lynx {
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit,
-                                                    const std::atomic<bool>& stop, const CredentialSource& source) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit, const std::atomic<bool>& stop,
+                                                    const CredentialSource& source) {
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (source != nullptr) {
     LYNX_ASSIGN_OR_RETURN(credentials, source());
   }
   // gRPC does not tell an application why a connection was not made.
-  const std::string how = source == nullptr ? ", in plain text: one that uses TLS wants --identity-dir"
-                                            : ", or it does not accept this node's certificate, or its own is not of this cluster";
+  const std::string how = source == nullptr
+                              ? ", in plain text: one that uses TLS wants --identity-dir"
+                              : ", or it does not accept this node's certificate, or its own is not of this cluster";
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
@@ -24,8 +25,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   // Every attempt is a connection of its own, not one shared with an attempt that failed before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(server, credentials, arguments);
+  const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(server, credentials, arguments);
 
   const auto deadline = std::chrono::system_clock::now() + std::chrono::nanoseconds(limit.value);
   while (true) {
@@ -37,8 +37,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
     }
     const auto now = std::chrono::system_clock::now();
     if (now >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("no server answers at ", server, " within ", FormatDuration(limit)));
+      return absl::DeadlineExceededError(absl::StrCat("no server answers at ", server, " within ", FormatDuration(limit)));
     }
     channel->WaitForStateChange(state, std::min(deadline, now + std::chrono::milliseconds(100)));
   }

@@ -20,8 +20,7 @@ using CredentialSource = std::function<absl::StatusOr<std::shared_ptr<grpc::Chan
 // Unavailable when the server refuses, DeadlineExceeded when nobody answers within `limit`, Cancelled soon after
 // `stop` becomes true. The channel pings an idle server every 10 s and gives up after 5 s without an answer, so that
 // a lost machine is noticed; proxies from the environment are not used. An error of `credentials` is passed on.
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit,
-                                                    const std::atomic<bool>& stop,
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit, const std::atomic<bool>& stop,
                                                     const CredentialSource& credentials = nullptr);
 
 }  // namespace lynx

@@ -86,8 +86,7 @@ void DrainBoth(Running& running, CommandResult& result) {
   }
 }
 
-absl::Status EndStatus(const std::string& binary, const ExitStatus& exit, const Running& running,
-                       const CommandResult& result) {
+absl::Status EndStatus(const std::string& binary, const ExitStatus& exit, const Running& running, const CommandResult& result) {
   if (exit != ExitStatus{}) {
     const std::string last = LastLine(running.error_text);
     return absl::InternalError(absl::StrCat(binary, " ended with ", ExitText(exit), last.empty() ? "" : ": ", last));
@@ -142,10 +141,9 @@ std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string
         if (results[i].status.ok()) results[i].status = EndStatus(binary, *exit, r, results[i]);
       } else if (cancelled || late) {
         SignalProcess(r.pidfd, SIGKILL);
-        results[i].status = cancelled
-                                ? absl::CancelledError(absl::StrCat(binary, " was stopped"))
-                                : absl::DeadlineExceededError(absl::StrCat(binary, " did not end within ",
-                                                                           FormatDuration(limit), " and was killed"));
+        results[i].status = cancelled ? absl::CancelledError(absl::StrCat(binary, " was stopped"))
+                                      : absl::DeadlineExceededError(absl::StrCat(binary, " did not end within ",
+                                                                                 FormatDuration(limit), " and was killed"));
       }
     }
     killed = killed || cancelled || late;

@@ -18,9 +18,7 @@ namespace {
 
 constexpr size_t kMaxNodeName = 63;
 
-bool IsNameCharacter(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
-}
+bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; }
 
 }  // namespace
 
@@ -48,8 +46,7 @@ absl::Status CheckNumericAddress(const std::string& address, const std::string& 
   if (::inet_pton(AF_INET, address.c_str(), &parsed) == 1 || ::inet_pton(AF_INET6, address.c_str(), &parsed) == 1) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " '", address, "' is not an address in numbers such as 10.0.0.7"));
+  return absl::InvalidArgumentError(absl::StrCat(flag, " '", address, "' is not an address in numbers such as 10.0.0.7"));
 }
 
 std::string BesideThisBinary(const std::string& name) {

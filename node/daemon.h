@@ -9,8 +9,8 @@
 namespace lynx {
 
 // Some builds of Abseil (Debian's is one) watch the order in which locks are taken, with one graph for the whole process that
-// every lock of gRPC passes through: thousands of streams then queue for it. From here on nothing is watched. To be called before
-// the first channel or server.
+// every lock of gRPC passes through: thousands of streams then queue for it. From here on nothing is watched. To be called
+// before the first channel or server.
 void StopWatchingLockOrder();
 
 // The machine's host name, with characters that a node name may not have replaced by '-'.

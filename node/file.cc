@@ -61,7 +61,8 @@ absl::Status MakeDirectories(const std::string& path) {
 absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode) {
   struct stat found {};
   if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is no regular file, and nothing is put in its place; name another"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is no regular file, and nothing is put in its place; name another"));
   }
   const std::string beside = path + ".new";
   const absl::Status written = WriteAndSync(beside, content, mode);
@@ -115,9 +116,9 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
     const absl::StatusOr<std::string> holder = ReadFile(path, 64);
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " is locked by process ",
-        holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is locked by process ",
+                     holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
   // Only told to whom the lock is refused: a disk that is full must not keep a daemon from stopping its ranks.
   if (::ftruncate(fd.get(), 0) == 0) WriteAll(fd.get(), absl::StrCat(::getpid(), "\n"), path).IgnoreError();

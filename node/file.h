@@ -18,15 +18,15 @@ namespace lynx {
 absl::Status MakeDirectories(const std::string& path);
 
 // Replaces the file as a whole: written beside it, fsynced, renamed, and the directory fsynced. After a crash the
-// file is the old or the new one. `mode`: its permissions, less the umask. ResourceExhausted on a full disk, DataLoss on one that
-// fails, FailedPrecondition where a device, a pipe or a folder is: that stays; every error names the file.
+// file is the old or the new one. `mode`: its permissions, less the umask. ResourceExhausted on a full disk, DataLoss on one
+// that fails, FailedPrecondition where a device, a pipe or a folder is: that stays; every error names the file.
 absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode = 0644);
 
 // NotFound when it is not there; ResourceExhausted when it is longer than `limit_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes = 64 << 20);
 
-// The last lines of a text, such as a log, however long it is: at most so many, and none that begins before its last 64 KiB. "" where it
-// cannot be read.
+// The last lines of a text, such as a log, however long it is: at most so many, and none that begins before its last 64 KiB. ""
+// where it cannot be read.
 std::string LastLines(const std::string& path, size_t lines);
 
 // Takes an exclusive lock on the file, made if need be; it holds as long as the descriptor is open, and no child

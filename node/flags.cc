@@ -72,8 +72,7 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::ve
     const std::string& argument = arguments[i];
     const size_t equals = argument.find('=');
     const bool dashed = argument.rfind("--", 0) == 0;
-    const std::string name =
-        dashed ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : argument;
+    const std::string name = dashed ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : argument;
     const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });
     if (!dashed || flag == flags.end()) return Unknown(argument, name, flags);
     if (!seen.insert(name).second) return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));
@@ -92,10 +91,8 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::ve
 std::string FlagsText(const std::vector<Flag>& flags) {
   std::string text;
   for (const Flag& flag : flags) {
-    const std::string head =
-        absl::StrCat("  --", flag.name, std::holds_alternative<bool*>(flag.value) ? "" : " VALUE");
-    absl::StrAppend(&text, head, std::string(head.size() < 26 ? 26 - head.size() : 2, ' '), flag.help,
-                    DefaultText(flag), "\n");
+    const std::string head = absl::StrCat("  --", flag.name, std::holds_alternative<bool*>(flag.value) ? "" : " VALUE");
+    absl::StrAppend(&text, head, std::string(head.size() < 26 ? 26 - head.size() : 2, ' '), flag.help, DefaultText(flag), "\n");
   }
   return text;
 }
@@ -109,15 +106,13 @@ void ParseCommandLine(int argc, char** argv, const std::string& program, const s
       std::exit(0);
     }
     if (argument == "--help" || argument == "-h") {
-      std::printf("%s %s: %s\n\n%s  --help, --version\n", program.c_str(), kVersion, purpose.c_str(),
-                  FlagsText(flags).c_str());
+      std::printf("%s %s: %s\n\n%s  --help, --version\n", program.c_str(), kVersion, purpose.c_str(), FlagsText(flags).c_str());
       std::exit(0);
     }
   }
   const absl::Status parsed = ParseFlags(arguments, flags);
   if (parsed.ok()) return;
-  std::fprintf(stderr, "%s: %s; see %s --help\n", program.c_str(), std::string(parsed.message()).c_str(),
-               program.c_str());
+  std::fprintf(stderr, "%s: %s; see %s --help\n", program.c_str(), std::string(parsed.message()).c_str(), program.c_str());
   std::exit(2);
 }
 

@@ -1,7 +1,7 @@
 // Heartbeat: when a node's next report is due though nothing has changed. Not thread-safe.
 //
-// Reports come a little sooner than the server asks, by chance, and the second one after an attachment at any time: nodes that attached
-// together, or waited together for a busy server, would else report together ever after.
+// Reports come a little sooner than the server asks, by chance, and the second one after an attachment at any time: nodes that
+// attached together, or waited together for a busy server, would else report together ever after.
 #ifndef LYNX_NODE_HEARTBEAT_H_
 #define LYNX_NODE_HEARTBEAT_H_
 

@@ -29,8 +29,8 @@ std::string LeaseTermsText(const LeaseTerms& terms) {
 absl::StatusOr<LeaseTerms> ParseLeaseTerms(const std::string& text) {
   std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   LeaseTerms terms;
-  if (words.size() < 2 || !absl::SimpleAtoi(words[0], &terms.isolated.value) || !absl::SimpleAtoi(words[1], &terms.cut_off.value) ||
-      terms.isolated < Nanos(0) || terms.cut_off < Nanos(0)) {
+  if (words.size() < 2 || !absl::SimpleAtoi(words[0], &terms.isolated.value) ||
+      !absl::SimpleAtoi(words[1], &terms.cut_off.value) || terms.isolated < Nanos(0) || terms.cut_off < Nanos(0)) {
     return absl::InvalidArgumentError("is not \"ISOLATED_NS CUT_OFF_NS HOST:PORT ...\"");
   }
   terms.witnesses.assign(words.begin() + 2, words.end());
@@ -77,8 +77,8 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
   answers_[witness] = {.at = now, .witnessed = answer};
 }
 
-// It has answered a report that a witness sent well after the first of ours that it left without an answer: were it only slow, it
-// would not have. A server that has begun anew meanwhile is given the same time to answer.
+// It has answered a report that a witness sent well after the first of ours that it left without an answer: were it only slow,
+// it would not have. A server that has begun anew meanwhile is given the same time to answer.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;

@@ -1,13 +1,14 @@
-// Lease: how long the ranks of a node may go on without the server. A server that is away must not stop training; a node that is
-// cut off from a server that is there must have stopped when its work is given to others. From the node alone the two look the
-// same, so it asks witnesses, a few other nodes that the server has named, when the server last answered them:
+// Lease: how long the ranks of a node may go on without the server. A server that is away must not stop training; a node that
+// is cut off from a server that is there must have stopped when its work is given to others. From the node alone the two look
+// the same, so it asks witnesses, a few other nodes that the server has named, when the server last answered them:
 //
 //   the server answers a witness, and not this node   the ranks end, `cut_off` after the last report that it answered
 //   most witnesses answer, none hears of the server   the server is away: the ranks go on
-//   fewer answer                                      this node may be cut off from all: the ranks end, `isolated` after that report
+//   fewer answer                                      this node may be cut off from all: the ranks end, `isolated` after that
+//   report
 //
-// The server counts on it: it gives a node's work away later than that, and only while at least half of that node's witnesses are
-// attached to it (server/controller/controller.h), so that the node cannot find most of them without the server.
+// The server counts on it: it gives a node's work away later than that, and only while at least half of that node's witnesses
+// are attached to it (server/controller/controller.h), so that the node cannot find most of them without the server.
 //
 // Pure: times come as arguments, of one clock that never goes back and goes on while the machine sleeps. Not thread-safe.
 #ifndef LYNX_NODE_LEASE_H_
@@ -57,8 +58,8 @@ class Lease {
   static constexpr Nanos kForever{INT64_MAX};
   static constexpr Nanos kAskEvery{1'000'000'000};
 
-  // `deadline` and `terms` as an earlier daemon left them: before the first renewal its ranks go on until then, and its witnesses are
-  // asked.
+  // `deadline` and `terms` as an earlier daemon left them: before the first renewal its ranks go on until then, and its
+  // witnesses are asked.
   explicit Lease(Nanos now, Nanos deadline = kForever, LeaseTerms terms = {});
 
   void Sent(int64_t report, Nanos now);
@@ -87,8 +88,8 @@ class Lease {
 
   const Nanos began_;
   LeaseTerms terms_;
-  std::map<std::string, Answer> answers_;            // the newest of each
-  std::deque<std::pair<int64_t, Nanos>> sent_;       // not answered, oldest first
+  std::map<std::string, Answer> answers_;       // the newest of each
+  std::deque<std::pair<int64_t, Nanos>> sent_;  // not answered, oldest first
   std::optional<Witnessed> own_;
   int64_t renewed_ = 0;
   Nanos deadline_;

@@ -17,8 +17,9 @@ namespace lynx {
 
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   const absl::Status bad = absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is not an address to listen on: write HOST:PORT with a numeric host, for example "
-                               "127.0.0.1:7470 or [::1]:7470"));
+      absl::StrCat("\"", text,
+                   "\" is not an address to listen on: write HOST:PORT with a numeric host, for example "
+                   "127.0.0.1:7470 or [::1]:7470"));
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return bad;
   ListenAddress address;

@@ -16,8 +16,8 @@
 namespace lynx {
 namespace {
 
-// A thread waits for one connection's request at a time: with few of them, or long waits, two that ask nothing would keep the page from
-// whoever starts the daemon again when it does not answer.
+// A thread waits for one connection's request at a time: with few of them, or long waits, two that ask nothing would keep the
+// page from whoever starts the daemon again when it does not answer.
 constexpr const char* kThreads = "16";
 constexpr const char* kRequestMillis = "10000";
 
@@ -49,7 +49,7 @@ class PagesByContext {
 
  private:
   std::mutex mutex_;
-  std::map<const mg_context*, Pages> pages_;  // guarded by mutex_
+  std::map<const mg_context*, Pages> pages_;         // guarded by mutex_
   std::vector<const prometheus::Exposer*> servers_;  // guarded by mutex_
 };
 
@@ -90,12 +90,13 @@ HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, 
   }};
 }
 
-absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks) {
+absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics,
+                                 HealthChecks checks) {
   const absl::StatusOr<ListenAddress> listen = ParseListenAddress(address);
   if (!listen.ok()) return Annotate(listen.status(), "--metrics-address");
   try {
-    const std::vector<std::string> options = {"listening_ports", AddressText(*listen, listen->port), "num_threads", kThreads,
-                                              "request_timeout_ms", kRequestMillis};
+    const std::vector<std::string> options = {
+        "listening_ports", AddressText(*listen, listen->port), "num_threads", kThreads, "request_timeout_ms", kRequestMillis};
     CivetCallbacks callbacks;
     callbacks.init_context = TakeContext;
     callbacks.begin_request = AnswerPage;

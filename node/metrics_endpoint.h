@@ -24,11 +24,12 @@ struct HealthChecks {
 HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, const prometheus::Gauge& attached);
 
 // Serves ADDRESS/metrics with `metrics`, and the two pages, until the process ends; returns the port. ADDRESS is "host:port" as
-// ParseListenAddress takes it (a port alone would be one of all addresses of the machine); port 0 takes a free one. InvalidArgument for
-// another text, Unavailable when the address is in use or not of this machine; both name --metrics-address. Connections on which nothing
-// is asked keep nobody waiting while they are fewer than the threads, and are closed after ten seconds. The server is never destroyed:
-// its destructor can take seconds, which an exit path must not.
-absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks);
+// ParseListenAddress takes it (a port alone would be one of all addresses of the machine); port 0 takes a free one.
+// InvalidArgument for another text, Unavailable when the address is in use or not of this machine; both name --metrics-address.
+// Connections on which nothing is asked keep nobody waiting while they are fewer than the threads, and are closed after ten
+// seconds. The server is never destroyed: its destructor can take seconds, which an exit path must not.
+absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics,
+                                 HealthChecks checks);
 
 }  // namespace lynx
 

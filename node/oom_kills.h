@@ -1,6 +1,6 @@
 // OomKills: whether the kernel has just ended processes of this node for want of memory, by the counters that it keeps: of the
-// memory cgroup of this process, with what it has started, or, where there is none to be seen, of the machine. A process that is
-// killed for another reason at the same moment cannot be told from one that was killed for that. Not thread-safe.
+// memory cgroup of this process, with what it has started, or, where there is none to be seen, of the machine. A process that
+// is killed for another reason at the same moment cannot be told from one that was killed for that. Not thread-safe.
 #ifndef LYNX_NODE_OOM_KILLS_H_
 #define LYNX_NODE_OOM_KILLS_H_
 

@@ -61,8 +61,8 @@ struct SpawnPlan {
     sigemptyset(&none);
     LYNX_CHECK(::posix_spawnattr_setsigdefault(&attributes, &all) == 0);
     LYNX_CHECK(::posix_spawnattr_setsigmask(&attributes, &none) == 0);
-    LYNX_CHECK(::posix_spawnattr_setflags(&attributes,
-                                          POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID) == 0);
+    LYNX_CHECK(::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID) ==
+               0);
   }
 };
 
@@ -70,8 +70,7 @@ struct SpawnPlan {
 absl::StatusOr<UniqueFd> Lifted(int fd) {
   if (fd < 0) return UniqueFd();
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
-  if (!copy.valid())
-    return absl::InternalError(absl::StrCat("dup of descriptor ", fd, ": ", std::string(::strerror(errno))));
+  if (!copy.valid()) return absl::InternalError(absl::StrCat("dup of descriptor ", fd, ": ", std::string(::strerror(errno))));
   return copy;
 }
 
@@ -170,8 +169,7 @@ bool IsEnding(pid_t pid) {
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0)));
   if (!pidfd.valid() && errno != ESRCH) {
-    return absl::InternalError(
-        absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
+    return absl::InternalError(absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
   }
   // Compared after opening: the pidfd then refers to this very process, whatever happens to its id later.
   if (!pidfd.valid() || IdentifyProcess(identity.pid) != identity) {

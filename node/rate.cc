@@ -63,8 +63,7 @@ absl::StatusOr<int64_t> ParseRate(const std::string& text) {
 absl::StatusOr<Bytes> ParseBytes(const std::string& text) {
   int64_t bytes = 0;
   if (text.empty() || ParseQuantity(text, kSizeUnits, bytes)) return Bytes(bytes);
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a size; write bytes, or a number with KiB, MiB or GiB"));
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a size; write bytes, or a number with KiB, MiB or GiB"));
 }
 
 absl::StatusOr<std::vector<int32_t>> ParseCores(const std::string& text) {

@@ -36,7 +36,7 @@ struct NodeStreamOptions {
   std::string server;  // host:port
   BackoffOptions backoff;
   Nanos connect_limit{5'000'000'000};
-  uint64_t seed = 0;  // of the backoff's jitter
+  uint64_t seed = 0;             // of the backoff's jitter
   CredentialSource credentials;  // null: plain text
 };
 
@@ -112,7 +112,8 @@ class NodeStream {
     Backoff backoff(options_.backoff, options_.seed);
     std::string last_failure;
     while (!stop_) {
-      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Dial(options_.server, options_.connect_limit, stop_, options_.credentials);
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+          Dial(options_.server, options_.connect_limit, stop_, options_.credentials);
       std::string failure;
       if (channel.ok()) {
         const Outcome outcome = Attend(*channel);
@@ -161,8 +162,8 @@ class NodeStream {
       outcome.accepted = accepted_;
     }
     wake_.Raise();
-    outcome.text = "the stream to the server at " + options_.server + " has ended" +
-                   (status.ok() ? "" : ": " + status.error_message());
+    outcome.text =
+        "the stream to the server at " + options_.server + " has ended" + (status.ok() ? "" : ": " + status.error_message());
     return outcome;
   }
 

@@ -12,8 +12,8 @@ namespace lynx {
 namespace {
 
 template <class Wire, class Domain, size_t N>
-absl::StatusOr<Domain> FromTable(const std::array<std::pair<Wire, Domain>, N>& table, Wire value,
-                                 const std::string& path, const char* choices) {
+absl::StatusOr<Domain> FromTable(const std::array<std::pair<Wire, Domain>, N>& table, Wire value, const std::string& path,
+                                 const char* choices) {
   for (const auto& [wire, domain] : table) {
     if (wire == value) return domain;
   }
@@ -140,11 +140,14 @@ v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
 }
 
 absl::StatusOr<ParallelSpec> ParallelFromProto(const v1::ParallelSpec& message) {
-  ParallelSpec parallel{.tp = message.tp(), .pp = message.pp(), .dp = message.dp(), .cp = message.cp(),
-                        .virtual_stages = message.virtual_stages(), .schedule_text = message.schedule_text()};
-  LYNX_ASSIGN_OR_RETURN(parallel.sequence_parallel,
-                        FromTable(kChoices, message.sequence_parallel(), "parallel.sequenceParallel",
-                                  "auto (0), off (1), on (2)"));
+  ParallelSpec parallel{.tp = message.tp(),
+                        .pp = message.pp(),
+                        .dp = message.dp(),
+                        .cp = message.cp(),
+                        .virtual_stages = message.virtual_stages(),
+                        .schedule_text = message.schedule_text()};
+  LYNX_ASSIGN_OR_RETURN(parallel.sequence_parallel, FromTable(kChoices, message.sequence_parallel(),
+                                                              "parallel.sequenceParallel", "auto (0), off (1), on (2)"));
   LYNX_ASSIGN_OR_RETURN(parallel.schedule,
                         FromTable(kScheduleKinds, message.schedule(), "parallel.schedule",
                                   "auto (0), gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5), "
@@ -207,16 +210,19 @@ absl::StatusOr<TrainSpec> TrainFromProto(const v1::TrainSpec& message) {
   train.global_batch = message.global_batch();
   train.micro_batch = message.micro_batch();
   const v1::OptimizerSpec& optimizer = message.optimizer();
-  train.optimizer = {.lr = optimizer.lr(), .beta1 = optimizer.beta1(), .beta2 = optimizer.beta2(),
-                     .eps = optimizer.eps(), .weight_decay = optimizer.weight_decay(),
+  train.optimizer = {.lr = optimizer.lr(),
+                     .beta1 = optimizer.beta1(),
+                     .beta2 = optimizer.beta2(),
+                     .eps = optimizer.eps(),
+                     .weight_decay = optimizer.weight_decay(),
                      .clip_norm = optimizer.clip_norm()};
-  LYNX_ASSIGN_OR_RETURN(train.schedule, FromTable(kLrSchedules, message.schedule(), "train.schedule",
-                                                  "constant (1), linear (2), cosine (3)"));
+  LYNX_ASSIGN_OR_RETURN(train.schedule,
+                        FromTable(kLrSchedules, message.schedule(), "train.schedule", "constant (1), linear (2), cosine (3)"));
   train.warmup_steps = message.warmup_steps();
   train.min_lr = message.min_lr();
   train.seed = message.seed();
-  LYNX_ASSIGN_OR_RETURN(train.on_non_finite, FromTable(kNonFinitePolicies, message.on_non_finite(),
-                                                       "train.on_non_finite", "stop (0), skip (1)"));
+  LYNX_ASSIGN_OR_RETURN(train.on_non_finite,
+                        FromTable(kNonFinitePolicies, message.on_non_finite(), "train.on_non_finite", "stop (0), skip (1)"));
   train.eval_every = message.eval_every();
   if (message.eval_batches() != 0) train.eval_batches = message.eval_batches();
   return train;
@@ -256,10 +262,15 @@ v1::RotarySpec RotaryToProto(const RotarySpec& rotary) {
 }
 
 absl::StatusOr<RotarySpec> RotaryFromProto(const v1::RotarySpec& message, const std::string& path) {
-  RotarySpec rotary{.theta = message.theta(), .dims = message.dims(), .factor = message.factor(),
-                    .original_seq = message.original_seq(), .low_freq_factor = message.low_freq_factor(),
-                    .high_freq_factor = message.high_freq_factor(), .beta_fast = message.beta_fast(),
-                    .beta_slow = message.beta_slow(), .attention_factor = message.attention_factor()};
+  RotarySpec rotary{.theta = message.theta(),
+                    .dims = message.dims(),
+                    .factor = message.factor(),
+                    .original_seq = message.original_seq(),
+                    .low_freq_factor = message.low_freq_factor(),
+                    .high_freq_factor = message.high_freq_factor(),
+                    .beta_fast = message.beta_fast(),
+                    .beta_slow = message.beta_slow(),
+                    .attention_factor = message.attention_factor()};
   LYNX_ASSIGN_OR_RETURN(rotary.scaling, FromTable(kRopeScalings, message.scaling(), FieldPath(path, "scaling"),
                                                   "none (0), linear (1), dynamic (2), llama3 (3), yarn (4)"));
   return rotary;
@@ -293,17 +304,22 @@ v1::ModelSpec ToProto(const ModelSpec& model) {
 }
 
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path) {
-  ModelSpec model{.layers = message.layers(), .hidden = message.hidden(), .heads = message.heads(),
-                  .ffn = message.ffn(), .seq = message.seq(), .vocab = message.vocab(), .dropout = message.dropout()};
-  LYNX_ASSIGN_OR_RETURN(model.family, FromTable(kModelFamilies, message.family(), FieldPath(path, "family"),
-                                                "gpt (0), llama (1)"));
+  ModelSpec model{.layers = message.layers(),
+                  .hidden = message.hidden(),
+                  .heads = message.heads(),
+                  .ffn = message.ffn(),
+                  .seq = message.seq(),
+                  .vocab = message.vocab(),
+                  .dropout = message.dropout()};
+  LYNX_ASSIGN_OR_RETURN(model.family,
+                        FromTable(kModelFamilies, message.family(), FieldPath(path, "family"), "gpt (0), llama (1)"));
   model.kv_heads = message.kv_heads();
-  LYNX_ASSIGN_OR_RETURN(model.attention, FromTable(kAttentionKernels, message.attention(),
-                                                   FieldPath(path, "attention"), "unfused (0), fused (1)"));
-  LYNX_ASSIGN_OR_RETURN(model.dtype, FromTable(kDataTypes, message.dtype(), FieldPath(path, "dtype"),
-                                               "float32 (0), bfloat16 (1)"));
-  LYNX_ASSIGN_OR_RETURN(model.dropout_masks, FromTable(kDropoutMasks, message.dropout_masks(),
-                                                       FieldPath(path, "dropoutMasks"), "regenerated (0), stored (1)"));
+  LYNX_ASSIGN_OR_RETURN(model.attention, FromTable(kAttentionKernels, message.attention(), FieldPath(path, "attention"),
+                                                   "unfused (0), fused (1)"));
+  LYNX_ASSIGN_OR_RETURN(model.dtype,
+                        FromTable(kDataTypes, message.dtype(), FieldPath(path, "dtype"), "float32 (0), bfloat16 (1)"));
+  LYNX_ASSIGN_OR_RETURN(model.dropout_masks, FromTable(kDropoutMasks, message.dropout_masks(), FieldPath(path, "dropoutMasks"),
+                                                       "regenerated (0), stored (1)"));
   model.tied_embeddings = message.tied_embeddings();
   model.head_dim = message.head_dim();
   model.qkv_bias = message.qkv_bias();
@@ -331,9 +347,11 @@ v1::SchedulingSpec SchedulingToProto(const SchedulingSpec& scheduling) {
 }
 
 SchedulingSpec SchedulingFromProto(const v1::SchedulingSpec& message) {
-  SchedulingSpec scheduling{.priority = message.priority(), .hold = message.hold(),
+  SchedulingSpec scheduling{.priority = message.priority(),
+                            .hold = message.hold(),
                             .after = {message.after().begin(), message.after().end()},
-                            .time_limit = Nanos(message.time_limit_ns()), .preemptible = !message.not_preemptible()};
+                            .time_limit = Nanos(message.time_limit_ns()),
+                            .preemptible = !message.not_preemptible()};
   if (!message.queue().empty()) scheduling.queue = message.queue();
   return scheduling;
 }
@@ -393,8 +411,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   JobSpec spec;
   spec.name = message.name();
   LYNX_ASSIGN_OR_RETURN(spec.model, ModelFromProto(message.model(), "model"));
-  LYNX_ASSIGN_OR_RETURN(spec.data.kind,
-                        FromTable(kDataKinds, message.data().kind(), "data.kind", "text (1), megatron (2)"));
+  LYNX_ASSIGN_OR_RETURN(spec.data.kind, FromTable(kDataKinds, message.data().kind(), "data.kind", "text (1), megatron (2)"));
   spec.data.path = message.data().path();
   spec.data.validation_path = message.data().validation_path();
   LYNX_ASSIGN_OR_RETURN(spec.train, TrainFromProto(message.train()));
@@ -421,8 +438,8 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
                         FromTable(kNodeCheckPolicies, message.node_check(), "node_check", "auto (0), always (1), never (2)"));
   Normalize(spec);
   LYNX_RETURN_IF_ERROR(ValidateJobSpec(spec));
-  LYNX_RETURN_IF_ERROR(CheckRange("resources.activationMemoryPerRank",
-                                  spec.resources.activation_memory_per_rank.value, 0, kMaxWireBytes));
+  LYNX_RETURN_IF_ERROR(
+      CheckRange("resources.activationMemoryPerRank", spec.resources.activation_memory_per_rank.value, 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.path", spec.data.path));
   if (!spec.data.validation_path.empty()) {
     LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.validation_path", spec.data.validation_path));
@@ -461,7 +478,10 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   const int64_t replica = int64_t{message.tp()} * message.pp() * message.dp();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), replica, 1, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * cp * pp * dp"), replica * cp, 1, kMaxWireRanks));
-  ParallelLayout layout{.tp = message.tp(), .pp = message.pp(), .dp = message.dp(), .cp = cp,
+  ParallelLayout layout{.tp = message.tp(),
+                        .pp = message.pp(),
+                        .dp = message.dp(),
+                        .cp = cp,
                         .virtual_stages = std::max(1, message.virtual_stages()),
                         .sequence_parallel = message.sequence_parallel()};
   LYNX_ASSIGN_OR_RETURN(layout.zero, FromTable(kZeroStages, message.zero(), FieldPath(path, "zero"),
@@ -469,10 +489,9 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   if (layout.zero == ZeroStage::kAuto) layout.zero = ZeroStage::kNone;
   LYNX_ASSIGN_OR_RETURN(layout.schedule, FromTable(kScheduleKinds, message.schedule(), FieldPath(path, "schedule"),
                                                    "gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5), "
-                                  "zero-bubble-v (6), custom (7)"));
+                                                   "zero-bubble-v (6), custom (7)"));
   if (layout.schedule == ScheduleKind::kAuto) layout.schedule = ScheduleKind::kOneForwardOneBackward;
-  LYNX_RETURN_IF_ERROR(
-      Annotate(SetCustomSchedule(message.schedule_text(), layout), FieldPath(path, "schedule_text")));
+  LYNX_RETURN_IF_ERROR(Annotate(SetCustomSchedule(message.schedule_text(), layout), FieldPath(path, "schedule_text")));
   return layout;
 }
 

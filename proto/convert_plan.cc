@@ -17,16 +17,14 @@ bool ParsePlacement(const std::string& name, Placement& placement) {
   return false;
 }
 
-absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, size_t count,
-                                                 const std::string& path) {
+absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, size_t count, const std::string& path) {
   LayerPolicy policy{};
-  LYNX_RETURN_IF_ERROR(
-      CheckSize(FieldPath(path, "placements"), message.placements().size(), count, count, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "placements"), message.placements().size(), count, count, "entries"));
   for (size_t i = 0; i < count; ++i) {
     const std::string& name = message.placements(static_cast<int>(i));
     if (!ParsePlacement(name, policy[i])) {
-      return BadField(FieldPath(path, "placements", static_cast<int64_t>(i)),
-                      absl::StrCat("\"", name.substr(0, 64), "\""), "no placement has this name");
+      return BadField(FieldPath(path, "placements", static_cast<int64_t>(i)), absl::StrCat("\"", name.substr(0, 64), "\""),
+                      "no placement has this name");
     }
   }
   return policy;
@@ -100,16 +98,14 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "optimizer_ns", m.optimizer_ns(), stage.optimizer));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "recompute_hidden_ns", m.recompute_hidden_ns(), stage.recompute_hidden));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "recompute_exposed_ns", m.recompute_exposed_ns(), stage.recompute_exposed));
-  LYNX_RETURN_IF_ERROR(
-      ReadNanos(path, "communication_exposed_ns", m.communication_exposed_ns(), stage.communication_exposed));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "communication_exposed_ns", m.communication_exposed_ns(), stage.communication_exposed));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall));
   return ReadNanos(path, "core_wait_ns", m.core_wait_ns(), stage.core_wait);
 }
 
 absl::Status ReadProof(const v1::StageProof& m, const std::string& path, std::optional<StageProof>& to) {
   if (m.status() < v1::PROOF_STATUS_OPTIMAL || m.status() > v1::PROOF_STATUS_MODEL) {
-    return BadField(FieldPath(path, "status"), absl::StrCat(static_cast<int>(m.status())),
-                    "no status has this number");
+    return BadField(FieldPath(path, "status"), absl::StrCat(static_cast<int>(m.status())), "no status has this number");
   }
   StageProof proof{.status = static_cast<ProofStatus>(static_cast<int>(m.status()) - 1)};
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "exposed_ns", m.exposed_ns(), proof.exposed));
@@ -135,8 +131,8 @@ absl::StatusOr<SlicePlan> SliceFromProto(const v1::SlicePlan& message, const Pla
     slice.policy.layers.push_back(policy);
     if (!message.policy(i).input_recomputed()) continue;
     if (i == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "policy", i),
-                                                     ".input_recomputed: no layer of the slice is below to make it again"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(FieldPath(path, "policy", i), ".input_recomputed: no layer of the slice is below to make it again"));
     }
     slice.policy.input_recomputed.resize(count);
     slice.policy.input_recomputed[static_cast<size_t>(i)] = true;
@@ -239,13 +235,11 @@ absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, c
   plan.micro_batch = message.micro_batch();
   plan.microbatches = message.microbatches();
   LYNX_ASSIGN_OR_RETURN(plan.mode, FromProto(message.mode(), FieldPath(path, "mode")));
-  LYNX_RETURN_IF_ERROR(
-      ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
   const size_t stages = static_cast<size_t>(plan.layout.pp);
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "stages"), message.stages().size(), stages, stages, "entries"));
   for (int i = 0; i < message.stages_size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(StagePlan stage,
-                          StageFromProto(message.stages(i), programs, plan, i, FieldPath(path, "stages", i)));
+    LYNX_ASSIGN_OR_RETURN(StagePlan stage, StageFromProto(message.stages(i), programs, plan, i, FieldPath(path, "stages", i)));
     plan.stages.push_back(std::move(stage));
   }
   LYNX_RETURN_IF_ERROR(CheckLayers(plan, path));

@@ -80,8 +80,7 @@ void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& mes
 }
 
 absl::StatusOr<EfficiencyCurve> CurveFromProto(const v1::EfficiencyCurve& message, const std::string& path) {
-  LYNX_RETURN_IF_ERROR(
-      CheckSize(FieldPath(path, "points"), message.points().size(), 0, kMaxEfficiencyPoints, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "points"), message.points().size(), 0, kMaxEfficiencyPoints, "entries"));
   EfficiencyCurve curve;
   for (int i = 0; i < message.points_size(); ++i) {
     const std::string at = FieldPath(path, "points", i);
@@ -101,37 +100,30 @@ absl::StatusOr<HostLink> HostLinkFromProto(const v1::HostLink& message, const st
     to = from;
     return CheckRange(FieldPath(path, field), from, 0, kMaxWireRate);
   };
-  LYNX_RETURN_IF_ERROR(
-      rate("to_host_bytes_per_second", message.to_host_bytes_per_second(), host.to_host_bytes_per_second));
+  LYNX_RETURN_IF_ERROR(rate("to_host_bytes_per_second", message.to_host_bytes_per_second(), host.to_host_bytes_per_second));
   LYNX_RETURN_IF_ERROR(
       rate("from_host_bytes_per_second", message.from_host_bytes_per_second(), host.from_host_bytes_per_second));
   LYNX_RETURN_IF_ERROR(rate("both_bytes_per_second", message.both_bytes_per_second(), host.both_bytes_per_second));
   if (message.op_slowdown_permille() == 0) return host;
-  LYNX_RETURN_IF_ERROR(
-      CheckRange(FieldPath(path, "op_slowdown_permille"), message.op_slowdown_permille(), 1000, 100'000));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "op_slowdown_permille"), message.op_slowdown_permille(), 1000, 100'000));
   host.op_slowdown_permille = message.op_slowdown_permille();
   return host;
 }
 
-absl::Status DescriptionFromProto(const v1::HardwareProfile& message, const std::string& path,
-                                  HardwareProfile& profile) {
+absl::Status DescriptionFromProto(const v1::HardwareProfile& message, const std::string& path, HardwareProfile& profile) {
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "bfloat16_flops_per_second"), message.bfloat16_flops_per_second(), 0, kMaxWireRate));
   profile.bfloat16_flops_per_second = message.bfloat16_flops_per_second();
-  LYNX_RETURN_IF_ERROR(
-      CheckSize(FieldPath(path, "efficiency"), message.efficiency().size(), 0, kOpClassCount, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "efficiency"), message.efficiency().size(), 0, kOpClassCount, "entries"));
   for (int i = 0; i < message.efficiency_size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(profile.efficiency[i],
-                          CurveFromProto(message.efficiency(i), FieldPath(path, "efficiency", i)));
+    LYNX_ASSIGN_OR_RETURN(profile.efficiency[i], CurveFromProto(message.efficiency(i), FieldPath(path, "efficiency", i)));
   }
   const v1::GemmTiles& tiles = message.gemm_tiles();
-  for (const auto& [field, value] :
-       {std::pair{"units", tiles.units()}, {"rows", tiles.rows()}, {"columns", tiles.columns()}}) {
+  for (const auto& [field, value] : {std::pair{"units", tiles.units()}, {"rows", tiles.rows()}, {"columns", tiles.columns()}}) {
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(FieldPath(path, "gemm_tiles"), field), value, 0, 1 << 20));
   }
   profile.gemm_tiles = {tiles.units(), tiles.rows(), tiles.columns()};
-  LYNX_RETURN_IF_ERROR(
-      CheckSize(FieldPath(path, "inner_links"), message.inner_links().size(), 0, kMaxLinkLevels, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "inner_links"), message.inner_links().size(), 0, kMaxLinkLevels, "entries"));
   for (int i = 0; i < message.inner_links_size(); ++i) {
     const std::string at = FieldPath(path, "inner_links", i);
     LinkLevel level{.devices = message.inner_links(i).devices()};
@@ -168,7 +160,8 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
     const std::string at = FieldPath(path, "ops", i);
     Op op;
     if (!ParseOp(from.op(), op) || !graph.Has(op)) {
-      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""), "the shape's layers have no op of this name");
+      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""),
+                      "the shape's layers have no op of this name");
     }
     if (Contains(seen, op)) {
       return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op(), "\""), "must appear once");
@@ -181,12 +174,10 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
   }
   for (const OpInfo& info : graph.ops()) {
     if (Contains(seen, info.op)) continue;
-    return BadField(FieldPath(path, "ops"), "incomplete",
-                    absl::StrCat("op ", std::string(OpName(info.op)), " is missing"));
+    return BadField(FieldPath(path, "ops"), "incomplete", absl::StrCat("op ", std::string(OpName(info.op)), " is missing"));
   }
-  LYNX_ASSIGN_OR_RETURN(
-      times.optimizer_per_mega_parameter,
-      NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"), message.optimizer_ns_per_mega_parameter()));
+  LYNX_ASSIGN_OR_RETURN(times.optimizer_per_mega_parameter, NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"),
+                                                                      message.optimizer_ns_per_mega_parameter()));
   return times;
 }
 
@@ -204,8 +195,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_dropout(shape.dropout);
   message.set_family(shape.family == ModelFamily::kLlama ? v1::MODEL_FAMILY_LLAMA : v1::MODEL_FAMILY_GPT);
   message.set_kv_heads(shape.kv_heads);
-  message.set_attention(shape.attention == AttentionKernel::kFused ? v1::ATTENTION_KERNEL_FUSED
-                                                                   : v1::ATTENTION_KERNEL_UNFUSED);
+  message.set_attention(shape.attention == AttentionKernel::kFused ? v1::ATTENTION_KERNEL_FUSED : v1::ATTENTION_KERNEL_UNFUSED);
   message.set_dtype(shape.dtype == DataType::kBfloat16 ? v1::DATA_TYPE_BFLOAT16 : v1::DATA_TYPE_FLOAT32);
   message.set_stored_masks(shape.stored_masks);
   message.set_sequence_parallel(shape.sequence_parallel);
@@ -244,14 +234,24 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "family"), message.family(), 0, 1));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "attention"), message.attention(), 0, 1));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "dtype"), message.dtype(), 0, 1));
-  return LayerShape{.micro_batch = message.micro_batch(), .seq = message.seq(), .hidden = message.hidden(),
-                    .heads = message.heads(), .ffn = message.ffn(), .vocab = message.vocab(), .tp = message.tp(),
-                    .dropout = message.dropout(), .family = static_cast<ModelFamily>(message.family()),
-                    .kv_heads = message.kv_heads(), .attention = static_cast<AttentionKernel>(message.attention()),
+  return LayerShape{.micro_batch = message.micro_batch(),
+                    .seq = message.seq(),
+                    .hidden = message.hidden(),
+                    .heads = message.heads(),
+                    .ffn = message.ffn(),
+                    .vocab = message.vocab(),
+                    .tp = message.tp(),
+                    .dropout = message.dropout(),
+                    .family = static_cast<ModelFamily>(message.family()),
+                    .kv_heads = message.kv_heads(),
+                    .attention = static_cast<AttentionKernel>(message.attention()),
                     .dtype = static_cast<DataType>(message.dtype()),
                     .stored_masks = message.stored_masks() && message.dropout(),
-                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1, .cp = cp,
-                    .head_dim = message.head_dim(), .qkv_bias = message.qkv_bias(), .qk_norm = message.qk_norm(),
+                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1,
+                    .cp = cp,
+                    .head_dim = message.head_dim(),
+                    .qkv_bias = message.qkv_bias(),
+                    .qk_norm = message.qk_norm(),
                     .rotary_dims = message.rotary_dims()};
 }
 
@@ -296,8 +296,8 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   LYNX_ASSIGN_OR_RETURN(profile.inter_node, LinkFromProto(message.inter_node(), FieldPath(path, "inter_node")));
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(), 1000, 1'000'000));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "communication_compute_permille"),
-                                  message.communication_compute_permille(), 0, 1000));
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "communication_compute_permille"), message.communication_compute_permille(), 0, 1000));
   profile.overlap_slowdown_permille = message.overlap_slowdown_permille();
   profile.communication_compute_permille = message.communication_compute_permille();
   LYNX_RETURN_IF_ERROR(DescriptionFromProto(message, path, profile));
@@ -332,8 +332,7 @@ absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, co
     const std::string at = FieldPath(path, "groups", i);
     NodeGroup group{.name = m.name(), .nodes = m.nodes(), .devices_per_node = m.devices_per_node()};
     LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(at, "name"), m.name().size(), 0, kMaxKindLength, "characters"));
-    LYNX_RETURN_IF_ERROR(
-        CheckRange(FieldPath(at, "memory_per_device_bytes"), m.memory_per_device_bytes(), 0, kMaxWireBytes));
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "memory_per_device_bytes"), m.memory_per_device_bytes(), 0, kMaxWireBytes));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "host_memory_bytes"), m.host_memory_bytes(), 0, kMaxWireBytes));
     group.memory_per_device = Bytes(m.memory_per_device_bytes());
     group.host_memory = Bytes(m.host_memory_bytes());
@@ -345,8 +344,8 @@ absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, co
       CheckSize(FieldPath(path, "shared_cores"), message.shared_cores().size(), 0, kMaxSharedCores, "entries"));
   for (int i = 0; i < message.shared_cores_size(); ++i) {
     const v1::SharedCores& m = message.shared_cores(i);
-    LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(FieldPath(path, "shared_cores", i), "devices"), m.devices().size(), 1,
-                                   kMaxSharing, "entries"));
+    LYNX_RETURN_IF_ERROR(
+        CheckSize(FieldPath(FieldPath(path, "shared_cores", i), "devices"), m.devices().size(), 1, kMaxSharing, "entries"));
     cluster.shared_cores.push_back({{m.devices().begin(), m.devices().end()}, m.at_once_permille()});
   }
   LYNX_RETURN_IF_ERROR(Annotate(CheckCluster(cluster), path));

@@ -41,7 +41,9 @@ class ReportWriter {
   explicit ReportWriter(Message& message) : message_(message), reflection_(*message.GetReflection()) {}
 
   template <class T>
-  void Number(const char* name, T& value, FieldLimits) { Set(FieldOf(message_, name), ValueOf(value)); }
+  void Number(const char* name, T& value, FieldLimits) {
+    Set(FieldOf(message_, name), ValueOf(value));
+  }
   void Flag(const char* name, bool& value) { reflection_.SetBool(&message_, &FieldOf(message_, name), value); }
   void Real(const char* name, double& value) { reflection_.SetDouble(&message_, &FieldOf(message_, name), value); }
   void Finite(const char* name, double& value) { Real(name, value); }
@@ -141,8 +143,8 @@ class ReportReader {
   void Fail(const absl::Status& status) { status_.Update(status); }  // the first one counts
   bool CountFits(const char* name, int count, FieldLimits counts) {
     if (Within(count, counts)) return true;
-    Fail(CheckSize(At(name), static_cast<size_t>(count), static_cast<size_t>(counts.least),
-                   static_cast<size_t>(counts.most), "entries"));
+    Fail(CheckSize(At(name), static_cast<size_t>(count), static_cast<size_t>(counts.least), static_cast<size_t>(counts.most),
+                   "entries"));
     return false;
   }
   void Get(const FieldDescriptor& field, int64_t& value) { value = reflection_.GetInt64(message_, &field); }
@@ -168,8 +170,7 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
 
 absl::StatusOr<RankReport> ReportFromProto(const v1::RankReport& message, const std::string& path) {
   const Reflection& reflection = *message.GetReflection();
-  const FieldDescriptor* kind =
-      reflection.GetOneofFieldDescriptor(message, message.GetDescriptor()->FindOneofByName("report"));
+  const FieldDescriptor* kind = reflection.GetOneofFieldDescriptor(message, message.GetDescriptor()->FindOneofByName("report"));
   std::optional<RankReport> report = kind == nullptr ? std::nullopt : ReportOfKind(kind->name());
   if (!report) return BadField(path, "empty or of an unknown kind", "must hold one report that this version knows");
   ReportReader reader(reflection.GetMessage(message, kind), FieldPath(path, kind->name()));

@@ -15,8 +15,7 @@ constexpr int64_t kMaxGeneration = 1'000'000'000;
 constexpr int64_t kMaxCore = 1 << 16;
 constexpr int64_t kMaxDevices = 64;
 
-absl::StatusOr<std::vector<PeerAddress>> PeersOf(const v1::RankAssignment& m, int32_t ranks,
-                                                 const std::string& path) {
+absl::StatusOr<std::vector<PeerAddress>> PeersOf(const v1::RankAssignment& m, int32_t ranks, const std::string& path) {
   std::vector<PeerAddress> peers;
   if (m.peers_size() == 0) return peers;
   const size_t count = static_cast<size_t>(ranks);
@@ -40,8 +39,7 @@ absl::StatusOr<StageContext> ContextOf(const v1::RankAssignment& m, const JobSpe
   const int64_t samples = int64_t{m.micro_batch()} * m.microbatches();
   if (samples * context.layout.dp != spec.train.global_batch) {
     return BadField(FieldPath(path, "microbatches"), absl::StrCat(m.microbatches()),
-                    absl::StrCat("micro_batch * microbatches * dp must be the global batch, ",
-                                 spec.train.global_batch));
+                    absl::StrCat("micro_batch * microbatches * dp must be the global batch, ", spec.train.global_batch));
   }
   context.micro_batch = m.micro_batch();
   context.microbatches = m.microbatches();
@@ -61,8 +59,7 @@ absl::StatusOr<StageContext> ContextOf(const v1::RankAssignment& m, const JobSpe
   return context;
 }
 
-absl::StatusOr<Program> ProgramOf(const v1::RankAssignment& m, const StageContext& context,
-                                  const std::string& path) {
+absl::StatusOr<Program> ProgramOf(const v1::RankAssignment& m, const StageContext& context, const std::string& path) {
   absl::StatusOr<Program> program = ParseProgram(m.program());
   if (!program.ok()) return Annotate(program.status(), FieldPath(path, "program"));
   for (const Action& action : *program) {
@@ -107,8 +104,8 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "plan_digest"), message.plan_digest()));
   config.plan_digest = message.plan_digest();
   if (!IsConnectionSecret(message.connection_secret())) {  // itself it is not told
-    return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "connection_secret"), " is not 64 hexadecimal digits (it has ",
-                                                   message.connection_secret().size(),
+    return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "connection_secret"),
+                                                   " is not 64 hexadecimal digits (it has ", message.connection_secret().size(),
                                                    " characters); server and nodes must be of the same release"));
   }
   config.connection_secret = message.connection_secret();
@@ -117,8 +114,7 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   config.resume_step = message.resume_step();
   config.check = message.check();
   if (!message.checkpoint_directory().empty()) {
-    LYNX_RETURN_IF_ERROR(
-        CheckAbsolutePath(FieldPath(path, "checkpoint_directory"), message.checkpoint_directory()));
+    LYNX_RETURN_IF_ERROR(CheckAbsolutePath(FieldPath(path, "checkpoint_directory"), message.checkpoint_directory()));
   }
   config.checkpoint_directory = message.checkpoint_directory();
   return config;

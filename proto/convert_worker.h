@@ -14,8 +14,7 @@ namespace lynx {
 // Everything but `threads` and `pacing_bytes_per_second`, which are the daemon's own. `peers` may be empty (bind and
 // wait) or complete. `checkpoint_directory` may be empty: the daemon puts its default. The program is parsed and its
 // actions are of the rank's stage; whether it is valid is the rank process's check.
-absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message,
-                                               const std::string& path = "assignment");
+absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message, const std::string& path = "assignment");
 
 }  // namespace lynx
 

@@ -9,13 +9,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "report/texts.h"
-#include "report/report_style.h"
 #include "common/status.h"
 #include "planner/problem/layout.h"
-#include "planner/report/plan_table.h"
 #include "planner/report/page_text.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/table.h"
+#include "report/report_style.h"
+#include "report/texts.h"
 
 namespace lynx {
 namespace {
@@ -28,12 +28,14 @@ std::string Duration(int64_t ns) { return FormatDuration(Nanos(ns)); }
 
 // "+4.0%" of measured over predicted.
 std::string Difference(int64_t predicted, int64_t measured) {
-  return predicted == 0 ? "" : absl::StrFormat("%+.1f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+  return predicted == 0
+             ? ""
+             : absl::StrFormat("%+.1f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
 }
 
 std::string Figure(const std::string& title, const std::string& value, const std::string& sub) {
-  return absl::StrCat("<div class=\"figure\"><h2>", HtmlEscaped(title), "</h2><p class=\"value\">", HtmlEscaped(value), "</p><p class=\"sub\">",
-                      HtmlEscaped(sub), "</p></div>\n");
+  return absl::StrCat("<div class=\"figure\"><h2>", HtmlEscaped(title), "</h2><p class=\"value\">", HtmlEscaped(value),
+                      "</p><p class=\"sub\">", HtmlEscaped(sub), "</p></div>\n");
 }
 
 // Recomputation of a job, of all its stages together, per step.
@@ -65,12 +67,14 @@ class Page {
     LYNX_ASSIGN_OR_RETURN(const std::vector<ReportPart> parts, Parts());
     std::string main;
     for (const ReportPart& part : parts) main += part.html;
-    return absl::StrReplaceAll(std::string(ReportTemplate()),
-                               {{"{{name}}", HtmlEscaped(job_.spec().name())},
-                                {"{{head}}", Head()},
-                                {"{{style}}", absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()))},
-                                {"{{main}}", main},
-                                {"{{footer}}", HtmlEscaped(absl::StrCat("Job ", job_.id(), ", as it was on ", Time(report_.now.value), " UTC; lynxctl ", report_.version))}});
+    return absl::StrReplaceAll(
+        std::string(ReportTemplate()),
+        {{"{{name}}", HtmlEscaped(job_.spec().name())},
+         {"{{head}}", Head()},
+         {"{{style}}", absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()))},
+         {"{{main}}", main},
+         {"{{footer}}", HtmlEscaped(absl::StrCat("Job ", job_.id(), ", as it was on ", Time(report_.now.value),
+                                                 " UTC; lynxctl ", report_.version))}});
   }
 
   absl::StatusOr<std::vector<ReportPart>> Parts() const {
@@ -99,8 +103,8 @@ class Page {
     std::string text = absl::StrCat("job ", job_.id());
     if (plan_ != nullptr) {
       const ModelSpec& m = plan_->model;
-      absl::StrAppend(&text, ": ", ModelFamilyName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads, sequence ", m.seq, ", ",
-                      DataTypeName(m.dtype));
+      absl::StrAppend(&text, ": ", ModelFamilyName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
+                      " heads, sequence ", m.seq, ", ", DataTypeName(m.dtype));
     }
     return text;
   }
@@ -108,7 +112,8 @@ class Page {
   std::string Chips() const {
     std::vector<std::pair<std::string, std::string>> chips = {{"state", absl::AsciiStrToLower(StateName(job_.state()))}};
     if (plan_ != nullptr) {
-      chips.insert(chips.end(), {{"layout", LayoutText(plan_->layout)}, {"ranks", absl::StrCat(plan_->layout.ranks())},
+      chips.insert(chips.end(), {{"layout", LayoutText(plan_->layout)},
+                                 {"ranks", absl::StrCat(plan_->layout.ranks())},
                                  {"micro-batch", absl::StrCat(plan_->micro_batch, " × ", plan_->microbatches)},
                                  {"recompute", RecomputeModeName(plan_->mode)}});
     }
@@ -121,20 +126,31 @@ class Page {
   std::string Figures() const {
     const v1::Progress& progress = job_.progress();
     const bool known = measured_step_ > 0 && plan_ != nullptr;
-    std::string html = Figure("Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
-                              absl::StrCat(measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
-                                           plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
-                                           known ? Difference(plan_->step.value, measured_step_) : "", Waited()));
-    absl::StrAppend(&html, Figure("Throughput", progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
-                                  absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(), " of ",
-                                               job_.spec().train().steps(), " steps done")));
+    std::string html = Figure(
+        "Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
+        absl::StrCat(
+            measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
+            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
+            known ? Difference(plan_->step.value, measured_step_) : "", Waited()));
+    absl::StrAppend(
+        &html, Figure("Throughput",
+                      progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
+                      absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(),
+                                   " of ", job_.spec().train().steps(), " steps done")));
     const Recomputed& shown = measured_step_ > 0 ? measured_ : predicted_;
-    const auto share = [](const Recomputed& r) { return r.sum() == 0 ? std::string("none needed") : PercentText(r.hidden, r.sum()); };
-    absl::StrAppend(&html, Figure("Recomputation hidden", share(shown), absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
-    absl::StrAppend(&html, Figure("Peak activations", measured_peak_ > 0 ? FormatBytes(Bytes(measured_peak_)) : plan_ == nullptr ? "-" : FormatBytes(Bytes(planned_peak_)),
-                                  measured_peak_ == 0               ? "planned"
-                                  : measured_peak_ == planned_peak_ ? "measured; as planned, to the byte"
-                                                                    : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
+    const auto share = [](const Recomputed& r) {
+      return r.sum() == 0 ? std::string("none needed") : PercentText(r.hidden, r.sum());
+    };
+    absl::StrAppend(&html, Figure("Recomputation hidden", share(shown),
+                                  absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
+    absl::StrAppend(&html, Figure("Peak activations",
+                                  measured_peak_ > 0 ? FormatBytes(Bytes(measured_peak_))
+                                  : plan_ == nullptr ? "-"
+                                                     : FormatBytes(Bytes(planned_peak_)),
+                                  measured_peak_ == 0 ? "planned"
+                                  : measured_peak_ == planned_peak_
+                                      ? "measured; as planned, to the byte"
+                                      : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
     return html + Figure("Restarts", absl::StrCat(job_.restarts()), Lost());
   }
 
@@ -153,15 +169,17 @@ class Page {
       away += recovery.away_ns;
       again += recovery.done_again;
     }
-    return away == 0 ? "no time lost to them" : absl::StrCat(Duration(away), " without training, ", again, again == 1 ? " step" : " steps", " done again");
+    return away == 0
+               ? "no time lost to them"
+               : absl::StrCat(Duration(away), " without training, ", again, again == 1 ? " step" : " steps", " done again");
   }
 
   std::string Aside() const {
     std::string text = absl::StrCat("submitted ", Time(job_.submitted_unix_ns()), " UTC");
     if (job_.started_unix_ns() != 0) {
       const int64_t end = job_.ended_unix_ns() != 0 ? job_.ended_unix_ns() : report_.now.value;
-      absl::StrAppend(&text, "; waited ", Duration(job_.started_unix_ns() - job_.submitted_unix_ns()), ", then ", Duration(end - job_.started_unix_ns()),
-                      job_.ended_unix_ns() != 0 ? " until it ended" : " so far");
+      absl::StrAppend(&text, "; waited ", Duration(job_.started_unix_ns() - job_.submitted_unix_ns()), ", then ",
+                      Duration(end - job_.started_unix_ns()), job_.ended_unix_ns() != 0 ? " until it ended" : " so far");
     }
     return text;
   }
@@ -170,40 +188,53 @@ class Page {
     const std::vector<Recovery> all = RecoveriesOf(job_, curves_);
     if (all.empty()) return "";
     Table table;
-    table.columns = {{"when (UTC)"}, {"what"}, {"no training for", Align::kRight}, {"went on from step", Align::kRight}, {"done again", Align::kRight}, {"why, and how it went on"}};
+    table.columns = {{"when (UTC)"},
+                     {"what"},
+                     {"no training for", Align::kRight},
+                     {"went on from step", Align::kRight},
+                     {"done again", Align::kRight},
+                     {"why, and how it went on"}};
     for (const Recovery& recovery : all) {
       std::string why = recovery.reason.substr(0, recovery.reason.find('\n'));
       if (!recovery.fault.empty()) absl::StrAppend(&why, "; ", recovery.fault);
       if (recovery.goes_on) absl::StrAppend(&why, " → ", recovery.resumed);
-      table.rows.push_back({Time(recovery.time_unix_ns), recovery.kind, recovery.goes_on ? Duration(recovery.away_ns) : Cell("did not go on", Tone::kBad),
-                            recovery.from_step < 0 ? "-" : absl::StrCat(recovery.from_step), recovery.goes_on ? absl::StrCat(recovery.done_again) : "-", why});
+      table.rows.push_back({Time(recovery.time_unix_ns), recovery.kind,
+                            recovery.goes_on ? Duration(recovery.away_ns) : Cell("did not go on", Tone::kBad),
+                            recovery.from_step < 0 ? "-" : absl::StrCat(recovery.from_step),
+                            recovery.goes_on ? absl::StrCat(recovery.done_again) : "-", why});
     }
-    return ReportSection("recoveries", "Recoveries", "each with what it cost", absl::StrCat("<div class=\"scroll reasons\">", HtmlOf(table), "</div>\n"));
+    return ReportSection("recoveries", "Recoveries", "each with what it cost",
+                         absl::StrCat("<div class=\"scroll reasons\">", HtmlOf(table), "</div>\n"));
   }
 
   std::string Step() const {
     if (report_.traced == nullptr) {
       return ReportSection("step", "One step, predicted and measured", "",
-                           "<p class=\"note\">No step of the present plan has been traced: ranks trace the steps 1, 2, 4, 8 and so on of each start.</p>\n");
+                           "<p class=\"note\">No step of the present plan has been traced: ranks trace the steps 1, 2, 4, 8 "
+                           "and so on of each start.</p>\n");
     }
     const TracedJob& traced = *report_.traced;
-    return ReportSection("step", "One step, predicted and measured",
-                         absl::StrCat("step ", traced.measured.step + 1, " took ", FormatDuration(traced.measured.end), ", predicted ", FormatDuration(traced.plan.step), ", ",
-                                      Difference(traced.plan.step.value, traced.measured.end.value)),
-                         StepPlot(traced));
+    return ReportSection(
+        "step", "One step, predicted and measured",
+        absl::StrCat("step ", traced.measured.step + 1, " took ", FormatDuration(traced.measured.end), ", predicted ",
+                     FormatDuration(traced.plan.step), ", ", Difference(traced.plan.step.value, traced.measured.end.value)),
+        StepPlot(traced));
   }
 
   // Stage by stage: hidden and exposed, as predicted and as measured.
   Table RecomputedTable() const {
     Table table;
-    table.columns = {{"stage", Align::kRight}, {""}, {"hidden", Align::kRight}, {"exposed", Align::kRight}, {"share hidden", Align::kRight}};
+    table.columns = {
+        {"stage", Align::kRight}, {""}, {"hidden", Align::kRight}, {"exposed", Align::kRight}, {"share hidden", Align::kRight}};
     const auto row = [&](const std::string& stage, const char* what, Recomputed of) {
-      table.rows.push_back({stage, what, Duration(of.hidden), Duration(of.exposed), of.sum() == 0 ? "-" : PercentText(of.hidden, of.sum())});
+      table.rows.push_back(
+          {stage, what, Duration(of.hidden), Duration(of.exposed), of.sum() == 0 ? "-" : PercentText(of.hidden, of.sum())});
     };
     for (size_t i = 0; i < plan_->stages.size(); ++i) {
       row(absl::StrCat(i), "predicted", {plan_->stages[i].recompute_hidden.value, plan_->stages[i].recompute_exposed.value});
       for (const v1::StageMeasurement& m : job_.measured()) {
-        if (m.steps() > 0 && m.stage() == static_cast<int32_t>(i)) row(absl::StrCat(i), "measured", {m.recompute_hidden_ns(), m.recompute_exposed_ns()});
+        if (m.steps() > 0 && m.stage() == static_cast<int32_t>(i))
+          row(absl::StrCat(i), "measured", {m.recompute_hidden_ns(), m.recompute_exposed_ns()});
       }
     }
     return table;
@@ -213,23 +244,33 @@ class Page {
     const auto stages = static_cast<int64_t>(plan_->stages.size());
     const Recomputed& of = measured_step_ > 0 ? measured_ : predicted_;
     if (of.sum() == 0) return "Nothing is recomputed: everything that the backward pass reads is stored.";
-    return absl::StrCat("Of ", Duration(of.sum() / stages), " of recomputation a stage and step, ", Duration(of.hidden / stages),
-                        " passed while the device would have waited anyway. What it cost is the rest, ", Duration(of.exposed / stages), " a step",
-                        measured_step_ > 0 ? absl::StrCat(" (", PercentText(of.exposed / stages, measured_step_), " of it): ", Duration(of.exposed / stages * job_.progress().steps_done()),
-                                                          " over ", job_.progress().steps_done(), " steps.")
-                                           : ", as predicted.");
+    return absl::StrCat(
+        "Of ", Duration(of.sum() / stages), " of recomputation a stage and step, ", Duration(of.hidden / stages),
+        " passed while the device would have waited anyway. What it cost is the rest, ", Duration(of.exposed / stages),
+        " a step",
+        measured_step_ > 0 ? absl::StrCat(" (", PercentText(of.exposed / stages, measured_step_),
+                                          " of it): ", Duration(of.exposed / stages * job_.progress().steps_done()), " over ",
+                                          job_.progress().steps_done(), " steps.")
+                           : ", as predicted.");
   }
 
   Table ComparisonTable() const {
     const PolicyComparison& comparison = *report_.comparison;
     Table table;
-    table.columns = {{"policy"}, {"step", Align::kRight}, {"tokens/s", Align::kRight}, {"recomputed", Align::kRight}, {"of that exposed", Align::kRight}, {"peak activations", Align::kRight}, {""}};
+    table.columns = {{"policy"},
+                     {"step", Align::kRight},
+                     {"tokens/s", Align::kRight},
+                     {"recomputed", Align::kRight},
+                     {"of that exposed", Align::kRight},
+                     {"peak activations", Align::kRight},
+                     {""}};
     const auto row = [&](const std::string& name, const Plan& plan, const std::string& note) {
       const PlanFigures figures = FiguresOf(plan);
       Bytes peak;
       for (const StagePlan& stage : plan.stages) peak = std::max(peak, stage.arena);
-      table.rows.push_back({name, FormatDuration(plan.step), Count(static_cast<double>(figures.tokens_per_second)), FormatDuration(figures.hidden + figures.exposed),
-                            FormatDuration(figures.exposed), FormatBytes(peak), note});
+      table.rows.push_back({name, FormatDuration(plan.step), Count(static_cast<double>(figures.tokens_per_second)),
+                            FormatDuration(figures.hidden + figures.exposed), FormatDuration(figures.exposed),
+                            FormatBytes(peak), note});
     };
     row("this plan", *plan_, "");
     if (comparison.unlimited) row("store everything", *comparison.unlimited, "as if memory had no limit");
@@ -237,8 +278,11 @@ class Page {
       if (policy.plan) {
         row(RecomputeModeName(policy.mode), *policy.plan, "");
       } else {
-        table.rows.push_back({RecomputeModeName(policy.mode), "-", "-", "-", "-", "-",
-                              policy.lacking ? absl::StrCat("does not fit: ", FormatBytes(policy.lacking->needed - policy.lacking->limit), " are missing") : policy.error});
+        table.rows.push_back(
+            {RecomputeModeName(policy.mode), "-", "-", "-", "-", "-",
+             policy.lacking
+                 ? absl::StrCat("does not fit: ", FormatBytes(policy.lacking->needed - policy.lacking->limit), " are missing")
+                 : policy.error});
       }
     }
     return table;
@@ -250,18 +294,23 @@ class Page {
     Bytes stored;
     for (const StagePlan& stage : all.stages) stored = std::max(stored, stage.arena);
     if (stored.value <= planned_peak_) return "";
-    return absl::StrCat(" What it saved is memory: ", FormatBytes(Bytes(planned_peak_)), " of activations on the fullest device in place of ", FormatBytes(stored), ", ",
+    return absl::StrCat(" What it saved is memory: ", FormatBytes(Bytes(planned_peak_)),
+                        " of activations on the fullest device in place of ", FormatBytes(stored), ", ",
                         PercentText(stored.value - planned_peak_, stored.value), " less.");
   }
 
   std::string Recomputation() const {
     if (plan_ == nullptr) return "";
-    std::string html = absl::StrCat("<p>", HtmlEscaped(WhatItCost()), HtmlEscaped(WhatItSaved()), "</p>\n<div class=\"columns inner", report_.comparison != nullptr ? " compared" : "", "\"><div><h3>Per step</h3><div class=\"scroll\">",
-                                    HtmlOf(RecomputedTable()), "</div></div>");
+    std::string html =
+        absl::StrCat("<p>", HtmlEscaped(WhatItCost()), HtmlEscaped(WhatItSaved()), "</p>\n<div class=\"columns inner",
+                     report_.comparison != nullptr ? " compared" : "", "\"><div><h3>Per step</h3><div class=\"scroll\">",
+                     HtmlOf(RecomputedTable()), "</div></div>");
     if (report_.comparison != nullptr) {
-      absl::StrAppend(&html, "<div><h3>Beside other policies, as predicted in this layout</h3><div class=\"scroll\">", HtmlOf(ComparisonTable()), "</div></div>");
+      absl::StrAppend(&html, "<div><h3>Beside other policies, as predicted in this layout</h3><div class=\"scroll\">",
+                      HtmlOf(ComparisonTable()), "</div></div>");
     }
-    absl::StrAppend(&html, "</div>\n<h3>What each layer stores and recomputes</h3><div class=\"scroll policies\">", HtmlOf(PolicyTable(*plan_)), "</div>\n");
+    absl::StrAppend(&html, "</div>\n<h3>What each layer stores and recomputes</h3><div class=\"scroll policies\">",
+                    HtmlOf(PolicyTable(*plan_)), "</div>\n");
     return ReportSection("recomputation", "Recomputation", "what was made again, where, what that cost and saved", html);
   }
 
@@ -274,7 +323,11 @@ class Page {
       plots = PlannedMemory(*plan_);
     }
     plots = StagesMemory(*plan_, job_) + plots;
-    return ReportSection("memory", "Memory of a device", measured_peak_ == 0 ? "as planned" : measured_peak_ == planned_peak_ ? "the measured peak is the planned one" : "", plots);
+    return ReportSection("memory", "Memory of a device",
+                         measured_peak_ == 0               ? "as planned"
+                         : measured_peak_ == planned_peak_ ? "the measured peak is the planned one"
+                                                           : "",
+                         plots);
   }
 
   std::string PlanSection() const {
@@ -283,18 +336,24 @@ class Page {
     ranks.columns = {{"rank", Align::kRight}, {"stage", Align::kRight}, {"node"}, {"device", Align::kRight}};
     for (const v1::RankPlacement& rank : job_.placement()) {
       const bool known = rank.rank() >= 0 && rank.rank() < plan_->layout.ranks();
-      ranks.rows.push_back({absl::StrCat(rank.rank()), known ? absl::StrCat(CoordinatesOf(plan_->layout, rank.rank()).stage) : "-", rank.node(), absl::StrCat(rank.device())});
+      ranks.rows.push_back({absl::StrCat(rank.rank()),
+                            known ? absl::StrCat(CoordinatesOf(plan_->layout, rank.rank()).stage) : "-", rank.node(),
+                            absl::StrCat(rank.device())});
     }
-    return ReportSection("plan", "Plan", absl::StrCat("digest ", plan_->digest.substr(0, 12)),
-                         absl::StrCat("<div class=\"scroll\">", HtmlOf(StageTable(*plan_)), "</div>\n",
-                                      ranks.rows.empty() ? "" : absl::StrCat("<details><summary>Where the ranks ran</summary><div class=\"scroll\">", HtmlOf(ranks), "</div></details>\n")));
+    return ReportSection(
+        "plan", "Plan", absl::StrCat("digest ", plan_->digest.substr(0, 12)),
+        absl::StrCat("<div class=\"scroll\">", HtmlOf(StageTable(*plan_)), "</div>\n",
+                     ranks.rows.empty() ? ""
+                                        : absl::StrCat("<details><summary>Where the ranks ran</summary><div class=\"scroll\">",
+                                                       HtmlOf(ranks), "</div></details>\n")));
   }
 
   std::string Events() const {
     Table table;
     table.columns = {{"when (UTC)"}, {"state"}, {"event"}, {"reason"}};
     for (const v1::JobEvent& event : job_.events()) {
-      table.rows.push_back({Time(event.time_unix_ns()), absl::AsciiStrToLower(StateName(event.state())), event.kind(), event.reason()});
+      table.rows.push_back(
+          {Time(event.time_unix_ns()), absl::AsciiStrToLower(StateName(event.state())), event.kind(), event.reason()});
     }
     return ReportSection("events", "Events", absl::StrCat(job_.events_size(), job_.events_size() == 1000 ? ", the newest" : ""),
                          absl::StrCat("<div class=\"scroll reasons\">", HtmlOf(table), "</div>\n"));
@@ -316,10 +375,13 @@ std::string FoldedTable(const Table& table) {
   return absl::StrCat("<details><summary>As a table</summary><div class=\"scroll\">", HtmlOf(table), "</div></details>\n");
 }
 
-std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside, const std::string& content) {
+std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside,
+                          const std::string& content) {
   if (content.empty()) return "";
-  return absl::StrCat("<section class=\"panel\" id=\"", id, "\" aria-labelledby=\"", id, "-title\">\n<div class=\"head\"><h2 id=\"", id, "-title\">", HtmlEscaped(title),
-                      "</h2>", aside.empty() ? "" : absl::StrCat("<p class=\"aside\">", HtmlEscaped(aside), "</p>"), "</div>\n", content, "</section>\n");
+  return absl::StrCat("<section class=\"panel\" id=\"", id, "\" aria-labelledby=\"", id,
+                      "-title\">\n<div class=\"head\"><h2 id=\"", id, "-title\">", HtmlEscaped(title), "</h2>",
+                      aside.empty() ? "" : absl::StrCat("<p class=\"aside\">", HtmlEscaped(aside), "</p>"), "</div>\n", content,
+                      "</section>\n");
 }
 
 absl::StatusOr<std::string> JobReportPage(const JobReport& report) { return Page(report).Html(); }

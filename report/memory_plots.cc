@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/status.h"
 #include "report/job_report.h"
 #include "report/plot.h"
-#include "common/status.h"
 
 namespace lynx {
 namespace {
@@ -74,7 +74,8 @@ std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::st
   row({"together", "total", total}, Bytes(0), "end strong");
   return absl::StrCat("<figure><figcaption>", caption, "</figcaption>\n",
                       SvgPlot("Memory of a device at its peak, kind by kind",
-                              absl::StrCat("Together ", FormatBytes(total), limit.value > 0 ? absl::StrCat(", of at most ", FormatBytes(limit)) : ""),
+                              absl::StrCat("Together ", FormatBytes(total),
+                                           limit.value > 0 ? absl::StrCat(", of at most ", FormatBytes(limit)) : ""),
                               bottom + 26, svg),
                       "</figure>\n");
 }
@@ -103,25 +104,30 @@ std::string OverTime(const StageMemory& memory, Nanos step, Bytes arena, const s
     }
     const auto name = static_cast<MemoryKind>(kind);
     if (any) {
-      absl::StrAppend(&svg, "<path class=\"c-", MemoryKindId(name), "\" d=\"", upper, lower, "Z\"><title>", MemoryKindName(name), "</title></path>\n");
+      absl::StrAppend(&svg, "<path class=\"c-", MemoryKindId(name), "\" d=\"", upper, lower, "Z\"><title>",
+                      MemoryKindName(name), "</title></path>\n");
     }
   }
   absl::StrAppend(&svg, SvgLine("limit", kLeft, y.to, x.to, y.to, absl::StrCat("allocated, ", FormatBytes(arena))),
                   GridBelow(x, kBottom, kBottom, [](double value) { return absl::StrCat(Coordinate(value), " ms"); }));
-  return absl::StrCat("<figure><figcaption>", caption, "</figcaption>\n",
-                      SvgPlot("Activations over the step", "What the arena of the fullest stage holds over the step, by kind, below what is allocated", kBottom + 26, svg),
-                      "</figure>\n");
+  return absl::StrCat(
+      "<figure><figcaption>", caption, "</figcaption>\n",
+      SvgPlot("Activations over the step",
+              "What the arena of the fullest stage holds over the step, by kind, below what is allocated", kBottom + 26, svg),
+      "</figure>\n");
 }
 
 Table MemoryTable(const std::vector<StageMemory>& stages, const std::vector<Bytes>& limits) {
   Table table;
   table.columns = {{"stage", Align::kRight}};
-  for (int kind = 0; kind < kMemoryKindCount; ++kind) table.columns.emplace_back(MemoryKindName(static_cast<MemoryKind>(kind)), Align::kRight);
+  for (int kind = 0; kind < kMemoryKindCount; ++kind)
+    table.columns.emplace_back(MemoryKindName(static_cast<MemoryKind>(kind)), Align::kRight);
   table.columns.emplace_back("together", Align::kRight);
   table.columns.emplace_back("limit", Align::kRight);
   for (size_t i = 0; i < stages.size(); ++i) {
     std::vector<Cell> row = {absl::StrCat(i)};
-    for (const Bytes bytes : stages[i].peak) row.emplace_back(FormatBytes(bytes), bytes.value == 0 ? Tone::kMuted : Tone::kPlain);
+    for (const Bytes bytes : stages[i].peak)
+      row.emplace_back(FormatBytes(bytes), bytes.value == 0 ? Tone::kMuted : Tone::kPlain);
     row.emplace_back(FormatBytes(TotalOf(stages[i].peak)), Tone::kStrong);
     row.emplace_back(limits[i].value == 0 ? "none stated" : FormatBytes(limits[i]));
     table.rows.push_back(std::move(row));
@@ -155,8 +161,10 @@ std::string StagesMemory(const Plan& plan, const v1::Job& job) {
   const auto bar = [&](const Held& held, double y, const std::string& what) {
     const double states = x.At(unit.Of(held.states)), end = x.At(unit.Of(held.total()));
     absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + kBar - 1, what),
-                    SvgRect("c-states", kLeft, y, states - kLeft, kBar, absl::StrCat(what, ": weights, gradients and optimizer states, ", FormatBytes(held.states))),
-                    SvgRect("c-stored", states, y, end - states, kBar, absl::StrCat(what, ": activations, ", FormatBytes(held.activations))),
+                    SvgRect("c-states", kLeft, y, states - kLeft, kBar,
+                            absl::StrCat(what, ": weights, gradients and optimizer states, ", FormatBytes(held.states))),
+                    SvgRect("c-stored", states, y, end - states, kBar,
+                            absl::StrCat(what, ": activations, ", FormatBytes(held.activations))),
                     SvgText("amount", end + 6, y + kBar - 1, FormatBytes(held.total())));
   };
   double y = kTop + 2;
@@ -165,13 +173,14 @@ std::string StagesMemory(const Plan& plan, const v1::Job& job) {
     bar(planned[i], y, "planned");
     if (measured[i].total().value > 0) bar(measured[i], y + kBar + 4, "measured");
   }
-  return absl::StrCat("<figure><figcaption>A device of each stage at its peak, planned above measured",
-                      shown < planned.size() ? absl::StrCat("; the first ", shown, " of ", planned.size(), " stages") : "", "</figcaption>\n",
-                      "<div class=\"legend\"><span><i class=\"swatch k-states\"></i>weights, gradients and optimizer states</span>"
-                      "<span><i class=\"swatch k-stored\"></i>activations</span></div>\n",
-                      SvgPlot("Memory of each stage at its peak, planned and measured",
-                              absl::StrCat("The fullest one holds ", FormatBytes(most), "."), bottom + 26, svg),
-                      "</figure>\n");
+  return absl::StrCat(
+      "<figure><figcaption>A device of each stage at its peak, planned above measured",
+      shown < planned.size() ? absl::StrCat("; the first ", shown, " of ", planned.size(), " stages") : "", "</figcaption>\n",
+      "<div class=\"legend\"><span><i class=\"swatch k-states\"></i>weights, gradients and optimizer states</span>"
+      "<span><i class=\"swatch k-stored\"></i>activations</span></div>\n",
+      SvgPlot("Memory of each stage at its peak, planned and measured",
+              absl::StrCat("The fullest one holds ", FormatBytes(most), "."), bottom + 26, svg),
+      "</figure>\n");
 }
 
 absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced) {
@@ -183,7 +192,8 @@ absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced) {
     times.spans = traced.measured.stages[i];
     LYNX_ASSIGN_OR_RETURN(StageMemory memory, MemoryOf(plan.stages[i], plan.ContextOf(static_cast<int32_t>(i)), times));
     stages.push_back(std::move(memory));
-    limits.push_back(traced.predicted.has_value() ? MemoryLimitOf(traced.request, plan, static_cast<int32_t>(i)) : plan.activation_limit);
+    limits.push_back(traced.predicted.has_value() ? MemoryLimitOf(traced.request, plan, static_cast<int32_t>(i))
+                                                  : plan.activation_limit);
   }
   const size_t fullest = FullestStage(plan);
   std::vector<Step> steps;

@@ -30,28 +30,32 @@ std::vector<double> Ticks(double low, double high, int count) {
   }
   std::vector<double> ticks;
   const auto first = static_cast<int64_t>(std::ceil(low / step - 1e-9));
-  for (int64_t i = first; static_cast<double>(i) * step <= high + step * 1e-9; ++i) ticks.push_back(static_cast<double>(i) * step);
+  for (int64_t i = first; static_cast<double>(i) * step <= high + step * 1e-9; ++i)
+    ticks.push_back(static_cast<double>(i) * step);
   return ticks;
 }
 
 std::string SvgPlot(const std::string& title, const std::string& description, double height, const std::string& content) {
-  return absl::StrCat("<div class=\"plots\" tabindex=\"0\" role=\"group\" aria-label=\"", HtmlEscaped(title), "\"><svg class=\"plot\" role=\"img\" viewBox=\"0 0 ", Coordinate(kPlotWidth), " ", Coordinate(height), "\"><title>", HtmlEscaped(title),
-                      "</title><desc>", HtmlEscaped(description), "</desc>\n", content, "</svg></div>\n");
+  return absl::StrCat("<div class=\"plots\" tabindex=\"0\" role=\"group\" aria-label=\"", HtmlEscaped(title),
+                      "\"><svg class=\"plot\" role=\"img\" viewBox=\"0 0 ", Coordinate(kPlotWidth), " ", Coordinate(height),
+                      "\"><title>", HtmlEscaped(title), "</title><desc>", HtmlEscaped(description), "</desc>\n", content,
+                      "</svg></div>\n");
 }
 
 std::string SvgRect(const std::string& classes, double x, double y, double width, double height, const std::string& title) {
-  const std::string open = absl::StrCat("<rect class=\"", classes, "\" x=\"", Coordinate(x), "\" y=\"", Coordinate(y), "\" width=\"",
-                                        Coordinate(width), "\" height=\"", Coordinate(height), "\"");
+  const std::string open = absl::StrCat("<rect class=\"", classes, "\" x=\"", Coordinate(x), "\" y=\"", Coordinate(y),
+                                        "\" width=\"", Coordinate(width), "\" height=\"", Coordinate(height), "\"");
   return title.empty() ? open + "/>\n" : absl::StrCat(open, "><title>", HtmlEscaped(title), "</title></rect>\n");
 }
 
 std::string SvgText(const std::string& classes, double x, double y, const std::string& text) {
-  return absl::StrCat("<text class=\"", classes, "\" x=\"", Coordinate(x), "\" y=\"", Coordinate(y), "\">", HtmlEscaped(text), "</text>\n");
+  return absl::StrCat("<text class=\"", classes, "\" x=\"", Coordinate(x), "\" y=\"", Coordinate(y), "\">", HtmlEscaped(text),
+                      "</text>\n");
 }
 
 std::string SvgLine(const std::string& classes, double x1, double y1, double x2, double y2, const std::string& title) {
-  const std::string open = absl::StrCat("<line class=\"", classes, "\" x1=\"", Coordinate(x1), "\" y1=\"", Coordinate(y1), "\" x2=\"",
-                                        Coordinate(x2), "\" y2=\"", Coordinate(y2), "\"");
+  const std::string open = absl::StrCat("<line class=\"", classes, "\" x1=\"", Coordinate(x1), "\" y1=\"", Coordinate(y1),
+                                        "\" x2=\"", Coordinate(x2), "\" y2=\"", Coordinate(y2), "\"");
   return title.empty() ? open + "/>\n" : absl::StrCat(open, "><title>", HtmlEscaped(title), "</title></line>\n");
 }
 
@@ -66,7 +70,8 @@ std::string SvgPath(const std::string& classes, const std::vector<std::pair<doub
 std::string GridBelow(const Axis& x, double top, double bottom, const AxisText& text, int count) {
   std::string grid;
   for (const double tick : Ticks(x.low, x.high, count)) {
-    absl::StrAppend(&grid, SvgLine("grid", x.At(tick), top, x.At(tick), bottom), SvgText("middle", x.At(tick), bottom + 17, text(tick)));
+    absl::StrAppend(&grid, SvgLine("grid", x.At(tick), top, x.At(tick), bottom),
+                    SvgText("middle", x.At(tick), bottom + 17, text(tick)));
   }
   return grid;
 }
@@ -74,7 +79,8 @@ std::string GridBelow(const Axis& x, double top, double bottom, const AxisText& 
 std::string GridLeft(const Axis& y, double left, double right, const AxisText& text, int count) {
   std::string grid;
   for (const double tick : Ticks(y.low, y.high, count)) {
-    absl::StrAppend(&grid, SvgLine("grid", left, y.At(tick), right, y.At(tick)), SvgText("end", left - 8, y.At(tick) + 4, text(tick)));
+    absl::StrAppend(&grid, SvgLine("grid", left, y.At(tick), right, y.At(tick)),
+                    SvgText("end", left - 8, y.At(tick) + 4, text(tick)));
   }
   return grid;
 }

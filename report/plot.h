@@ -1,5 +1,5 @@
-// Plots as SVG elements that stand in a page: no script, colours from the page's style, a title and a description for those who do not
-// see them. Coordinates are of a drawing kPlotWidth wide, which the page scales. Pure; thread-safe.
+// Plots as SVG elements that stand in a page: no script, colours from the page's style, a title and a description for those who
+// do not see them. Coordinates are of a drawing kPlotWidth wide, which the page scales. Pure; thread-safe.
 #ifndef LYNX_REPORT_PLOT_H_
 #define LYNX_REPORT_PLOT_H_
 
@@ -27,7 +27,8 @@ struct Axis {
   double At(double value) const { return from + (value - low) / (high - low) * (to - from); }
 };
 
-// <svg class="plot"> with title and description around `content`, in an element that scrolls where the window is narrower than can be read.
+// <svg class="plot"> with title and description around `content`, in an element that scrolls where the window is narrower than
+// can be read.
 std::string SvgPlot(const std::string& title, const std::string& description, double height, const std::string& content);
 std::string SvgRect(const std::string& classes, double x, double y, double width, double height, const std::string& title = "");
 std::string SvgText(const std::string& classes, double x, double y, const std::string& text);

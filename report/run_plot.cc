@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "report/texts.h"
 #include "report/job_report.h"
 #include "report/plot.h"
+#include "report/texts.h"
 
 namespace lynx {
 namespace {
@@ -37,7 +37,8 @@ MarkKind MarkOf(const std::string& kind) {
   for (const char* failure : {"rank-lost", "node-lost", "fault", "checkpoint-failed"}) {
     if (kind == failure) return MarkKind::kFailure;
   }
-  for (const char* change : {"replan-adopted", "replan-forced", "preempted", "held", "draining", "drift", "leaving", "time-limit"}) {
+  for (const char* change :
+       {"replan-adopted", "replan-forced", "preempted", "held", "draining", "drift", "leaving", "time-limit"}) {
     if (kind == change) return MarkKind::kChange;
   }
   return kind == "checkpoint" ? MarkKind::kCheckpoint : MarkKind::kNone;
@@ -51,13 +52,16 @@ std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end,
     const v1::JobEvent& event = job.events(i);
     const int64_t until = i + 1 < job.events_size() ? job.events(i + 1).time_unix_ns() : end;
     if (!IsFinal(event.state()) && until > event.time_unix_ns()) {
-      absl::StrAppend(&svg, SvgRect(StateClass(event.state()), at(event.time_unix_ns()), y, std::max(0.2, at(until) - at(event.time_unix_ns())), 18,
+      absl::StrAppend(&svg, SvgRect(StateClass(event.state()), at(event.time_unix_ns()), y,
+                                    std::max(0.2, at(until) - at(event.time_unix_ns())), 18,
                                     absl::AsciiStrToLower(StateName(event.state()))));
     }
     const std::string title = absl::StrCat(TimeOfDay(event.time_unix_ns()), ": ", event.kind(), ": ", event.reason());
     const double where = at(event.time_unix_ns());
     switch (MarkOf(event.kind())) {
-      case MarkKind::kCheckpoint: absl::StrAppend(&marks, SvgLine("mark-checkpoint", where, y + 20, where, y + 27, title)); break;
+      case MarkKind::kCheckpoint:
+        absl::StrAppend(&marks, SvgLine("mark-checkpoint", where, y + 20, where, y + 27, title));
+        break;
       case MarkKind::kFailure: absl::StrAppend(&marks, SvgLine("mark-failure", where, y - 4, where, bottom, title)); break;
       case MarkKind::kChange: absl::StrAppend(&marks, SvgLine("mark-change", where, y - 4, where, bottom, title)); break;
       case MarkKind::kNone: break;
@@ -109,7 +113,8 @@ std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
 
 // "0 s", "30 s", "1m30s".
 std::string TickTime(double seconds) {
-  return seconds < 60 ? Coordinate(seconds) + " s" : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
+  return seconds < 60 ? Coordinate(seconds) + " s"
+                      : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
 }
 
 std::string TickNumber(double value) { return absl::StrFormat("%.4g", value); }
@@ -117,13 +122,15 @@ std::string TickNumber(double value) { return absl::StrFormat("%.4g", value); }
 Table CurveTable(const v1::JobCurves& curves) {
   constexpr int kMaxRows = 64;
   Table table;
-  table.columns = {{"steps", Align::kRight}, {"attempt", Align::kRight}, {"reported"}, {"loss", Align::kRight}, {"tokens/s", Align::kRight}, {"step", Align::kRight}};
+  table.columns = {{"steps", Align::kRight}, {"attempt", Align::kRight},  {"reported"},
+                   {"loss", Align::kRight},  {"tokens/s", Align::kRight}, {"step", Align::kRight}};
   const int stride = std::max(1, curves.steps_size() / kMaxRows);
   for (int i = 0; i < curves.steps_size(); i += stride) {
     const v1::StepPoint& point = curves.steps(i);
     const int64_t last = point.first_step() + point.steps();
-    table.rows.push_back({point.steps() == 1 ? absl::StrCat(last) : absl::StrCat(point.first_step() + 1, "-", last), absl::StrCat(point.generation()),
-                          TimeOfDay(point.time_unix_ns()), absl::StrFormat("%.4f", point.loss()), Count(point.tokens_per_second()),
+    table.rows.push_back({point.steps() == 1 ? absl::StrCat(last) : absl::StrCat(point.first_step() + 1, "-", last),
+                          absl::StrCat(point.generation()), TimeOfDay(point.time_unix_ns()),
+                          absl::StrFormat("%.4f", point.loss()), Count(point.tokens_per_second()),
                           FormatDuration(Nanos(point.step_ns()))});
   }
   return table;
@@ -143,17 +150,22 @@ std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now) 
   constexpr double kStrip = 10, kTop = 58, kBottom = 250;
   const Axis y{.low = 0, .high = fastest > 0 ? fastest * 1.08 : 1, .from = kBottom, .to = kTop};
   std::string svg = GridBelow(x, kTop, kBottom, TickTime);
-  absl::StrAppend(&svg, GridLeft(y, kLeft, kRight, Count), SvgText("end", kLeft - 8, kStrip + 14, "state"), SvgText("end", kLeft - 8, kTop - 12, "tokens/s"));
-  absl::StrAppend(&svg, Lines(curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.time_unix_ns() - begin) * 1e-9); },
-                              [&](const v1::StepPoint& p) { return y.At(p.tokens_per_second()); }));
+  absl::StrAppend(&svg, GridLeft(y, kLeft, kRight, Count), SvgText("end", kLeft - 8, kStrip + 14, "state"),
+                  SvgText("end", kLeft - 8, kTop - 12, "tokens/s"));
+  absl::StrAppend(
+      &svg, Lines(
+                curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.time_unix_ns() - begin) * 1e-9); },
+                [&](const v1::StepPoint& p) { return y.At(p.tokens_per_second()); }));
   absl::StrAppend(&svg, Strip(job, x, begin, end, kStrip, kBottom));
   const char* const legend =
-      "<div class=\"legend\"><span><i class=\"swatch k-packing\"></i>queued</span><span><i class=\"swatch k-weight\"></i>planning</span>"
+      "<div class=\"legend\"><span><i class=\"swatch k-packing\"></i>queued</span><span><i class=\"swatch "
+      "k-weight\"></i>planning</span>"
       "<span><i class=\"swatch k-boundary\"></i>starting</span><span><i class=\"swatch k-forward\"></i>running</span>"
       "<span><i class=\"swatch m-failure\"></i>failure</span><span><i class=\"swatch m-change\"></i>change</span>"
       "<span><i class=\"swatch m-checkpoint\"></i>checkpoint</span></div>\n";
   return absl::StrCat(legend, SvgPlot("States and throughput over the time since the job was submitted",
-                                      absl::StrCat("The job is ", absl::AsciiStrToLower(StateName(job.state())), "; its fastest point is ", Count(fastest), " tokens per second."),
+                                      absl::StrCat("The job is ", absl::AsciiStrToLower(StateName(job.state())),
+                                                   "; its fastest point is ", Count(fastest), " tokens per second."),
                                       kBottom + 26, svg));
 }
 
@@ -178,24 +190,35 @@ std::string LossPlot(const v1::JobCurves& curves) {
   if (!(low <= high)) return "";
   const double margin = std::max({(high - low) * 0.06, 1e-3, std::abs(high) * 1e-6});
   constexpr double kTop = 24, kBottom = 250;
-  const Axis x{.low = static_cast<double>(first), .high = static_cast<double>(std::max(last, first + 1)), .from = kLeft, .to = kRight};
+  const Axis x{
+      .low = static_cast<double>(first), .high = static_cast<double>(std::max(last, first + 1)), .from = kLeft, .to = kRight};
   const Axis y{.low = low - margin, .high = high + margin, .from = kBottom, .to = kTop};
   std::string svg = absl::StrCat(GridBelow(x, kTop, kBottom, TickNumber), GridLeft(y, kLeft, kRight, TickNumber, 6),
                                  SvgText("end", kLeft - 8, kTop - 10, "nats"), SvgText("end", kRight, kTop - 10, "over steps"));
-  absl::StrAppend(&svg, Lines(curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2); },
-                              [&](const v1::StepPoint& p) { return y.At(p.loss()); }));
+  absl::StrAppend(&svg, Lines(
+                            curves,
+                            [&](const v1::StepPoint& p) {
+                              return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
+                            },
+                            [&](const v1::StepPoint& p) { return y.At(p.loss()); }));
   for (const v1::EvaluationPoint& point : curves.evaluations()) {
     if (!std::isfinite(point.loss())) continue;
-    absl::StrAppend(&svg, "<circle class=\"evaluation\" cx=\"", Coordinate(x.At(static_cast<double>(point.steps_done()))), "\" cy=\"",
-                    Coordinate(y.At(point.loss())), "\" r=\"4\"><title>validation after step ", point.steps_done(), ": ",
-                    absl::StrFormat("%.4f", point.loss()), "</title></circle>\n");
+    absl::StrAppend(&svg, "<circle class=\"evaluation\" cx=\"", Coordinate(x.At(static_cast<double>(point.steps_done()))),
+                    "\" cy=\"", Coordinate(y.At(point.loss())), "\" r=\"4\"><title>validation after step ", point.steps_done(),
+                    ": ", absl::StrFormat("%.4f", point.loss()), "</title></circle>\n");
   }
-  const char* const evaluated =
-      curves.evaluations().empty() ? "" : "<div class=\"legend\"><span><i class=\"swatch m-line\"></i>training</span><span><i class=\"swatch m-evaluation\"></i>validation</span></div>\n";
-  return absl::StrCat(evaluated, SvgPlot("Loss over the steps", absl::StrFormat("From %.4f at the first step to %.4f at the last; each attempt is a line of its own.", curves.steps().empty() ? high : curves.steps(0).loss(),
-                                                                              curves.steps().empty() ? low : curves.steps(curves.steps_size() - 1).loss()),
-                                         kBottom + 26, svg),
-                      FoldedTable(CurveTable(curves)));
+  const char* const evaluated = curves.evaluations().empty()
+                                    ? ""
+                                    : "<div class=\"legend\"><span><i class=\"swatch m-line\"></i>training</span><span><i "
+                                      "class=\"swatch m-evaluation\"></i>validation</span></div>\n";
+  return absl::StrCat(
+      evaluated,
+      SvgPlot("Loss over the steps",
+              absl::StrFormat("From %.4f at the first step to %.4f at the last; each attempt is a line of its own.",
+                              curves.steps().empty() ? high : curves.steps(0).loss(),
+                              curves.steps().empty() ? low : curves.steps(curves.steps_size() - 1).loss()),
+              kBottom + 26, svg),
+      FoldedTable(CurveTable(curves)));
 }
 
 }  // namespace lynx

@@ -30,8 +30,10 @@ std::vector<Run> RunsOf(const std::vector<TimelineSpan>& spans, Nanos whole) {
   std::vector<std::array<double, kSpanKindCount>> shares(kColumns);
   const double per_column = static_cast<double>(whole.value) / kColumns;
   for (const TimelineSpan& span : spans) {
-    const double begin = static_cast<double>(span.begin.value) / per_column, end = static_cast<double>(span.end.value) / per_column;
-    for (auto column = static_cast<size_t>(std::max(0.0, begin)); column < kColumns && static_cast<double>(column) < end; ++column) {
+    const double begin = static_cast<double>(span.begin.value) / per_column,
+                 end = static_cast<double>(span.end.value) / per_column;
+    for (auto column = static_cast<size_t>(std::max(0.0, begin)); column < kColumns && static_cast<double>(column) < end;
+         ++column) {
       const auto left = static_cast<double>(column);
       shares[column][static_cast<size_t>(span.kind)] += std::min(end, left + 1) - std::max(begin, left);
     }
@@ -54,8 +56,10 @@ std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const
     if (run.kind < 0) continue;
     const auto kind = static_cast<SpanKind>(run.kind);
     const double column = (x.to - x.from) / kColumns;
-    const double begin = x.from + static_cast<double>(run.begin) * column, width = static_cast<double>(run.end - run.begin) * column;
-    const Nanos length(static_cast<int64_t>(static_cast<double>(whole.value) * static_cast<double>(run.end - run.begin) / kColumns));
+    const double begin = x.from + static_cast<double>(run.begin) * column,
+                 width = static_cast<double>(run.end - run.begin) * column;
+    const Nanos length(
+        static_cast<int64_t>(static_cast<double>(whole.value) * static_cast<double>(run.end - run.begin) / kColumns));
     absl::StrAppend(&rects, SvgRect(absl::StrCat("c-", SpanKindId(kind)), begin, y, width, height,
                                     absl::StrCat(SpanKindName(kind), ", ", FormatDuration(length))));
   }
@@ -109,17 +113,20 @@ std::string StepPlot(const TracedJob& traced) {
   const std::vector<size_t> shown = ShownStages(traced.plan.stages.size());
   const double height = static_cast<double>(shown.size()) * ((predicted != nullptr ? 2 : 1) * lane + kBetweenStages);
   const double bottom = kTop + height;
-  std::string svg = GridBelow(x, kTop, bottom, [](double value) { return absl::StrCat(Coordinate(value), " ms"); }, 10);
+  std::string svg = GridBelow(
+      x, kTop, bottom, [](double value) { return absl::StrCat(Coordinate(value), " ms"); }, 10);
   double y = kTop + 2;
   for (size_t i = 0; i < shown.size(); ++i) {
     const size_t stage = shown[i];
     const Program& program = traced.plan.stages[stage].program;
     absl::StrAppend(&svg, SvgText("strong", 0, y + 15, absl::StrCat("stage ", stage)));
     if (predicted != nullptr) {
-      absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "predicted"), Lanes(program, predicted->stages[stage].spans, whole, x, y));
+      absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "predicted"),
+                      Lanes(program, predicted->stages[stage].spans, whole, x, y));
       y += lane;
     }
-    absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "measured"), Lanes(program, traced.measured.stages[stage], whole, x, y));
+    absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "measured"),
+                    Lanes(program, traced.measured.stages[stage], whole, x, y));
     y += lane + kBetweenStages;
   }
   // Where a step ends, by both.
@@ -129,16 +136,18 @@ std::string StepPlot(const TracedJob& traced) {
   };
   end("end-predicted", traced.plan.step, absl::StrCat("predicted end, ", FormatDuration(traced.plan.step)));
   end("end-measured", traced.measured.end, absl::StrCat("measured end, ", FormatDuration(traced.measured.end)));
-  const std::string left_out =
-      shown.size() == traced.plan.stages.size()
-          ? ""
-          : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMaxStages / 2, " of ", traced.plan.stages.size(), " stages; the table has all.</p>\n");
-  return absl::StrCat(Legend(traced),
-                      SvgPlot("One step, predicted above measured",
-                              absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in flight. The measured step took ",
-                                           FormatDuration(traced.measured.end), ", the predicted one ", FormatDuration(traced.plan.step), "."),
-                              bottom + 26, svg),
-                      left_out, FoldedTable(MeasuredStepTable(traced.plan, traced.measured, predicted)));
+  const std::string left_out = shown.size() == traced.plan.stages.size()
+                                   ? ""
+                                   : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMaxStages / 2, " of ",
+                                                  traced.plan.stages.size(), " stages; the table has all.</p>\n");
+  return absl::StrCat(
+      Legend(traced),
+      SvgPlot("One step, predicted above measured",
+              absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in "
+                           "flight. The measured step took ",
+                           FormatDuration(traced.measured.end), ", the predicted one ", FormatDuration(traced.plan.step), "."),
+              bottom + 26, svg),
+      left_out, FoldedTable(MeasuredStepTable(traced.plan, traced.measured, predicted)));
 }
 
 }  // namespace lynx

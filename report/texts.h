@@ -18,8 +18,8 @@ std::string Count(double value);
 // How long compute threads were ready to run in a step while others had their cores. A prediction counts what ranks
 // of the job on the same cores take from each other, and nothing else.
 struct CoreWaitOfStep {
-  int64_t ns = 0;    // the mean of the stage where it is the largest share of the step; 0: none, or not measured
-  double share = 0;  // of that stage's step
+  int64_t ns = 0;            // the mean of the stage where it is the largest share of the step; 0: none, or not measured
+  double share = 0;          // of that stage's step
   int64_t predicted_ns = 0;  // of that stage; before anything is measured the largest
   // From 5% on: too much to be what a machine does beside training anyway.
   bool matters() const { return share >= 0.05 || predicted_ns > 0; }

@@ -122,9 +122,9 @@ absl::StatusOr<std::string> NamesText(const std::vector<std::string>& names) {
 }
 
 absl::Status Unusable(const std::string& directory, const std::string& what) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the certificate authority in ", directory, " cannot be used: ", what,
-                   "; restore the directory from a backup, or move it aside: a new one is made, and every node and person joins again"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the certificate authority in ", directory, " cannot be used: ", what,
+      "; restore the directory from a backup, or move it aside: a new one is made, and every node and person joins again"));
 }
 
 absl::StatusOr<std::string> IssueFrom(const std::string& request, Contents contents, const std::string& authority_pem,
@@ -189,10 +189,9 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
 absl::StatusOr<Authority::Issued> Authority::IssueServer(const std::string& request, const std::vector<std::string>& names,
                                                          Nanos now, Nanos life) const {
   LYNX_ASSIGN_OR_RETURN(const std::string text, NamesText(names));
-  return IssuedOf(IssueFrom(request,
-                            {.common_name = "lynx server",
-                             .extensions = {{NID_ext_key_usage, "serverAuth"}, {NID_subject_alt_name, text}}},
-                            certificate_, key_, now, life));
+  return IssuedOf(IssueFrom(
+      request, {.common_name = "lynx server", .extensions = {{NID_ext_key_usage, "serverAuth"}, {NID_subject_alt_name, text}}},
+      certificate_, key_, now, life));
 }
 
 absl::StatusOr<Authority::Issued> Authority::IssueNode(const std::string& request, const std::string& node, Nanos now,

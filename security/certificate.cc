@@ -33,14 +33,12 @@ std::string SerialText(const X509* certificate) {
 
 std::vector<std::string> UrisOf(X509* certificate) {
   std::vector<std::string> uris;
-  auto* names =
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  auto* names = static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
   for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
     if (name->type != GEN_URI) continue;
     const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                      static_cast<size_t>(ASN1_STRING_length(uri)));
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)), static_cast<size_t>(ASN1_STRING_length(uri)));
   }
   GENERAL_NAMES_free(names);
   return uris;

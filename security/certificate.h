@@ -16,7 +16,7 @@ struct CertificateFacts {
   std::vector<std::string> uris;  // of its alternative names
   Nanos begins;                   // Unix
   Nanos ends;
-  bool authority = false;         // it may sign others
+  bool authority = false;  // it may sign others
 };
 // InvalidArgument where it is not one certificate, or more, in PEM form; the first is read.
 absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);

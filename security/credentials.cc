@@ -30,7 +30,8 @@ class NodeVerifier : public tls::ExternalCertificateVerifier {
     const std::string uri = uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
     const bool is_it = any_ ? absl::StartsWith(uri, uri_) : uri == uri_;
     *status = is_it ? grpc::Status::OK
-                    : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, absl::StrCat("who answers there is not ", any_ ? "a node" : uri_));
+                    : grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                                   absl::StrCat("who answers there is not ", any_ ? "a node" : uri_));
     return true;
   }
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
@@ -55,9 +56,8 @@ std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const IdentityDirecto
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> NodeChannelCredentials(const IdentityDirectory& directory) {
   LYNX_ASSIGN_OR_RETURN(const Identity identity, directory.Read());
-  return grpc::SslCredentials({.pem_root_certs = identity.authority,
-                               .pem_private_key = identity.private_key,
-                               .pem_cert_chain = identity.certificate});
+  return grpc::SslCredentials(
+      {.pem_root_certs = identity.authority, .pem_private_key = identity.private_key, .pem_cert_chain = identity.certificate});
 }
 
 std::shared_ptr<grpc::ChannelCredentials> AuthorityChannelCredentials(const std::string& authority_pem) {

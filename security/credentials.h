@@ -2,8 +2,8 @@
 // Thread-safe.
 //
 // Between nodes: a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired) and is dialled with
-// PeerChannelCredentials(directory); both ends then know that the other is a node of the cluster, and where the dialling one names a
-// node, that it has reached just that one. NodeIdentity has both as PeerCredentials.
+// PeerChannelCredentials(directory); both ends then know that the other is a node of the cluster, and where the dialling one
+// names a node, that it has reached just that one. NodeIdentity has both as PeerCredentials.
 #ifndef LYNX_SECURITY_CREDENTIALS_H_
 #define LYNX_SECURITY_CREDENTIALS_H_
 

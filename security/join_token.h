@@ -1,5 +1,5 @@
-// JoinToken: what a node needs to join a cluster: a secret that the server knows, once, and the digest of the cluster's authority,
-// by which the node knows the server at first sight. As text "lynx-join-1.SECRET.DIGEST". Values; thread-safe.
+// JoinToken: what a node needs to join a cluster: a secret that the server knows, once, and the digest of the cluster's
+// authority, by which the node knows the server at first sight. As text "lynx-join-1.SECRET.DIGEST". Values; thread-safe.
 #ifndef LYNX_SECURITY_JOIN_TOKEN_H_
 #define LYNX_SECURITY_JOIN_TOKEN_H_
 

@@ -102,9 +102,9 @@ absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
     return kept.status();
   }
   if (join_token.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(why, "; an admin makes a join token with 'lynxctl admin join-token --node ",
-                                                      node_, "', and --join-token-file or ", kTokenVariable,
-                                                      " brings it here"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(why, "; an admin makes a join token with 'lynxctl admin join-token --node ", node_,
+                     "', and --join-token-file or ", kTokenVariable, " brings it here"));
   }
   const Nanos give_up = clock_.Monotonic() + kJoinPatience;
   while (true) {
@@ -176,7 +176,8 @@ void NodeIdentity::RenewForever() {
       }
       last_failure = failure;
       // Of a long life a third is left; of a short one little may be lost.
-      if (!renewed.ok() && facts.ok()) wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
+      if (!renewed.ok() && facts.ok())
+        wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(wait.value), [this] { return stop_.load(); });

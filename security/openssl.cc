@@ -11,9 +11,7 @@
 namespace lynx {
 namespace {
 
-BioHandle Reader(const std::string& text) {
-  return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
+BioHandle Reader(const std::string& text) { return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
 template <class Write>
 std::string Written(Write write) {

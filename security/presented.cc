@@ -109,9 +109,10 @@ absl::StatusOr<std::string> PresentedAuthority(const std::string& server, const 
     const absl::StatusOr<std::string> found = CertificateDigest(pem);
     if (found.ok() && *found == digest) return pem;
   }
-  return absl::PermissionDeniedError(absl::StrCat(
-      "the server at ", server, " is not of the cluster that the join token is for; check --server, and that the token is of this "
-      "cluster: someone may stand in between"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("the server at ", server,
+                   " is not of the cluster that the join token is for; check --server, and that the token is of this "
+                   "cluster: someone may stand in between"));
 }
 
 }  // namespace lynx

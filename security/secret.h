@@ -20,7 +20,8 @@ std::string NewRandomId(int digits);
 
 // As WriteFileDurably, and only its owner may read it.
 absl::Status WriteSecretFile(const std::string& path, const std::string& content);
-// Without space around it. "-" is standard input. PermissionDenied where others may read or write the file; InvalidArgument where it is empty.
+// Without space around it. "-" is standard input. PermissionDenied where others may read or write the file; InvalidArgument
+// where it is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 }  // namespace lynx

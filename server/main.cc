@@ -83,7 +83,8 @@ bool IsLoopback(const std::string& listen) {
 
 // -1: the default. Its burst is what comes together in five seconds.
 absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_default) {
-  if (value < -1 || value > 1'000'000) return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));
+  if (value < -1 || value > 1'000'000)
+    return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));
   const auto per_second = static_cast<double>(value == -1 ? by_default : value);
   return Rate{.per_second = per_second, .burst = std::max(1.0, 5 * per_second)};
 }
@@ -129,7 +130,8 @@ int Main(int argc, char** argv) {
        {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},
        {"page-address", &flags.page_address,
-        "HOST:PORT of the live page for browsers, on loopback; empty: none; auto: 127.0.0.1:7472, or a free port, where the server listens on loopback without TLS, else none"},
+        "HOST:PORT of the live page for browsers, on loopback; empty: none; auto: 127.0.0.1:7472, or a free port, where the "
+        "server listens on loopback without TLS, else none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
        {"heartbeat", &flags.heartbeat, "how often nodes report when nothing has changed; longer for thousands of them"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
@@ -137,11 +139,14 @@ int Main(int argc, char** argv) {
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
        {"tls", &flags.tls, "TLS and tokens on a loopback address, too; on all others it is so unless --insecure is given"},
-       {"tls-names", &flags.tls_names, "names and addresses by which clients reach this server, with commas, besides its own; people's context files name the first"},
+       {"tls-names", &flags.tls_names,
+        "names and addresses by which clients reach this server, with commas, besides its own; people's context files name the "
+        "first"},
        {"certificate-life", &flags.certificate_life, "of certificates of nodes and the server; renewed after two thirds of it"},
        {"new-admin", &flags.new_admin, "write a new token for the first admin into --data-dir, as at the first start with TLS"},
        {"read-rate", &flags.read_rate, "calls that read, a second, of each user; 0: any; -1: 100 with TLS, without it any"},
-       {"change-rate", &flags.change_rate, "calls that change something, a second, of each user; 0: any; -1: 20 with TLS, without it any"},
+       {"change-rate", &flags.change_rate,
+        "calls that change something, a second, of each user; 0: any; -1: 20 with TLS, without it any"},
        {"insecure", &flags.insecure,
         "on addresses that other machines reach: no TLS and no tokens; whoever reaches the port may do everything"}});
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);

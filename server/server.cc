@@ -44,8 +44,8 @@ absl::StatusOr<ListenAddress> CheckListen(const ServerOptions& options) {
   }
   if (address.port == 0) return address;
   if (const absl::Status free = CheckFree(address); !free.ok()) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen, ": ", std::string(free.message()),
-                                               "; choose another with --listen"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options.listen, ": ", std::string(free.message()), "; choose another with --listen"));
   }
   return address;
 }
@@ -57,10 +57,11 @@ bool UsesTls(const ServerOptions& options, const ListenAddress& address) {
 // What is sent to the page in plain text must not cross a network, unless everybody may read it anyway.
 absl::Status CheckPageAddress(const ListenAddress& address, const ServerOptions& options) {
   if (address.loopback || options.insecure) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--page-address ", options.page_address, ": the page is served in plain text, so on loopback addresses only: give 127.0.0.1:", kPagePort,
-                   " and reach it from elsewhere through 'ssh -L ", kPagePort, ":127.0.0.1:", kPagePort,
-                   " HOST' or an HTTPS proxy on this machine, whose name --tls-names tells; --insecure serves it to everybody"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--page-address ", options.page_address,
+      ": the page is served in plain text, so on loopback addresses only: give 127.0.0.1:", kPagePort,
+      " and reach it from elsewhere through 'ssh -L ", kPagePort, ":127.0.0.1:", kPagePort,
+      " HOST' or an HTTPS proxy on this machine, whose name --tls-names tells; --insecure serves it to everybody"));
 }
 
 // How clients on this machine reach it.
@@ -80,7 +81,8 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Nobody asks for gRPC's own account of its connections and calls, which costs each of them.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
-  // Else it asks each connection how fast it is with a ping beside the first data: nodes say little, and commands but one thing.
+  // Else it asks each connection how fast it is with a ping beside the first data: nodes say little, and commands but one
+  // thing.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
@@ -89,7 +91,9 @@ void Configure(grpc::ServerBuilder& builder) {
 std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
   if (address.loopback || address.port == 0) return "";
   const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
-  const std::string name = !options.tls_names.empty() ? options.tls_names.front() : everywhere ? NamesOf(address.host).back() : address.host;
+  const std::string name = !options.tls_names.empty() ? options.tls_names.front()
+                           : everywhere               ? NamesOf(address.host).back()
+                                                      : address.host;
   return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
 }
 
@@ -125,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   return server;
 }
 
-absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store, const Clock& clock) {
+absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
+                               const Clock& clock) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
   book_.Apply(access);
   options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
@@ -154,8 +159,8 @@ absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
   absl::StatusOr<ListenAddress> address = ParseListenAddress(options.metrics_address);
   if (!address.ok()) return Annotate(address.status(), "--metrics-address");
   LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->metrics().page(),
-                                               {.alive = [health = health_] { return health->Alive(); },
-                                                .ready = [health = health_] { return health->Ready(); }}));
+                                                     {.alive = [health = health_] { return health->Alive(); },
+                                                      .ready = [health = health_] { return health->Ready(); }}));
   metrics_address_ = AddressText(*address, port);
   return WriteFileDurably(data_directory_ + "/" + kMetricsAddressFile, metrics_address_ + "\n");
 }
@@ -167,16 +172,19 @@ absl::Status Server::ServeLivePage(const ServerOptions& options, const ListenAdd
   absl::StatusOr<ListenAddress> address = ParseListenAddress(wanted);
   if (!address.ok()) return Annotate(address.status(), "--page-address");
   LYNX_RETURN_IF_ERROR(CheckPageAddress(*address, options));
-  LivePageOptions page{.hosts = address->loopback ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", address->host} : NamesOf(address->host)};
+  LivePageOptions page{.hosts = address->loopback ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", address->host}
+                                                  : NamesOf(address->host)};
   page.hosts.insert(page.hosts.end(), options.tls_names.begin(), options.tls_names.end());
   page_ = std::make_unique<LivePage>(*core_, *jobs_, *guard_, std::move(page), clock);
   const auto start = [&](int port) {
-    return HttpEndpoint::Start(AddressText(*address, port), [live = page_.get()](const HttpRequest& request) { return live->Answer(request); });
+    return HttpEndpoint::Start(AddressText(*address, port),
+                               [live = page_.get()](const HttpRequest& request) { return live->Answer(request); });
   };
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(address->port);
   if (!endpoint.ok() && automatic) endpoint = start(0);
   if (!endpoint.ok()) {
-    return absl::UnavailableError(absl::StrCat("cannot serve the page: ", std::string(endpoint.status().message()), "; give another --page-address"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve the page: ", std::string(endpoint.status().message()), "; give another --page-address"));
   }
   page_endpoint_ = *std::move(endpoint);
   page_address_ = AddressText(*address, page_endpoint_->port());

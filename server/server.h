@@ -1,5 +1,5 @@
-// Server: lynx-server as an object: data directory, store, core, RPC services, metrics page, live page. Not thread-safe: started and
-// stopped by one thread.
+// Server: lynx-server as an object: data directory, store, core, RPC services, metrics page, live page. Not thread-safe:
+// started and stopped by one thread.
 #ifndef LYNX_SERVER_SERVER_H_
 #define LYNX_SERVER_SERVER_H_
 
@@ -29,10 +29,10 @@ struct ServerOptions {
   std::vector<std::string> tls_names;     // by which clients reach the server, besides those that it knows itself
   Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // of the server's and of nodes'
   CallLimitOptions limits;
-  bool new_admin = false;                 // make a new token for the first admin
-  std::string data_directory;             // made if it is not there
-  std::string metrics_address;            // empty = none
-  std::string page_address;               // of the live page; empty = none, kAutoPage = the default where it is open to everybody anyway
+  bool new_admin = false;       // make a new token for the first admin
+  std::string data_directory;   // made if it is not there
+  std::string metrics_address;  // empty = none
+  std::string page_address;     // of the live page; empty = none, kAutoPage = the default where it is open to everybody anyway
   CoreOptions core;
 };
 
@@ -60,13 +60,14 @@ class Server {
   // Ends all calls and threads, within about two seconds. Idempotent.
   void Stop();
 
-  const std::string& address() const { return address_; }          // with the port that was chosen
+  const std::string& address() const { return address_; }                  // with the port that was chosen
   const std::string& metrics_address() const { return metrics_address_; }  // empty = none
   const std::string& page_address() const { return page_address_; }        // the same
 
  private:
   Server() = default;
-  absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store, const Clock& clock);
+  absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
+                         const Clock& clock);
   absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
   // Where there is none, or always: writes the context file of a new token of kFirstAdmin, with this address.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);

@@ -34,8 +34,7 @@ bool EndWith(pid_t parent) {
 int Main(int argc, char** argv) {
   std::string seconds_text = "60";
   int64_t parent = 0;
-  ParseCommandLine(argc, argv, "lynx-opt",
-                   "solves the recomputation problem of one stage exactly, from standard input",
+  ParseCommandLine(argc, argv, "lynx-opt", "solves the recomputation problem of one stage exactly, from standard input",
                    {{"seconds", &seconds_text, "time limit, about"},
                     {"parent", &parent, "end with this process, which started it; 0: with none"}});
   double seconds = 0;

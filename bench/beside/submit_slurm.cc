@@ -1,5 +1,5 @@
-// Submits one batch script so many times through Slurm's own library, each submission when the one before is acknowledged. Held jobs, as
-// sbatch --hold makes them.
+// Submits one batch script so many times through Slurm's own library, each submission when the one before is acknowledged. Held
+// jobs, as sbatch --hold makes them.
 //
 //   SLURM_CONF=... submit_slurm COUNT
 #include <slurm/slurm.h>
@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   slurm_init(nullptr);
-  char name[] = "true.sh", script[] = "#!/bin/sh\ntrue\n", folder[] = "/tmp", output[] = "/dev/null", path[] = "PATH=/usr/bin:/bin";
+  char name[] = "true.sh", script[] = "#!/bin/sh\ntrue\n", folder[] = "/tmp", output[] = "/dev/null",
+       path[] = "PATH=/usr/bin:/bin";
   char* environment[] = {path, nullptr};
   for (int left = std::atoi(argv[1]); left > 0; --left) {
     job_desc_msg_t job;

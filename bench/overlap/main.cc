@@ -63,16 +63,25 @@ constexpr Policy kPolicies[] = {
 JobSpec SpecOf(const Options& options) {
   JobSpec spec;
   spec.name = "overlap";
-  spec.model = {.layers = options.layers, .hidden = options.hidden, .heads = options.heads, .seq = options.seq,
-                .vocab = 256, .dropout = 0.1};
+  spec.model = {.layers = options.layers,
+                .hidden = options.hidden,
+                .heads = options.heads,
+                .seq = options.seq,
+                .vocab = 256,
+                .dropout = 0.1};
   spec.data = {.kind = DataKind::kText, .path = options.data};
   spec.train.steps = options.steps + 1;  // one to warm up
   spec.train.micro_batch = options.micro_batch;
   spec.train.global_batch = options.micro_batch * options.microbatches;
   spec.train.seed = 7;
   spec.resources.min_ranks = spec.resources.max_ranks = options.tp * options.pp;
-  spec.parallel = {.tp = options.tp, .pp = options.pp, .dp = 1, .cp = 1, .virtual_stages = 1,
-                   .sequence_parallel = Choice::kOff, .schedule = ScheduleKind::kOneForwardOneBackward,
+  spec.parallel = {.tp = options.tp,
+                   .pp = options.pp,
+                   .dp = 1,
+                   .cp = 1,
+                   .virtual_stages = 1,
+                   .sequence_parallel = Choice::kOff,
+                   .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
   Normalize(spec);
   return spec;
@@ -92,9 +101,8 @@ class Benchmark {
   absl::Status MeasureDevices() {
     WakeEvent never;
     const LayerShape shape = ShapeOf(spec_.model, PinnedLayout(spec_.parallel), spec_.train.micro_batch);
-    LYNX_ASSIGN_OR_RETURN(
-        measured_, lynx::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder}, devices_,
-                                        {shape}, never));
+    LYNX_ASSIGN_OR_RETURN(measured_, lynx::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder},
+                                                          devices_, {shape}, never));
     return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
   }
 
@@ -114,8 +122,7 @@ class Benchmark {
       collectives += costs.WindowTime(LayerType::kTransformer, segment, Pass::kForward);
     }
     const Nanos ops = costs.LayerTime(LayerType::kTransformer, Pass::kForward) - collectives;
-    return static_cast<int64_t>(1e9 * static_cast<double>(collectives.value) /
-                                (slowness * static_cast<double>(ops.value)));
+    return static_cast<int64_t>(1e9 * static_cast<double>(collectives.value) / (slowness * static_cast<double>(ops.value)));
   }
 
   absl::StatusOr<LinkReport> Run(const std::string& name, int64_t bytes_per_second) {
@@ -151,8 +158,8 @@ class Benchmark {
   absl::StatusOr<LinkResult> MeasureLink() const {
     LinkRequest request{.cores = {{CoreOf(0)}, {CoreOf(1)}}};
     request.pacing_bytes_per_second = network_.pacing_bytes_per_second();
-    return lynx::MeasureLink(request, {{network_.HostOf(0), network_.HostOf(1)},
-                                       [&](int32_t rank) { return network_.Enter(rank); }});
+    return lynx::MeasureLink(request,
+                             {{network_.HostOf(0), network_.HostOf(1)}, [&](int32_t rank) { return network_.Enter(rank); }});
   }
 
   absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit, Bytes host) const {
@@ -222,8 +229,9 @@ std::string Head(const Options& options, const RankNetwork& network) {
       "1F1B. %d rounds of %d steps after one to warm up. Links: %s%s.\n\n",
       options.layers, options.hidden, options.heads, options.seq, options.tp, options.pp, options.micro_batch,
       options.microbatches, options.rounds, options.steps,
-      network.why_paced().empty() ? "network namespaces, shaped with tc (tbf)"
-                                  : "paced sockets on the loopback, because no namespaces could be made: " + network.why_paced(),
+      network.why_paced().empty()
+          ? "network namespaces, shaped with tc (tbf)"
+          : "paced sockets on the loopback, because no namespaces could be made: " + network.why_paced(),
       options.latency_us > 0 ? absl::StrFormat(", %d us of latency added", options.latency_us) : "");
 }
 
@@ -233,8 +241,7 @@ absl::Status RunAll(const Options& options) {
   if (::mkdtemp(folder.data()) == nullptr) return absl::InternalError("cannot make a folder in /tmp");
   const auto remove = [&](void*) { std::filesystem::remove_all(folder); };
   const std::unique_ptr<void, decltype(remove)> removed(&folder, remove);
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankNetwork> network,
-                        RankNetwork::Make(options.tp * options.pp, options.paced));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankNetwork> network, RankNetwork::Make(options.tp * options.pp, options.paced));
   Benchmark benchmark(options, *network, folder);
   LYNX_RETURN_IF_ERROR(benchmark.MeasureDevices());
   std::fputs(Head(options, *network).c_str(), stdout);
@@ -267,14 +274,16 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "0: plans only")->check(CLI::Range(0, 4096))->capture_default_str();
   app.add_option("--steps", options.steps, "Of each run, after one to warm up")->check(count)->capture_default_str();
   app.add_option("--limit-percent", options.limit_percent, "Activation memory, of what full recomputation needs")
-      ->check(CLI::Range(100, 10000))->capture_default_str();
+      ->check(CLI::Range(100, 10000))
+      ->capture_default_str();
   app.add_option("--latency-us", options.latency_us, "Added to each packet")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--host-mib", options.host_mib,
-                 "Memory to which each rank may offload under one more policy, in MiB; 0: none")
+  app.add_option("--host-mib", options.host_mib, "Memory to which each rank may offload under one more policy, in MiB; 0: none")
       ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--slowness", options.slowness, "Links: time of forward collectives over that of forward ops; with --tp 1, of a microbatch's transfer over "
+  app.add_option("--slowness", options.slowness,
+                 "Links: time of forward collectives over that of forward ops; with --tp 1, of a microbatch's transfer over "
                  "that of a stage's forward")
-      ->check(CLI::Range(0.001, 1000.0))->capture_default_str();
+      ->check(CLI::Range(0.001, 1000.0))
+      ->capture_default_str();
   app.add_flag("--paced", options.paced, "Pace sockets, even where namespaces can be made");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = RunAll(options);

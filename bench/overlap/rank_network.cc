@@ -70,8 +70,7 @@ std::string RankNetwork::NameOf(int32_t rank) const {
 
 absl::Status RankNetwork::MakeNamespaces() {
   const std::string hub = NameOf(-1);
-  LYNX_RETURN_IF_ERROR(Commands({absl::StrCat("ip netns add ", hub),
-                                 absl::StrCat("ip -n ", hub, " link add joint type bridge"),
+  LYNX_RETURN_IF_ERROR(Commands({absl::StrCat("ip netns add ", hub), absl::StrCat("ip -n ", hub, " link add joint type bridge"),
                                  absl::StrCat("ip -n ", hub, " link set joint up")}));
   for (int32_t rank = 0; rank < ranks_; ++rank) {
     const std::string name = NameOf(rank);
@@ -104,8 +103,8 @@ absl::Status RankNetwork::Shape(const LinkShape& shape) {
       parent = "parent 1:1";
     }
     if (shape.latency.value > 0) {
-      LYNX_RETURN_IF_ERROR(Command(absl::StrCat(on, "add dev link0 ", parent, " netem delay ",
-                                                shape.latency.value / 1000, "us limit 100000")));
+      LYNX_RETURN_IF_ERROR(
+          Command(absl::StrCat(on, "add dev link0 ", parent, " netem delay ", shape.latency.value / 1000, "us limit 100000")));
     }
   }
   return absl::OkStatus();

@@ -17,24 +17,24 @@ struct PolicyResult {
   std::string name;
   bool within_limit = false;
   bool overlaps = false;
-  Nanos predicted;                 // step
-  Bytes planned_peak;              // arena, the largest of all ranks
-  Bytes measured_peak;             // the largest of all ranks and steps
-  std::vector<double> step_ms;     // of each round: the median over its steps, of which each counts its slowest rank
-  std::vector<StepReport> steps;   // of rank 0, of all rounds
-  double last_loss = 0;            // of the last step
+  Nanos predicted;                // step
+  Bytes planned_peak;             // arena, the largest of all ranks
+  Bytes measured_peak;            // the largest of all ranks and steps
+  std::vector<double> step_ms;    // of each round: the median over its steps, of which each counts its slowest rank
+  std::vector<StepReport> steps;  // of rank 0, of all rounds
+  double last_loss = 0;           // of the last step
 };
 
 struct LinkReport {
-  std::string name;                // "PCIe-like"
-  int64_t bytes_per_second = 0;    // as shaped
+  std::string name;              // "PCIe-like"
+  int64_t bytes_per_second = 0;  // as shaped
   int64_t measured_bytes_per_second = 0;
   Nanos measured_latency;
   int32_t overlap_slowdown_permille = 1000;    // of ops beside a transfer, as the agent measured it
   int32_t communication_compute_permille = 0;  // of a core, what a transfer takes of it
-  Bytes limit;                     // for activations
+  Bytes limit;                                 // for activations
   std::vector<PolicyResult> policies;
-  double foreign_share = 0;        // the worst of all runs
+  double foreign_share = 0;  // the worst of all runs
 };
 
 // More foreign load than this, and figures say nothing.

@@ -68,11 +68,10 @@ absl::Status Start(const RunSettings& settings, const RankConfig& config, RankPr
   const std::string config_file = process.name + ".json", report_file = process.name + ".report";
   std::ofstream(config_file) << RankConfigText(config);
   const UniqueFd log(::open((process.name + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  LYNX_ASSIGN_OR_RETURN(
-      process.child,
-      SpawnInSession({settings.rank_binary, "--config", config_file, "--listen-fd", absl::StrCat(kPassedFd),
-                      "--report-file", report_file},
-                     {.in = -1, .out = log.get(), .error = log.get(), .passed = process.socket.get()}));
+  LYNX_ASSIGN_OR_RETURN(process.child,
+                        SpawnInSession({settings.rank_binary, "--config", config_file, "--listen-fd", absl::StrCat(kPassedFd),
+                                        "--report-file", report_file},
+                                       {.in = -1, .out = log.get(), .error = log.get(), .passed = process.socket.get()}));
   process.socket.Reset();
   return absl::OkStatus();
 }
@@ -87,8 +86,8 @@ absl::Status Await(const RankProcess& process, std::chrono::steady_clock::time_p
   }
   const std::optional<ExitStatus> status = ReapChild(process.child.pidfd);
   if (status && *status == ExitStatus{}) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(process.name, ": ", status ? ExitText(*status) : "lost", ": ",
-                                          LastLineOf(process.name + ".log")));
+  return absl::InternalError(
+      absl::StrCat(process.name, ": ", status ? ExitText(*status) : "lost", ": ", LastLineOf(process.name + ".log")));
 }
 
 absl::StatusOr<std::vector<StepReport>> ReportsOf(const RankProcess& process, int64_t first) {

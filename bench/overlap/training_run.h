@@ -18,13 +18,13 @@ struct RunSettings {
   std::string folder;          // for configurations, reports and checkpoints; exists
   std::vector<int32_t> cores;  // rank i is pinned to so many from cores[i * cores_per_rank % count] on
   int32_t cores_per_rank = 1;
-  int64_t warmup_steps = 1;    // not counted
+  int64_t warmup_steps = 1;  // not counted
   Nanos limit{300'000'000'000};
 };
 
 struct TrainingRun {
   std::vector<std::vector<StepReport>> steps;  // by rank; those that count
-  double foreign_share = 0;  // of the machine's processor time during the run: what was not the ranks' own
+  double foreign_share = 0;                    // of the machine's processor time during the run: what was not the ranks' own
 };
 
 // Trains spec.train.steps steps. The error of a rank that fails, with its last line; DeadlineExceeded.

@@ -100,8 +100,8 @@ class Node {
   Node(Fleet& fleet, int number)
       : fleet_(fleet), name_(absl::StrCat("node", number)), channel_(scale::Dial(fleet.options_.server)),
         stub_(v1::Cluster::NewStub(channel_)), agent_backoff_({}, static_cast<uint64_t>(2 * number)),
-        worker_backoff_({}, static_cast<uint64_t>(2 * number + 1)),
-        agent_beat_(static_cast<uint64_t>(2 * number)), worker_beat_(static_cast<uint64_t>(2 * number + 1)) {}
+        worker_backoff_({}, static_cast<uint64_t>(2 * number + 1)), agent_beat_(static_cast<uint64_t>(2 * number)),
+        worker_beat_(static_cast<uint64_t>(2 * number + 1)) {}
 
   void DialAgent() {
     const std::lock_guard lock(mutex_);

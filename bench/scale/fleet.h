@@ -1,5 +1,6 @@
-// Fleet: thousands of nodes in one process, each with an agent's and a worker daemon's stream over real gRPC, and ranks that are only
-// told of. A node dials again with the daemons' backoff when a stream ends, and reports at the heartbeat that the server asks for.
+// Fleet: thousands of nodes in one process, each with an agent's and a worker daemon's stream over real gRPC, and ranks that
+// are only told of. A node dials again with the daemons' backoff when a stream ends, and reports at the heartbeat that the
+// server asks for.
 //
 // Thread-safe. What happens to a node happens under its own lock.
 #ifndef LYNX_BENCH_SCALE_FLEET_H_
@@ -38,7 +39,7 @@ double Quantile(const std::vector<double>& sorted, double share);
 struct FleetOptions {
   std::string server;  // host:port
   int nodes = 0;
-  int devices = 1;     // of each
+  int devices = 1;             // of each
   Nanos train{1'000'000'000};  // that a short job's rank runs; one of more than kShortSteps steps runs until it is told to end
 };
 inline constexpr int64_t kShortSteps = 100;

@@ -44,7 +44,8 @@ struct Log {
   }
   std::vector<double> Take(size_t& read) const {
     const size_t end = written.load(std::memory_order_acquire);
-    std::vector<double> taken(values.begin() + static_cast<std::ptrdiff_t>(read), values.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<double> taken(values.begin() + static_cast<std::ptrdiff_t>(read),
+                              values.begin() + static_cast<std::ptrdiff_t>(end));
     read = end;
     std::sort(taken.begin(), taken.end());
     return taken;

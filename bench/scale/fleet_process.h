@@ -1,5 +1,5 @@
-// FleetProcess: a fleet in a process of its own, which gives way to all others: on a real cluster the nodes are not on the server's machine.
-// What it measures comes over shared memory. Thread-safe.
+// FleetProcess: a fleet in a process of its own, which gives way to all others: on a real cluster the nodes are not on the
+// server's machine. What it measures comes over shared memory. Thread-safe.
 #ifndef LYNX_BENCH_SCALE_FLEET_PROCESS_H_
 #define LYNX_BENCH_SCALE_FLEET_PROCESS_H_
 

@@ -1,5 +1,5 @@
-// Load: submissions at a steady rate, each asked again under its key until it is answered. Latency counts from when a submission was
-// due, so that a server that stalls is not spared those that it kept from being sent.
+// Load: submissions at a steady rate, each asked again under its key until it is answered. Latency counts from when a
+// submission was due, so that a server that stalls is not spared those that it kept from being sent.
 #ifndef LYNX_BENCH_SCALE_LOAD_H_
 #define LYNX_BENCH_SCALE_LOAD_H_
 

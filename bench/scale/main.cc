@@ -1,11 +1,12 @@
-// One lynx-server, thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are acknowledged,
-// how long a gang takes to be told, and how soon all is back after a kill -9.
+// One lynx-server, thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are
+// acknowledged, how long a gang takes to be told, and how soon all is back after a kill -9.
 //
-//   scale_bench [--nodes 10000] [--devices 1] [--settle 10] [--seconds 60] [--load 30] [--rate 200] [--storm 10] [--gang 1024] [--gangs 5]
+//   scale_bench [--nodes 10000] [--devices 1] [--settle 10] [--seconds 60] [--load 30] [--rate 200] [--storm 10] [--gang 1024]
+//   [--gangs 5]
 //               [--nice 5]
 //
-// The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process shares the
-// machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
+// The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process
+// shares the machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -54,7 +55,8 @@ void Row(const std::string& what, const std::string& value) {
   std::fflush(stdout);
 }
 std::string Millis(const std::vector<double>& sorted) {
-  return absl::StrFormat("%.1f / %.1f / %.1f ms (%d)", Quantile(sorted, 0.5), Quantile(sorted, 0.99), Quantile(sorted, 1), sorted.size());
+  return absl::StrFormat("%.1f / %.1f / %.1f ms (%d)", Quantile(sorted, 0.5), Quantile(sorted, 0.99), Quantile(sorted, 1),
+                         sorted.size());
 }
 
 class ServerProcess {
@@ -84,7 +86,8 @@ class ServerProcess {
     for (std::string line; std::getline(file, line);) {
       if (line.rfind(field + ":", 0) != 0) continue;
       int64_t kib = 0;
-      LYNX_CHECK(absl::SimpleAtoi(std::string(absl::StripAsciiWhitespace(line.substr(field.size() + 1, line.size() - field.size() - 4))), &kib));
+      LYNX_CHECK(absl::SimpleAtoi(
+          std::string(absl::StripAsciiWhitespace(line.substr(field.size() + 1, line.size() - field.size() - 4))), &kib));
       return static_cast<double>(kib) / 1024;
     }
     return 0;
@@ -100,8 +103,9 @@ class ServerProcess {
   void Start(const std::string& listen) {
     const std::string file = folder_ + "/data/server.address";
     std::filesystem::remove(file);
-    absl::StatusOr<Child> child = SpawnInSession({BesideThisBinary("lynx-server"), "--data-dir", folder_ + "/data", "--listen", listen,
-                                                  "--metrics-address=", "--heartbeat=5s", "--log-level=warn"}, {});
+    absl::StatusOr<Child> child = SpawnInSession({BesideThisBinary("lynx-server"), "--data-dir", folder_ + "/data", "--listen",
+                                                  listen, "--metrics-address=", "--heartbeat=5s", "--log-level=warn"},
+                                                 {});
     LYNX_CHECK(child.ok());
     child_ = *std::move(child);
     while (!std::filesystem::exists(file)) {
@@ -150,7 +154,8 @@ class Bench {
     const double cpu = server_.Cpu();
     const auto begin = steady_clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(arguments_.seconds));
-    Row(absl::StrCat("between two answered reports of a node, idle, ", arguments_.seconds, " s"), Millis(fleet_.TakeIntervals()));
+    Row(absl::StrCat("between two answered reports of a node, idle, ", arguments_.seconds, " s"),
+        Millis(fleet_.TakeIntervals()));
     Row("from a report to its answer", Millis(fleet_.TakeAnswers()));
     Row("server's cores in use", absl::StrFormat("%.2f", (server_.Cpu() - cpu) / Since(begin)));
     Row("server's memory", absl::StrFormat("%.0f MiB", server_.Memory("VmRSS")));
@@ -169,7 +174,8 @@ class Bench {
     Row("server's cores in use meanwhile", absl::StrFormat("%.2f", (server_.Cpu() - cpu) / Since(begin)));
     Row("between two answered reports of a node meanwhile", Millis(fleet_.TakeIntervals()));
     if (result.asked_again > 0 || !result.refused.empty()) {
-      Row("asked again, refused", absl::StrCat(result.asked_again, ", ", result.refused.size(), result.refused.empty() ? "" : ": " + result.refused[0]));
+      Row("asked again, refused", absl::StrCat(result.asked_again, ", ", result.refused.size(),
+                                               result.refused.empty() ? "" : ": " + result.refused[0]));
     }
     AwaitEnds();
     Row("all of them done after", absl::StrFormat("%.1f s", Since(begin)));
@@ -196,7 +202,8 @@ class Bench {
   void AwaitEnds() {
     while (true) {
       const std::vector<v1::Job> jobs = Jobs();
-      if (std::all_of(jobs.begin(), jobs.end(), [](const v1::Job& job) { return job.state() >= v1::JOB_STATE_SUCCEEDED; })) return;
+      if (std::all_of(jobs.begin(), jobs.end(), [](const v1::Job& job) { return job.state() >= v1::JOB_STATE_SUCCEEDED; }))
+        return;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
   }
@@ -282,7 +289,8 @@ class Bench {
     const auto begin = steady_clock::now();
     const double away = Since(killed);
     while (fleet_.attached() == arguments_.nodes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    Row(absl::StrFormat("kill -9, server back after %.1f s: all nodes attached again after another", away), absl::StrFormat("%.1f s", AwaitAll(begin)));
+    Row(absl::StrFormat("kill -9, server back after %.1f s: all nodes attached again after another", away),
+        absl::StrFormat("%.1f s", AwaitAll(begin)));
     storm.join();
     Row(absl::StrFormat("submissions during that, %d a second for %d s", kStormRate, arguments_.storm), Millis(storm_.answers));
     stub_ = v1::Jobs::NewStub(grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials()));
@@ -291,7 +299,8 @@ class Bench {
     Row("acknowledged jobs that are there, lost", absl::StrCat(known_.size() - static_cast<size_t>(lost), ", ", lost));
     if (gang_.empty()) return;
     const v1::Job job = Get(gang_);
-    Row("the job that trained meanwhile", absl::StrCat(job.generation() == generation ? "goes on" : "was begun anew", ", ", v1::JobState_Name(job.state())));
+    Row("the job that trained meanwhile",
+        absl::StrCat(job.generation() == generation ? "goes on" : "was begun anew", ", ", v1::JobState_Name(job.state())));
   }
 
   const Arguments arguments_;
@@ -316,11 +325,13 @@ int main(int argc, char** argv) {
   app.add_option("--settle", arguments.settle, "seconds until the nodes count as idle")->capture_default_str();
   app.add_option("--seconds", arguments.seconds, "to hold the nodes idle");
   app.add_option("--load", arguments.load, "seconds of submissions at the rate")->capture_default_str();
-  app.add_option("--storm", arguments.storm, "seconds of submissions while the server is killed and comes back")->capture_default_str();
+  app.add_option("--storm", arguments.storm, "seconds of submissions while the server is killed and comes back")
+      ->capture_default_str();
   app.add_option("--rate", arguments.rate, "submissions a second");
   app.add_option("--gang", arguments.gang, "ranks of a large job");
   app.add_option("--gangs", arguments.gangs, "how many, one after another");
-  app.add_option("--nice", arguments.nice, "how far the nodes' process gives way; where others need the machine, too, 0, or it never has its turn");
+  app.add_option("--nice", arguments.nice,
+                 "how far the nodes' process gives way; where others need the machine, too, 0, or it never has its turn");
   CLI11_PARSE(app, argc, argv);
   lynx::StopWatchingLockOrder();
   rlimit files{};

@@ -55,9 +55,14 @@ struct Sides {
 JobSpec SpecOf(const Options& options) {
   JobSpec spec;
   spec.name = "throughput";
-  spec.model = {.layers = options.layers, .hidden = options.hidden, .heads = options.heads, .seq = options.seq,
-                .vocab = options.vocab, .dropout = options.dropout,
-                .attention = options.unfused ? AttentionKernel::kUnfused : AttentionKernel::kFused, .dtype = options.dtype};
+  spec.model = {.layers = options.layers,
+                .hidden = options.hidden,
+                .heads = options.heads,
+                .seq = options.seq,
+                .vocab = options.vocab,
+                .dropout = options.dropout,
+                .attention = options.unfused ? AttentionKernel::kUnfused : AttentionKernel::kFused,
+                .dtype = options.dtype};
   spec.data = {.kind = DataKind::kText, .path = options.data};
   spec.train.steps = options.steps + 1;  // one to warm up
   spec.train.micro_batch = spec.train.global_batch = options.batch;
@@ -114,12 +119,11 @@ class Benchmark {
   }
 
   absl::Status RunLynx(const Plan& plan, const std::vector<int32_t>& cores, Sides& sides) const {
-    LYNX_ASSIGN_OR_RETURN(const TrainingRun run,
-                          Train(spec_, plan, network_,
-                                {.rank_binary = options_.rank_binary,
-                                 .folder = folder_,
-                                 .cores = cores,
-                                 .cores_per_rank = static_cast<int32_t>(cores.size())}));
+    LYNX_ASSIGN_OR_RETURN(const TrainingRun run, Train(spec_, plan, network_,
+                                                       {.rank_binary = options_.rank_binary,
+                                                        .folder = folder_,
+                                                        .cores = cores,
+                                                        .cores_per_rank = static_cast<int32_t>(cores.size())}));
     std::vector<double> steps;
     for (const StepReport& step : run.steps.front()) steps.push_back(1e-6 * static_cast<double>(step.duration.value));
     sides.lynx.push_back(MedianOf(steps));
@@ -132,13 +136,21 @@ class Benchmark {
   absl::Status RunPytorch(const std::vector<int32_t>& cores, Sides& sides) const {
     const auto text = [](auto value) { return absl::StrCat(value); };
     WakeEvent never;
-    const CommandResult result =
-        RunCommands({{options_.python, options_.pytorch, "--layers", text(options_.layers), "--hidden", text(options_.hidden),
-                      "--heads", text(options_.heads), "--seq", text(options_.seq), "--vocab", text(options_.vocab),
-                      "--batch", text(options_.batch), "--steps", text(options_.steps), "--warmup", "1", "--dropout",
-                      text(options_.dropout), "--cores", absl::StrJoin(cores, ","), "--data", options_.data, "--dtype", DataTypeName(options_.dtype)}},
-                    kPytorchLimit, never)
-            .front();
+    const CommandResult result = RunCommands({{options_.python, options_.pytorch,
+                                               "--layers",      text(options_.layers),
+                                               "--hidden",      text(options_.hidden),
+                                               "--heads",       text(options_.heads),
+                                               "--seq",         text(options_.seq),
+                                               "--vocab",       text(options_.vocab),
+                                               "--batch",       text(options_.batch),
+                                               "--steps",       text(options_.steps),
+                                               "--warmup",      "1",
+                                               "--dropout",     text(options_.dropout),
+                                               "--cores",       absl::StrJoin(cores, ","),
+                                               "--data",        options_.data,
+                                               "--dtype",       DataTypeName(options_.dtype)}},
+                                             kPytorchLimit, never)
+                                     .front();
     LYNX_RETURN_IF_ERROR(Annotate(result.status, options_.pytorch));
     std::vector<double> steps;
     for (const auto line : absl::StrSplit(result.output, '\n', absl::SkipEmpty())) {
@@ -178,12 +190,12 @@ std::string Row(const Options& options, int32_t threads, const Sides& sides, dou
     for (const StepReport& step : sides.steps) values.push_back(1e-6 * static_cast<double>((step.*part).value));
     return MedianOf(values);
   };
-  return absl::StrFormat(
-      "| %d | %s | %s | %s | %.0f | %.0f%% | %.0f%% | %.1f | %.1f, %.1f, %.1f, %.1f | %.1f%% |\n", threads,
-      Spread(sides.lynx, "%.1f"), Spread(sides.pytorch, "%.1f"), Spread(ratios, "%.2f"),
-      1e3 * options.batch * options.seq / MedianOf(sides.lynx), share(sides.lynx), share(sides.pytorch),
-      1e-9 * static_cast<double>(sides.flops_per_second), phase(&StepReport::forward), phase(&StepReport::backward),
-      phase(&StepReport::weight), phase(&StepReport::optimizer), 100 * sides.foreign_share);
+  return absl::StrFormat("| %d | %s | %s | %s | %.0f | %.0f%% | %.0f%% | %.1f | %.1f, %.1f, %.1f, %.1f | %.1f%% |\n", threads,
+                         Spread(sides.lynx, "%.1f"), Spread(sides.pytorch, "%.1f"), Spread(ratios, "%.2f"),
+                         1e3 * options.batch * options.seq / MedianOf(sides.lynx), share(sides.lynx), share(sides.pytorch),
+                         1e-9 * static_cast<double>(sides.flops_per_second), phase(&StepReport::forward),
+                         phase(&StepReport::backward), phase(&StepReport::weight), phase(&StepReport::optimizer),
+                         100 * sides.foreign_share);
 }
 
 absl::Status RunAll(const Options& options) {
@@ -196,12 +208,12 @@ absl::Status RunAll(const Options& options) {
   std::printf(
       "A GPT of %d layers, hidden %d, %d heads, %d tokens a sample, vocabulary %d, dropout %g, %s, batches of %d samples; "
       "Lynx with %s attention. %d rounds of %d steps after one to warm up.\n\n"
-      "| threads | Lynx (ms a step) | PyTorch | PyTorch / Lynx | Lynx's tokens/s | Lynx's share of the product's rate | PyTorch's "
+      "| threads | Lynx (ms a step) | PyTorch | PyTorch / Lynx | Lynx's tokens/s | Lynx's share of the product's rate | "
+      "PyTorch's "
       "| that rate (GFLOP/s) | Lynx: forward, backward, weight gradients, optimizer (ms) | foreign load |\n"
       "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout,
-      DataTypeName(options.dtype), options.batch,
-      options.unfused ? "unfused" : "fused", options.rounds, options.steps);
+      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout, DataTypeName(options.dtype),
+      options.batch, options.unfused ? "unfused" : "fused", options.rounds, options.steps);
   for (const int32_t threads : options.threads) {
     LYNX_ASSIGN_OR_RETURN(const Sides sides, benchmark.Run(threads));
     std::fputs(Row(options, threads, sides, benchmark.StepFlops()).c_str(), stdout);
@@ -214,7 +226,8 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains the same GPT with Lynx and with PyTorch on the same cores, and prints a Markdown page");
   app.add_option("--rank-binary", options.rank_binary, "lynx-rank")->check(CLI::ExistingFile)->capture_default_str();
-  app.add_option("--python", options.python, "Python with PyTorch (Debian: python3-torch)")->check(CLI::ExistingFile)
+  app.add_option("--python", options.python, "Python with PyTorch (Debian: python3-torch)")
+      ->check(CLI::ExistingFile)
       ->capture_default_str();
   app.add_option("--pytorch", options.pytorch, "PyTorch's side")->check(CLI::ExistingFile)->capture_default_str();
   app.add_option("--data", options.data, "A text file to train on")->check(CLI::ExistingFile)->capture_default_str();

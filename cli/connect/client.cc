@@ -42,9 +42,7 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
 
 using Deadline = std::chrono::system_clock::time_point;
 
-Deadline DeadlineIn(Nanos timeout) {
-  return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value);
-}
+Deadline DeadlineIn(Nanos timeout) { return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value); }
 
 // Waits for the one operation of the call that is on its way; at the deadline the call is cancelled, which ends it.
 // Whether the operation succeeded.
@@ -69,7 +67,8 @@ bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent
 std::string WhyNot(const ServerAddress& server) {
   const absl::StatusCode shown = PresentedCertificates(server.address, kProbeLimit).status().code();
   if (shown == absl::StatusCode::kOk && server.authority.empty()) {
-    return "; it speaks TLS, and this call was in plain text: give --context FILE, or --ca-file and --token-file (an admin makes "
+    return "; it speaks TLS, and this call was in plain text: give --context FILE, or --ca-file and --token-file (an admin "
+           "makes "
            "one with 'lynxctl admin user add --context-file'; the first admin's is admin.context in the server's --data-dir)";
   }
   if (shown == absl::StatusCode::kOk) {
@@ -100,12 +99,8 @@ std::optional<Nanos> RetryDelay(const grpc::Status& status) {
 }  // namespace
 
 Client::Client(ServerAddress server, Nanos timeout)
-    : server_(std::move(server)),
-      timeout_(timeout),
-      channel_(Dial(server_)),
-      jobs_(v1::Jobs::NewStub(channel_)),
-      cluster_(v1::Cluster::NewStub(channel_)),
-      admin_(v1::Admin::NewStub(channel_)) {}
+    : server_(std::move(server)), timeout_(timeout), channel_(Dial(server_)), jobs_(v1::Jobs::NewStub(channel_)),
+      cluster_(v1::Cluster::NewStub(channel_)), admin_(v1::Admin::NewStub(channel_)) {}
 
 void Client::Pause(Nanos time) const {
   const Deadline end = DeadlineIn(time);
@@ -120,8 +115,9 @@ absl::Status Client::Error(const grpc::Status& status) const {
                                            "): ", status.error_message(), WhyNot(server_)));
   }
   if (code == absl::StatusCode::kDeadlineExceeded) {
-    return absl::Status(code, absl::StrCat("lynx-server at ", server_.address, " (from ", server_.source, ") did not answer within ",
-                                           FormatDuration(timeout_), ": it is busy, or nothing answers there; --timeout SECONDS waits longer"));
+    return absl::Status(
+        code, absl::StrCat("lynx-server at ", server_.address, " (from ", server_.source, ") did not answer within ",
+                           FormatDuration(timeout_), ": it is busy, or nothing answers there; --timeout SECONDS waits longer"));
   }
   return absl::Status(code, status.error_message());
 }
@@ -146,8 +142,7 @@ absl::Status Client::Run(const std::function<grpc::Status(grpc::ClientContext*)>
 }
 
 absl::StatusOr<v1::SubmitJobResponse> Client::Submit(const v1::SubmitJobRequest& request) {
-  return Call<v1::SubmitJobRequest, v1::SubmitJobResponse>(
-      [&](auto... a) { return jobs_->SubmitJob(a...); }, request);
+  return Call<v1::SubmitJobRequest, v1::SubmitJobResponse>([&](auto... a) { return jobs_->SubmitJob(a...); }, request);
 }
 
 absl::StatusOr<v1::GetJobResponse> Client::GetAll(const v1::GetJobRequest& request) {
@@ -202,8 +197,7 @@ absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
 }
 
 absl::StatusOr<v1::Job> Client::Cancel(const v1::CancelJobRequest& request) {
-  auto response = Call<v1::CancelJobRequest, v1::CancelJobResponse>(
-      [&](auto... a) { return jobs_->CancelJob(a...); }, request);
+  auto response = Call<v1::CancelJobRequest, v1::CancelJobResponse>([&](auto... a) { return jobs_->CancelJob(a...); }, request);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_job());
 }
@@ -226,8 +220,7 @@ absl::StatusOr<v1::ListQueuesResponse> Client::Queues() {
 }
 
 absl::StatusOr<v1::Queue> Client::SetQueue(const v1::SetQueueRequest& request) {
-  auto response =
-      Call<v1::SetQueueRequest, v1::SetQueueResponse>([&](auto... a) { return jobs_->SetQueue(a...); }, request);
+  auto response = Call<v1::SetQueueRequest, v1::SetQueueResponse>([&](auto... a) { return jobs_->SetQueue(a...); }, request);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_queue());
 }
@@ -240,15 +233,14 @@ absl::StatusOr<v1::Node> Client::Cordon(const v1::CordonNodeRequest& request) {
 }
 
 absl::StatusOr<v1::Node> Client::Uncordon(const v1::UncordonNodeRequest& request) {
-  auto response = Call<v1::UncordonNodeRequest, v1::UncordonNodeResponse>(
-      [&](auto... a) { return cluster_->UncordonNode(a...); }, request);
+  auto response =
+      Call<v1::UncordonNodeRequest, v1::UncordonNodeResponse>([&](auto... a) { return cluster_->UncordonNode(a...); }, request);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_node());
 }
 
 absl::StatusOr<v1::GetLogsResponse> Client::Logs(const v1::GetLogsRequest& request) {
-  return Call<v1::GetLogsRequest, v1::GetLogsResponse>(
-      [&](auto... a) { return jobs_->GetLogs(a...); }, request);
+  return Call<v1::GetLogsRequest, v1::GetLogsResponse>([&](auto... a) { return jobs_->GetLogs(a...); }, request);
 }
 
 absl::StatusOr<v1::TraceJobResponse> Client::Trace(const v1::TraceJobRequest& request) {
@@ -259,8 +251,7 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& 
   return Call<v1::ListNodesRequest, v1::ListNodesResponse>([&](auto... a) { return cluster_->ListNodes(a...); }, request);
 }
 
-grpc::Status Client::WatchOnce(const std::string& job_id,
-                               const std::function<bool(const v1::WatchJobResponse&)>& each,
+grpc::Status Client::WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                                const std::function<void()>& silent) {
   if (!server_.status.ok()) {
     return grpc::Status(static_cast<grpc::StatusCode>(server_.status.code()), std::string(server_.status.message()));
@@ -296,8 +287,8 @@ grpc::Status Client::WatchOnce(const std::string& job_id,
 }
 
 absl::Status Client::Watch(const std::string& job_id, Nanos patience,
-                           const std::function<bool(const v1::WatchJobResponse&)>& each,
-                           const std::function<void()>& lost, const std::function<void()>& silent) {
+                           const std::function<bool(const v1::WatchJobResponse&)>& each, const std::function<void()>& lost,
+                           const std::function<void()>& silent) {
   const RealClock clock;
   const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // while the server is away

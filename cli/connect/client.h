@@ -32,7 +32,8 @@ class Client {
   // With all events that the server keeps of it, oldest first.
   absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
   absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what stands beside the job
-  // Any limit: what one call does not give is asked for page by page. A job that changes meanwhile may be missing, or be there as it was.
+  // Any limit: what one call does not give is asked for page by page. A job that changes meanwhile may be missing, or be there
+  // as it was.
   absl::StatusOr<v1::ListJobsResponse> List(v1::ListJobsRequest request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);
@@ -48,21 +49,21 @@ class Client {
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request) {
-    return Call<Request, Response>(
-        [&](grpc::ClientContext* context, const Request& sent, Response* got) { return ((*admin_).*method)(context, sent, got); },
-        request);
+    return Call<Request, Response>([&](grpc::ClientContext* context, const Request& sent,
+                                       Response* got) { return ((*admin_).*method)(context, sent, got); },
+                                   request);
   }
   const ServerAddress& server() const { return server_; }
-  // Waits that long before a call is tried again. gRPC goes on connecting only while somebody waits for it, so after a plain sleep a server that
-  // has come would be noticed up to 5 s late.
+  // Waits that long before a call is tried again. gRPC goes on connecting only while somebody waits for it, so after a plain
+  // sleep a server that has come would be noticed up to 5 s late.
   void Pause(Nanos time) const;
-  // Calls `each` for every message until the job has ended or `each` returns false; of a name's newest job, if a newer one has it meanwhile,
-  // too. A server that does not begin to answer
-  // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away
-  // for `patience` without a message between, and meanwhile `lost` is called once a second. So is `silent`, while there is a
-  // server that has nothing to say.
-  absl::Status Watch(const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                     const std::function<void()>& lost, const std::function<void()>& silent = [] {});
+  // Calls `each` for every message until the job has ended or `each` returns false; of a name's newest job, if a newer one has
+  // it meanwhile, too. A server that does not begin to answer within the timeout is an error as in every other call; one that
+  // is lost later is dialled again until it has been away for `patience` without a message between, and meanwhile `lost` is
+  // called once a second. So is `silent`, while there is a server that has nothing to say.
+  absl::Status Watch(
+      const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
+      const std::function<void()>& lost, const std::function<void()>& silent = [] {});
 
  private:
   // One call of WatchJob, to its end; Cancelled when `each` returned false.

@@ -32,7 +32,9 @@ absl::Status Failed(const std::string& what, const fs::path& path, const std::er
 absl::Status Unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const NamedContext& known : ListContexts()) names.push_back(known.name);
-  return absl::NotFoundError(absl::StrCat("there is no context ", name, names.empty() ? ", nor any other; 'lynxctl context add' makes one" : absl::StrCat("; there are ", absl::StrJoin(names, ", "))));
+  return absl::NotFoundError(absl::StrCat("there is no context ", name,
+                                          names.empty() ? ", nor any other; 'lynxctl context add' makes one"
+                                                        : absl::StrCat("; there are ", absl::StrJoin(names, ", "))));
 }
 
 // FailedPrecondition where the standing file is no link of ours.
@@ -41,8 +43,9 @@ absl::Status RemoveLink() {
   if (fs::is_symlink(Standing(), error)) {
     if (!fs::remove(Standing(), error)) return Failed("remove", Standing(), error);
   } else if (fs::exists(Standing(), error)) {
-    return absl::FailedPreconditionError(absl::StrCat(Standing().string(), " was put there by hand: keep it as one of several with 'lynxctl --context ",
-                                                      Standing().string(), " context add NAME', then remove it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(Standing().string(), " was put there by hand: keep it as one of several with 'lynxctl --context ",
+                     Standing().string(), " context add NAME', then remove it"));
   }
   return absl::OkStatus();
 }
@@ -56,9 +59,13 @@ std::string ConfigFolder() {
 }
 
 absl::StatusOr<std::string> ContextPath(const std::string& name) {
-  const bool legible = std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; });
+  const bool legible = std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  });
   if (name.empty() || name.size() > 48 || !legible || name.front() == '.') {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name for a context: it is 1 to 48 letters, digits, dots, dashes and underscores, the first no dot"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", name,
+        "' is no name for a context: it is 1 to 48 letters, digits, dots, dashes and underscores, the first no dot"));
   }
   if (ConfigFolder().empty()) return absl::InvalidArgumentError("there is no folder for contexts: set HOME or XDG_CONFIG_HOME");
   return (Folder() / (name + kSuffix)).string();
@@ -88,7 +95,8 @@ absl::Status AddContext(const std::string& name, const ClientContext& context) {
   LYNX_ASSIGN_OR_RETURN(const std::string path, ContextPath(name));
   std::error_code error;
   if (fs::exists(path, error)) {
-    return absl::AlreadyExistsError(absl::StrCat("there is a context ", name, " already; 'lynxctl context remove ", name, "' makes room"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is a context ", name, " already; 'lynxctl context remove ", name, "' makes room"));
   }
   fs::create_directories(Folder(), error);
   if (error) return Failed("make", Folder(), error);

@@ -1,4 +1,5 @@
-// Contexts: several clusters by name. Each is a context file (security/context_file.h) in ~/.config/lynx/contexts; the one in use is what
+// Contexts: several clusters by name. Each is a context file (security/context_file.h) in ~/.config/lynx/contexts; the one in
+// use is what
 // ~/.config/lynx/context.json links to. One thread.
 #ifndef LYNX_CLI_CONNECT_CONTEXTS_H_
 #define LYNX_CLI_CONNECT_CONTEXTS_H_

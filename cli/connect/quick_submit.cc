@@ -20,8 +20,8 @@ namespace {
 // As --timeout of all verbs.
 constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
 
-// The value of the option at `at`, which is then its last word: "--file X" or "--file=X". nullopt: there is none, or one that means more
-// than itself to the program of all verbs.
+// The value of the option at `at`, which is then its last word: "--file X" or "--file=X". nullopt: there is none, or one that
+// means more than itself to the program of all verbs.
 std::optional<std::string> ValueOf(const std::vector<std::string>& arguments, size_t& at) {
   const std::string& word = arguments[at];
   const size_t equals = word.find('=');
@@ -38,8 +38,8 @@ std::optional<std::string> ValueOf(const std::vector<std::string>& arguments, si
 // The option's full name; "" for a word that is none of those known here.
 std::string NameOf(const std::string& word) {
   static const std::map<std::string, std::string> kNames = {
-      {"-f", "file"}, {"--file", "file"}, {"--set", "set"}, {"--idempotency-key", "key"}, {"--server", "server"},
-      {"--timeout", "timeout"}, {"-o", "output"}, {"--output", "output"}};
+      {"-f", "file"},         {"--file", "file"},       {"--set", "set"}, {"--idempotency-key", "key"},
+      {"--server", "server"}, {"--timeout", "timeout"}, {"-o", "output"}, {"--output", "output"}};
   const bool is_long = word.rfind("--", 0) == 0;
   const auto found = kNames.find(is_long ? word.substr(0, word.find('=')) : word);
   return found == kNames.end() ? "" : found->second;
@@ -98,7 +98,8 @@ QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   QuickSubmitted left;
-  left.arguments = {"submit", absl::StrCat("--file=", options.file), absl::StrCat("--idempotency-key=", request.idempotency_key()),
+  left.arguments = {"submit", absl::StrCat("--file=", options.file),
+                    absl::StrCat("--idempotency-key=", request.idempotency_key()),
                     absl::StrCat("--timeout=", std::max(kLeastTimeout, options.timeout_seconds - taken.count()))};
   for (const std::string& one : options.overrides) left.arguments.push_back(absl::StrCat("--set=", one));
   if (!options.server.empty()) left.arguments.push_back(absl::StrCat("--server=", options.server));

@@ -1,6 +1,7 @@
-// The short way of 'lynxctl submit': for what most submissions are, without most of lynxctl. It knows one outcome, that the job is
-// submitted; in everything else (options that it does not know, TLS, a mistake in the file, a server that does not answer or refuses) it
-// leaves the command to the program of all verbs, which does it from the beginning and has the words for it. One thread.
+// The short way of 'lynxctl submit': for what most submissions are, without most of lynxctl. It knows one outcome, that the job
+// is submitted; in everything else (options that it does not know, TLS, a mistake in the file, a server that does not answer or
+// refuses) it leaves the command to the program of all verbs, which does it from the beginning and has the words for it. One
+// thread.
 #ifndef LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 #define LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 
@@ -23,8 +24,8 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 
 struct QuickSubmitted {
   std::optional<std::string> text;  // to print; nullopt: left to the program of all verbs
-  // Then its arguments, in place of those that were given; empty: as they were. Once the server has been asked, it is only asked again
-  // with the same key, and not for longer than the caller's patience lasts.
+  // Then its arguments, in place of those that were given; empty: as they were. Once the server has been asked, it is only
+  // asked again with the same key, and not for longer than the caller's patience lasts.
   std::vector<std::string> arguments;
 };
 QuickSubmitted SubmitQuickly(const QuickSubmit& options);

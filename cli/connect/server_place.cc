@@ -45,13 +45,15 @@ std::string Absolute(const std::string& path) {
 std::string LocalClusterFile(const std::string& directory) { return directory + "/cluster.json"; }
 
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory) {
-  if (directory.empty()) return absl::NotFoundError("there is no local cluster: neither HOME nor LYNX_HOME says where it would be");
+  if (directory.empty())
+    return absl::NotFoundError("there is no local cluster: neither HOME nor LYNX_HOME says where it would be");
   const std::string file = LocalClusterFile(directory);
   const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat found {};
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) {
-      return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
+      return absl::NotFoundError(
+          absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
     }
     return absl::PermissionDeniedError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
   }

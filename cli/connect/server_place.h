@@ -1,5 +1,5 @@
-// Where a command's server is, as far as flags, the environment and the local cluster tell. Functions of the environment and of the files
-// that it names; thread-safe as long as nobody changes the environment.
+// Where a command's server is, as far as flags, the environment and the local cluster tell. Functions of the environment and of
+// the files that it names; thread-safe as long as nobody changes the environment.
 #ifndef LYNX_CLI_CONNECT_SERVER_PLACE_H_
 #define LYNX_CLI_CONNECT_SERVER_PLACE_H_
 
@@ -22,12 +22,12 @@ std::string Absolute(const std::string& path);
 std::string LocalDirectory();
 // That describes the local cluster of the directory.
 std::string LocalClusterFile(const std::string& directory);
-// Its text. NotFound: there is none. FailedPrecondition: it is neither the caller's nor root's, so neither its commands nor its server may be
-// trusted.
+// Its text. NotFound: there is none. FailedPrecondition: it is neither the caller's nor root's, so neither its commands nor its
+// server may be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/local/find_server.h) would find, given --server ("" = not given) alone, for a call in plain text. nullopt where a
-// context, an authority or a token might count, or the local cluster's file cannot be read.
+// The address that FindServer (cli/local/find_server.h) would find, given --server ("" = not given) alone, for a call in plain
+// text. nullopt where a context, an authority or a token might count, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx

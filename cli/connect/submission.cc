@@ -13,7 +13,8 @@ std::string FreshKey() {
 }
 
 std::string SubmittedText(const std::string& job, bool existed) {
-  return absl::StrCat("job ", job, existed ? " was submitted before with this key" : " submitted", "; follow it with: lynxctl watch ", job, "\n");
+  return absl::StrCat("job ", job, existed ? " was submitted before with this key" : " submitted",
+                      "; follow it with: lynxctl watch ", job, "\n");
 }
 
 }  // namespace lynx

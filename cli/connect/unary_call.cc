@@ -35,7 +35,8 @@ struct Target {
 std::optional<Target> ParseTarget(const std::string& text) {
   const size_t colon = text.rfind(':');
   int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return std::nullopt;
+  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535)
+    return std::nullopt;
   std::string host = text.substr(0, colon);
   Target target;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&target.address);
@@ -91,12 +92,14 @@ class UnaryCall {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
     const std::string patience = absl::StrCat(std::max<int64_t>(1, left), "m");
     const std::vector<std::pair<std::string_view, std::string_view>> fields = {
-        {":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", authority},
-        {"te", "trailers"}, {"content-type", "application/grpc"}, {"grpc-timeout", patience}};
+        {":method", "POST"},       {":scheme", "http"}, {":path", method},
+        {":authority", authority}, {"te", "trailers"},  {"content-type", "application/grpc"},
+        {"grpc-timeout", patience}};
     std::vector<nghttp2_nv> headers;
     for (const auto& [name, value] : fields) {
-      headers.push_back({reinterpret_cast<uint8_t*>(const_cast<char*>(name.data())), reinterpret_cast<uint8_t*>(const_cast<char*>(value.data())),
-                         name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+      headers.push_back({reinterpret_cast<uint8_t*>(const_cast<char*>(name.data())),
+                         reinterpret_cast<uint8_t*>(const_cast<char*>(value.data())), name.size(), value.size(),
+                         NGHTTP2_NV_FLAG_NONE});
     }
     const nghttp2_data_provider body{.source = {.ptr = this}, .read_callback = OnRead};
     return nghttp2_submit_request(session_, nullptr, headers.data(), headers.size(), &body, nullptr) > 0;
@@ -155,7 +158,8 @@ class UnaryCall {
     return true;
   }
 
-  static ssize_t OnRead(nghttp2_session*, int32_t, uint8_t* buffer, size_t length, uint32_t* flags, nghttp2_data_source* source, void*) {
+  static ssize_t OnRead(nghttp2_session*, int32_t, uint8_t* buffer, size_t length, uint32_t* flags, nghttp2_data_source* source,
+                        void*) {
     auto* call = static_cast<UnaryCall*>(source->ptr);
     const size_t size = std::min(length, call->request_.size() - call->given_);
     std::memcpy(buffer, call->request_.data() + call->given_, size);
@@ -163,8 +167,8 @@ class UnaryCall {
     if (call->given_ == call->request_.size()) *flags |= NGHTTP2_DATA_FLAG_EOF;
     return static_cast<ssize_t>(size);
   }
-  static int OnHeader(nghttp2_session*, const nghttp2_frame*, const uint8_t* name, size_t name_size, const uint8_t* value, size_t value_size,
-                      uint8_t, void* user) {
+  static int OnHeader(nghttp2_session*, const nghttp2_frame*, const uint8_t* name, size_t name_size, const uint8_t* value,
+                      size_t value_size, uint8_t, void* user) {
     auto* call = static_cast<UnaryCall*>(user);
     const std::string_view field(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
@@ -196,7 +200,8 @@ class UnaryCall {
 
 bool IsCalledUnary(const std::string& address) { return ParseTarget(address).has_value(); }
 
-std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message, Nanos timeout) {
+std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message,
+                                     Nanos timeout) {
   const std::optional<Target> target = ParseTarget(address);
   if (!target.has_value() || message.size() > kMaxMessageBytes) return std::nullopt;
   UnaryCall call(message, Clock::now() + std::chrono::nanoseconds(timeout.value));

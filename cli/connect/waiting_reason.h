@@ -1,5 +1,6 @@
-// WaitingReason: when a person who watches a job that waits is told why. What the server says of it comes at once and changes with
-// whatever else goes on in the cluster, so it is said after some seconds, and again where it has changed, now and then. Pure; one thread.
+// WaitingReason: when a person who watches a job that waits is told why. What the server says of it comes at once and changes
+// with whatever else goes on in the cluster, so it is said after some seconds, and again where it has changed, now and then.
+// Pure; one thread.
 #ifndef LYNX_CLI_CONNECT_WAITING_REASON_H_
 #define LYNX_CLI_CONNECT_WAITING_REASON_H_
 
@@ -13,8 +14,8 @@ namespace lynx {
 
 class WaitingReason {
  public:
-  // So long it has waited; between two that differ in kind ("ahead", then "capacity"); between two of the same kinds, that is in
-  // numbers or names.
+  // So long it has waited; between two that differ in kind ("ahead", then "capacity"); between two of the same kinds, that is
+  // in numbers or names.
   static constexpr Nanos kFirst{3'000'000'000}, kOther{10'000'000'000}, kSame{60'000'000'000};
 
   // This has been said already.

@@ -1,5 +1,5 @@
-// Doctor: whether a machine is fit to run Lynx's daemons, and to reach its cluster: what was looked at, what was found, and how to mend it.
-// LookAt* look; Diagnose judges, and is pure. One thread.
+// Doctor: whether a machine is fit to run Lynx's daemons, and to reach its cluster: what was looked at, what was found, and how
+// to mend it. LookAt* look; Diagnose judges, and is pure. One thread.
 #ifndef LYNX_CLI_LOCAL_DOCTOR_H_
 #define LYNX_CLI_LOCAL_DOCTOR_H_
 
@@ -19,9 +19,9 @@ const char* VerdictName(Verdict verdict);  // "ok", "hint", "warning", "problem"
 
 struct Finding {
   Verdict verdict = Verdict::kOk;
-  std::string what;   // "open files"
+  std::string what;  // "open files"
   std::string found;
-  std::string mend;   // what to do; "" where it is ok
+  std::string mend;  // what to do; "" where it is ok
 };
 
 struct PortFacts {
@@ -46,11 +46,11 @@ struct NodeFacts {
 // What a server said; `status`: why it did not.
 struct ServerFacts {
   std::string address, source;
-  bool is_here = false;         // the address is loopback, or this machine's
+  bool is_here = false;  // the address is loopback, or this machine's
   absl::Status status;
   std::string version;
-  int64_t clock_ahead_ns = 0;   // of the server's clock before this machine's
-  int64_t clock_error_ns = 0;   // how far that may be wrong: half of what the call took
+  int64_t clock_ahead_ns = 0;  // of the server's clock before this machine's
+  int64_t clock_error_ns = 0;  // how far that may be wrong: half of what the call took
   std::vector<NodeFacts> nodes;
 };
 
@@ -59,13 +59,13 @@ inline constexpr int64_t kNoLimit = -1;
 struct MachineFacts {
   std::string version;  // of this program
   std::string kernel;
-  int cores = 0;        // that this process may use
+  int cores = 0;  // that this process may use
   bool nvidia_driver = false;
-  int gpus = 0;         // with device files
+  int gpus = 0;  // with device files
   Bytes memory, memory_available;
-  std::optional<Bytes> shared, shared_available;  // of /dev/shm; nullopt: there is none
+  std::optional<Bytes> shared, shared_available;            // of /dev/shm; nullopt: there is none
   int64_t open_files = 0, locked_bytes = 0, processes = 0;  // limits; kNoLimit
-  std::optional<bool> clock_synchronized;  // as the kernel was told; nullopt: it does not say
+  std::optional<bool> clock_synchronized;                   // as the kernel was told; nullopt: it does not say
   std::vector<PortFacts> ports;
   DiskFacts disk;
   std::optional<ServerFacts> server;  // nullopt: not asked

@@ -100,11 +100,16 @@ std::vector<PortFacts> LookAtPorts() {
     const metric::Metric* metric;  // of a page of metrics, one that it always has
   };
   std::vector<PortFacts> ports;
-  for (const Known& known : {Known{7470, "lynx-server", true, nullptr}, Known{7471, "lynx-server's metrics", true, &metric::kEventQueue},
-                             Known{7472, "lynx-server's live page", true, nullptr}, Known{7473, "lynx-agent's metrics", false, &metric::kAgentAttached},
-                             Known{7474, "lynx-worker's metrics", false, &metric::kWorkerAttached}}) {
+  for (const Known& known :
+       {Known{7470, "lynx-server", true, nullptr}, Known{7471, "lynx-server's metrics", true, &metric::kEventQueue},
+        Known{7472, "lynx-server's live page", true, nullptr},
+        Known{7473, "lynx-agent's metrics", false, &metric::kAgentAttached},
+        Known{7474, "lynx-worker's metrics", false, &metric::kWorkerAttached}}) {
     const bool taken = IsTaken(known.port);
-    ports.push_back({.port = known.port, .purpose = known.purpose, .taken = taken, .of_server = known.of_server,
+    ports.push_back({.port = known.port,
+                     .purpose = known.purpose,
+                     .taken = taken,
+                     .of_server = known.of_server,
                      .answers = taken && known.metric != nullptr && ServesMetric(known.port, known.metric->name)});
   }
   return ports;
@@ -116,7 +121,7 @@ absl::Status Failed(const char* what, const std::string& path) {
 
 // The file has no name any more as soon as it is open, so that nothing of it stays.
 absl::Status Measure(DiskFacts& disk) {
-  struct statvfs space{};
+  struct statvfs space {};
   if (::statvfs(disk.folder.c_str(), &space) != 0) return Failed("look", disk.folder);
   disk.size = Bytes(static_cast<int64_t>(space.f_blocks * space.f_frsize));
   disk.available = Bytes(static_cast<int64_t>(space.f_bavail * space.f_frsize));
@@ -185,14 +190,17 @@ bool IsThisMachine(const std::string& address) {
 }
 
 MachineFacts LookAtMachine(const std::string& folder) {
-  MachineFacts facts{.version = kVersion, .cores = static_cast<int>(AvailableCores().size()), .gpus = Gpus(), .clock_synchronized = IsClockSynchronized()};
+  MachineFacts facts{.version = kVersion,
+                     .cores = static_cast<int>(AvailableCores().size()),
+                     .gpus = Gpus(),
+                     .clock_synchronized = IsClockSynchronized()};
   utsname name{};
   if (::uname(&name) == 0) facts.kernel = absl::StrCat(name.sysname, " ", name.release, " ", name.machine);
   std::error_code error;
   facts.nvidia_driver = std::filesystem::exists("/proc/driver/nvidia/version", error);
   facts.memory = MemoryLine("MemTotal:");
   facts.memory_available = MemoryLine("MemAvailable:");
-  struct statvfs shared{};
+  struct statvfs shared {};
   if (::statvfs("/dev/shm", &shared) == 0) {
     facts.shared = Bytes(static_cast<int64_t>(shared.f_blocks * shared.f_frsize));
     facts.shared_available = Bytes(static_cast<int64_t>(shared.f_bavail * shared.f_frsize));

@@ -36,7 +36,8 @@ absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
     LYNX_ASSIGN_OR_RETURN(found.token, ReadSecretFile(file));
   }
   if (found.token.empty() || !found.authority.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("a token is only sent over TLS: give --ca-file with the cluster's authority, or a --context");
+  return absl::InvalidArgumentError(
+      "a token is only sent over TLS: give --ca-file with the cluster's authority, or a --context");
 }
 
 absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
@@ -80,7 +81,8 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
 ServerAddress FindServer(const ConnectionFlags& flags) {
   ServerAddress found;
   const absl::Status status = Find(flags, found);
-  if (found.address.empty()) found = {.address = kDefaultServer, .source = "the default", .authority = found.authority, .token = found.token};
+  if (found.address.empty())
+    found = {.address = kDefaultServer, .source = "the default", .authority = found.authority, .token = found.token};
   found.status = status;
   return found;
 }

@@ -11,7 +11,7 @@ namespace lynx {
 // Of the command line; "" = not given.
 struct ConnectionFlags {
   std::string server;
-  std::string context;     // a context's name, or a file (security/context_file.h)
+  std::string context;  // a context's name, or a file (security/context_file.h)
   std::string ca_file;
   std::string token_file;
   bool no_context = false;  // nor that of the environment
@@ -19,8 +19,9 @@ struct ConnectionFlags {
 
 // --server, else $LYNX_SERVER, else that of the context file, else the address of the local cluster in LocalDirectory(), else
 // that of the context file which is always looked for, else 127.0.0.1:7470.
-// Context: --context, else $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; else the one in use. Without any, a file that was put
-// to ~/.config/lynx/context.json by hand counts where its server is the one that is called. Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
+// Context: --context, else $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; else the one in use. Without any, a file
+// that was put to ~/.config/lynx/context.json by hand counts where its server is the one that is called. Authority and token:
+// --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
 }  // namespace lynx

@@ -47,8 +47,13 @@ constexpr uintmax_t kMaxLog = 16 << 20;
 absl::Status WriteCluster(const std::string& directory, const LocalCluster& cluster) {
   json daemons = json::array();
   for (const LocalDaemon& d : cluster.daemons) {
-    daemons.push_back({{"name", d.name}, {"argv", d.argv}, {"log", d.log}, {"metricsAddress", d.metrics_address},
-                       {"pid", d.process.pid}, {"startTicks", d.process.start_ticks}, {"machineBoot", d.process.machine_boot}});
+    daemons.push_back({{"name", d.name},
+                       {"argv", d.argv},
+                       {"log", d.log},
+                       {"metricsAddress", d.metrics_address},
+                       {"pid", d.process.pid},
+                       {"startTicks", d.process.start_ticks},
+                       {"machineBoot", d.process.machine_boot}});
   }
   const json root = {{"serverAddress", cluster.server_address}, {"daemons", daemons}};
   return WriteFileDurably(LocalClusterFile(directory), root.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
@@ -81,8 +86,8 @@ std::string BinaryPath(const std::string& name) {
   return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
 }
 
-// The cores of one node: an equal share, or one core in turn where nodes outnumber them. "" where the kernel does not say which there are:
-// the agent then says so.
+// The cores of one node: an equal share, or one core in turn where nodes outnumber them. "" where the kernel does not say which
+// there are: the agent then says so.
 std::string CoresOf(int32_t node, int32_t nodes) {
   const std::vector<int32_t> cores = AvailableCores();
   if (cores.empty()) return "";
@@ -145,8 +150,7 @@ LocalCluster Describe(const LocalOptions& options) {
     daemon.argv.insert(daemon.argv.end(), arguments.begin(), arguments.end());
     cluster.daemons.push_back(daemon);
   };
-  add("server", "lynx-server",
-      {"--listen=" + cluster.server_address, "--data-dir=" + options.directory + "/server"});
+  add("server", "lynx-server", {"--listen=" + cluster.server_address, "--data-dir=" + options.directory + "/server"});
   for (int32_t i = 0; i < nodes; ++i) {
     const std::string node = absl::StrCat("node", i);
     const std::string home = absl::StrCat(options.directory, "/", node);
@@ -265,9 +269,10 @@ absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   for (const Alive& one : alive) SignalProcess(one.process, SIGKILL);
   AwaitEnd(alive, kStopTimeout);
   for (const Alive& one : alive) {
-    first.Update(absl::UnavailableError(CannotStop(
-        *one.daemon, absl::StrCat("it has not ended ", FormatDuration(kStopTimeout), " after it was killed, so the kernel holds it: 'cat /proc/",
-                                  one.daemon->process.pid, "/wchan' tells where; try again when it is gone"))));
+    first.Update(absl::UnavailableError(
+        CannotStop(*one.daemon, absl::StrCat("it has not ended ", FormatDuration(kStopTimeout),
+                                             " after it was killed, so the kernel holds it: 'cat /proc/",
+                                             one.daemon->process.pid, "/wchan' tells where; try again when it is gone"))));
   }
   return first;
 }
@@ -299,14 +304,15 @@ absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cl
   return recorded;
 }
 
-// What stops the ranks of the worker daemon: no more than that needs, for the daemon may have refused the rest, and the program beside this
-// one where the daemon's is gone.
+// What stops the ranks of the worker daemon: no more than that needs, for the daemon may have refused the rest, and the program
+// beside this one where the daemon's is gone.
 LocalDaemon StopperOf(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
   const bool there = !worker.argv.empty() && access(worker.argv[0].c_str(), X_OK) == 0;
   stopper.argv = {there ? worker.argv[0] : BinaryPath("lynx-worker"), "--stop-all"};
   for (const char* name : {"node", "data-dir", "copies-dir"}) {
-    if (const std::string value = ArgumentOf(worker, name); !value.empty()) stopper.argv.push_back(absl::StrCat("--", name, "=", value));
+    if (const std::string value = ArgumentOf(worker, name); !value.empty())
+      stopper.argv.push_back(absl::StrCat("--", name, "=", value));
   }
   return stopper;
 }
@@ -327,14 +333,15 @@ absl::Status RunStopper(const LocalDaemon& stopper) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (ended == ExitStatus{}) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("some ranks of ", stopper.name, " could not be stopped", why, "; the end of ", stopper.log, ":\n",
-                                             LastLines(stopper.log, 3)));
+  return absl::UnavailableError(absl::StrCat("some ranks of ", stopper.name, " could not be stopped", why, "; the end of ",
+                                             stopper.log, ":\n", LastLines(stopper.log, 3)));
 }
 
 absl::Status StopRanks(const LocalDaemon& worker) {
   const std::string directory = ArgumentOf(worker, "data-dir");
   if (directory.empty()) {  // it would be that of a node of another cluster
-    return absl::DataLossError(absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
+    return absl::DataLossError(
+        absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
   }
   const absl::Status stopped = RunStopper(StopperOf(worker));
   // A worker daemon that cannot begin must not keep a cluster of which nothing is left from being forgotten.
@@ -349,8 +356,9 @@ absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
     absl::StatusOr<UniqueFd> lock = LockFile(directory + "/lock");
     if (lock.ok() || !absl::IsFailedPrecondition(lock.status())) return lock;
     if (clock.Monotonic() > deadline) {
-      return absl::FailedPreconditionError(absl::StrCat("another 'lynxctl local up' or 'down' is at work: ", std::string(lock.status().message()),
-                                                        " for ", FormatDuration(kLockTimeout), "; try again when it has ended"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("another 'lynxctl local up' or 'down' is at work: ", std::string(lock.status().message()), " for ",
+                       FormatDuration(kLockTimeout), "; try again when it has ended"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -372,7 +380,8 @@ absl::StatusOr<LocalCluster> Begin(const LocalOptions& options) {
   for (const LocalDaemon& daemon : cluster.daemons) {
     for (const std::string& argument : daemon.argv) {
       if (ValidUtf8Prefix(argument) == argument.size()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("'", VisibleLine(argument), "' is not UTF-8, as the local cluster's file is: give another folder "
+      return absl::InvalidArgumentError(absl::StrCat("'", VisibleLine(argument),
+                                                     "' is not UTF-8, as the local cluster's file is: give another folder "
                                                      "with --dir, or move the programs to one"));
     }
   }
@@ -395,8 +404,9 @@ std::string LivePageAddress(const std::string& directory) {
 
 absl::Status CheckLocalDirectory(const std::string& directory) {
   if (!directory.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("there is no folder for a local cluster: neither HOME nor LYNX_HOME says where it would be; set HOME or LYNX_HOME, "
-                                    "or give --dir");
+  return absl::InvalidArgumentError(
+      "there is no folder for a local cluster: neither HOME nor LYNX_HOME says where it would be; set HOME or LYNX_HOME, "
+      "or give --dir");
 }
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
@@ -411,7 +421,8 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
       daemon.argv = d.at("argv").get<std::vector<std::string>>();
       daemon.log = d.at("log").get<std::string>();
       daemon.metrics_address = d.at("metricsAddress").get<std::string>();
-      daemon.process = {.pid = d.at("pid").get<pid_t>(), .start_ticks = d.at("startTicks").get<int64_t>(),
+      daemon.process = {.pid = d.at("pid").get<pid_t>(),
+                        .start_ticks = d.at("startTicks").get<int64_t>(),
                         .machine_boot = d.at("machineBoot").get<std::string>()};
       cluster.daemons.push_back(daemon);
     }

@@ -16,11 +16,11 @@
 namespace lynx {
 
 struct LocalDaemon {
-  std::string name;               // "server", "node0.agent", "node0.worker"
+  std::string name;  // "server", "node0.agent", "node0.worker"
   std::vector<std::string> argv;
-  std::string log;                // path
+  std::string log;  // path
   std::string metrics_address;
-  ProcessIdentity process;        // pid 0 = not started
+  ProcessIdentity process;  // pid 0 = not started
 };
 
 struct LocalCluster {
@@ -46,9 +46,9 @@ absl::Status CheckLocalDirectory(const std::string& directory);
 // NotFound and FailedPrecondition as ReadLocalClusterFile (cli/connect/server_place.h); DataLoss for a damaged file.
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
-// cluster keeps its shape: options that differ from it are FailedPrecondition. GPUs on several nodes, a rate that is none, and names that are
-// not UTF-8 are InvalidArgument, before anything is started. A daemon is started and written down, or neither: an interrupt in between waits.
-// So does another LocalUp or LocalDown of the directory.
+// cluster keeps its shape: options that differ from it are FailedPrecondition. GPUs on several nodes, a rate that is none, and
+// names that are not UTF-8 are InvalidArgument, before anything is started. A daemon is started and written down, or neither:
+// an interrupt in between waits. So does another LocalUp or LocalDown of the directory.
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);
 // HOST:PORT of the server's live page; "" where it serves none.

@@ -7,7 +7,8 @@
 namespace lynx {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; a warning of doctor; a local cluster of which not all runs
+inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; a warning of
+                                            // doctor; a local cluster of which not all runs
 inline constexpr int kExitBadInput = 2;     // command line or input file
 inline constexpr int kExitUnreachable = 3;  // the server did not answer in time
 inline constexpr int kExitNotFound = 4;     // no such job, node or file
@@ -16,7 +17,8 @@ inline constexpr int kExitInterrupted = 130;
 
 inline constexpr char kExitCodeHelp[] =
     "Exit codes: 0 done; 1 the job failed, was cancelled or cannot fit, doctor warns, or not all of a local cluster runs;\n"
-    "2 bad command line or input file; 3 server not reached in time; 4 no such job, node or file; 5 refused or another failure;\n"
+    "2 bad command line or input file; 3 server not reached in time; 4 no such job, node or file; 5 refused or another "
+    "failure;\n"
     "130 interrupted.";
 
 inline int ExitCodeOf(const absl::Status& status) {

@@ -45,8 +45,8 @@ std::string NodeNotes(const std::vector<v1::Node>& nodes, const CellText& cells)
                       cells.Age(node.cordon().since_unix_ns()), ")\n");
     }
     for (const v1::NodeCondition& condition : node.conditions()) {
-      absl::StrAppend(&notes, node.name(), ": ", VisibleLine(absl::StrCat(condition.kind(), ": ", condition.message())), " (for ",
-                      cells.Age(condition.since_unix_ns()), ")\n");
+      absl::StrAppend(&notes, node.name(), ": ", VisibleLine(absl::StrCat(condition.kind(), ": ", condition.message())),
+                      " (for ", cells.Age(condition.since_unix_ns()), ")\n");
     }
   }
   return notes;
@@ -66,23 +66,28 @@ std::vector<std::string> NodeRow(const v1::Node& node, const CellText& cells) {
   const double gigaflops = static_cast<double>(profile.flops_per_second()) * 1e-9;
   const double gigabytes = static_cast<double>(link.bytes_per_second()) * 1e-9;
   const bool ready = node.agent_attached() && node.worker_attached();
-  return {node.name(),
-          NodeState(node),
-          OrNone(node.network_domain(), cells),
-          kind,
-          model,
-          absl::StrCat(node.devices_size()),
-          absl::StrCat(node.devices_used()),
-          memory,
-          cores,
-          profile.flops_per_second() ? (cells.whole() ? absl::StrCat(profile.flops_per_second()) : absl::StrFormat("%.1f", gigaflops)) : cells.None(),
-          link.bytes_per_second() ? absl::StrFormat("%s + %.2f GB/s", cells.Duration(link.latency_ns()), gigabytes) : cells.None(),
-          link.bytes_per_second() ? absl::StrCat(link.bytes_per_second()) : cells.None(),
-          OrNone(node.address(), cells),
-          OrNone(node.agent_version(), cells),
-          OrNone(node.worker_version(), cells),
-          ready && !cells.whole() ? "now" : node.last_seen_unix_ns() == 0 && !cells.whole() ? "never" : cells.Age(node.last_seen_unix_ns()),
-          absl::StrJoin(node.jobs(), ",")};
+  return {
+      node.name(),
+      NodeState(node),
+      OrNone(node.network_domain(), cells),
+      kind,
+      model,
+      absl::StrCat(node.devices_size()),
+      absl::StrCat(node.devices_used()),
+      memory,
+      cores,
+      profile.flops_per_second()
+          ? (cells.whole() ? absl::StrCat(profile.flops_per_second()) : absl::StrFormat("%.1f", gigaflops))
+          : cells.None(),
+      link.bytes_per_second() ? absl::StrFormat("%s + %.2f GB/s", cells.Duration(link.latency_ns()), gigabytes) : cells.None(),
+      link.bytes_per_second() ? absl::StrCat(link.bytes_per_second()) : cells.None(),
+      OrNone(node.address(), cells),
+      OrNone(node.agent_version(), cells),
+      OrNone(node.worker_version(), cells),
+      ready && !cells.whole()                           ? "now"
+      : node.last_seen_unix_ns() == 0 && !cells.whole() ? "never"
+                                                        : cells.Age(node.last_seen_unix_ns()),
+      absl::StrJoin(node.jobs(), ",")};
 }
 
 }  // namespace
@@ -120,15 +125,14 @@ Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells) {
     const v1::Progress& p = job.progress();
     const bool runs = p.tokens_per_second() > 0 && !IsFinal(job.state());
     listing.names.push_back(job.id());
-    listing.rows.push_back({job.id(), job.spec().name(), StateName(job.state()), Steps(job, cells),
-                            absl::StrCat(job.spec().train().steps()), Loss(job, cells),
-                            runs ? cells.Count(p.tokens_per_second()) : cells.None(),
-                            p.step_ns() > 0 ? cells.Duration(p.step_ns()) : cells.None(),
-                            runs && p.eta_ns() > 0 ? cells.Duration(p.eta_ns()) : cells.None(),
-                            OrNone(job.spec().scheduling().queue(), cells), absl::StrCat(job.spec().scheduling().priority()),
-                            absl::StrCat(job.placement_size()), OrNone(Where(job), cells), absl::StrCat(job.generation()),
-                            absl::StrCat(job.restarts()), cells.Age(job.submitted_unix_ns()),
-                            cells.whole() ? job.reason() : FirstLine(job.reason())});
+    listing.rows.push_back(
+        {job.id(), job.spec().name(), StateName(job.state()), Steps(job, cells), absl::StrCat(job.spec().train().steps()),
+         Loss(job, cells), runs ? cells.Count(p.tokens_per_second()) : cells.None(),
+         p.step_ns() > 0 ? cells.Duration(p.step_ns()) : cells.None(),
+         runs && p.eta_ns() > 0 ? cells.Duration(p.eta_ns()) : cells.None(), OrNone(job.spec().scheduling().queue(), cells),
+         absl::StrCat(job.spec().scheduling().priority()), absl::StrCat(job.placement_size()), OrNone(Where(job), cells),
+         absl::StrCat(job.generation()), absl::StrCat(job.restarts()), cells.Age(job.submitted_unix_ns()),
+         cells.whole() ? job.reason() : FirstLine(job.reason())});
   }
   return listing;
 }
@@ -165,7 +169,8 @@ Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells) 
 
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
   // Where nobody says it, the table has no column of it.
-  const bool domains = std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); });
+  const bool domains =
+      std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); });
   Listing listing{.columns = {{"NODE", "node"},
                               {"STATE", "state"},
                               {"DOMAIN", "domain", domains ? ColumnIn::kTables : ColumnIn::kNoTable},
@@ -211,11 +216,15 @@ Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells
 }
 
 Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& cells) {
-  Listing listing{.columns = {{"#", "sequence", ColumnIn::kWideTable}, {"TIME", "time"}, {"STATE", "state"}, {"EVENT", "event"}, {"REASON", "reason"}},
+  Listing listing{.columns = {{"#", "sequence", ColumnIn::kWideTable},
+                              {"TIME", "time"},
+                              {"STATE", "state"},
+                              {"EVENT", "event"},
+                              {"REASON", "reason"}},
                   .nothing = "no events"};
   for (const v1::JobEvent& event : events) {
-    listing.rows.push_back({absl::StrCat(event.sequence()), cells.Time(event.time_unix_ns()), StateName(event.state()), event.kind(),
-                            event.reason()});
+    listing.rows.push_back({absl::StrCat(event.sequence()), cells.Time(event.time_unix_ns()), StateName(event.state()),
+                            event.kind(), event.reason()});
   }
   return listing;
 }

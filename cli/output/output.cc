@@ -56,13 +56,15 @@ void AppendYaml(const Json& value, int indent, std::string& text) {
       if (item) block = absl::StrCat(lead, block.substr(lead.size()));
       absl::StrAppend(&text, item ? "" : lead + "\n", block);
     } else {
-      absl::StrAppend(&text, lead, absl::EndsWith(lead, ":") ? " " : "", child.is_structured() ? (child.is_array() ? "[]" : "{}") : YamlScalar(child), "\n");
+      absl::StrAppend(&text, lead, absl::EndsWith(lead, ":") ? " " : "",
+                      child.is_structured() ? (child.is_array() ? "[]" : "{}") : YamlScalar(child), "\n");
     }
   };
   if (value.is_array()) {
     for (const Json& item : value) append(margin + "- ", item);
   } else {
-    for (const auto& [key, child] : value.items()) append(absl::StrCat(margin, IsPlainYaml(key) ? key : Json(key).dump(), ":"), child);
+    for (const auto& [key, child] : value.items())
+      append(absl::StrCat(margin, IsPlainYaml(key) ? key : Json(key).dump(), ":"), child);
   }
 }
 
@@ -88,7 +90,9 @@ std::string CsvText(const Listing& listing) {
 std::string TablesText(const Listing& listing, bool wide) {
   if (listing.rows.empty() && !listing.nothing.empty()) return absl::StrCat(listing.nothing, "\n");
   std::vector<std::vector<std::string>> rows(1);
-  const auto stands = [&](const ListingColumn& column) { return column.in == ColumnIn::kTables || (wide && column.in == ColumnIn::kWideTable); };
+  const auto stands = [&](const ListingColumn& column) {
+    return column.in == ColumnIn::kTables || (wide && column.in == ColumnIn::kWideTable);
+  };
   for (const ListingColumn& column : listing.columns) {
     if (stands(column)) rows[0].push_back(column.title);
   }

@@ -27,8 +27,8 @@ std::string YamlOf(const std::string& json);
 enum class ColumnIn : uint8_t { kTables, kWideTable, kNoTable };
 
 struct ListingColumn {
-  std::string title;         // "AGE"
-  std::string csv;           // what csv calls it: "submitted"; "" = it is not there, another column says it
+  std::string title;  // "AGE"
+  std::string csv;    // what csv calls it: "submitted"; "" = it is not there, another column says it
   ColumnIn in = ColumnIn::kTables;
 };
 
@@ -51,11 +51,11 @@ class CellText {
   CellText(OutputFormat format, Nanos now) : whole_(format == OutputFormat::kCsv), now_(now) {}
 
   bool whole() const { return whole_; }
-  std::string Age(int64_t unix_ns) const;       // "5m"; as Time. 0: "-", or nothing
-  std::string Time(int64_t unix_ns) const;      // "2026-11-23 14:05:07" here; "2026-11-23T14:05:07.123456789Z"
-  std::string Duration(int64_t ns) const;       // "1m07s"; seconds
-  std::string Count(double value) const;        // "12.3k"; all digits
-  std::string Size(Bytes bytes) const;          // "1.5 GiB"; bytes
+  std::string Age(int64_t unix_ns) const;   // "5m"; as Time. 0: "-", or nothing
+  std::string Time(int64_t unix_ns) const;  // "2026-11-23 14:05:07" here; "2026-11-23T14:05:07.123456789Z"
+  std::string Duration(int64_t ns) const;   // "1m07s"; seconds
+  std::string Count(double value) const;    // "12.3k"; all digits
+  std::string Size(Bytes bytes) const;      // "1.5 GiB"; bytes
   std::string None() const { return whole_ ? "" : "-"; }
 
  private:

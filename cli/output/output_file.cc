@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxLinks = 40;  // as the kernel follows
 
-// The number of "/dev/stdout", "/dev/fd/5" and the like, which are this process's own descriptors. Opened by name, a file that one of them
-// leads to would be begun anew, and what else is printed there lost.
+// The number of "/dev/stdout", "/dev/fd/5" and the like, which are this process's own descriptors. Opened by name, a file that
+// one of them leads to would be begun anew, and what else is printed there lost.
 std::optional<int> DescriptorOf(absl::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -76,12 +76,11 @@ absl::Status WriteOutput(const std::string& option, const std::string& path, con
 }
 
 void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint) {
-  std::fprintf(stderr, "%s: %s, %s; %s\n", what.c_str(), path.c_str(),
-               FormatBytes(Bytes(static_cast<int64_t>(bytes))).c_str(), hint.c_str());
+  std::fprintf(stderr, "%s: %s, %s; %s\n", what.c_str(), path.c_str(), FormatBytes(Bytes(static_cast<int64_t>(bytes))).c_str(),
+               hint.c_str());
 }
 
-absl::Status WriteTrace(const std::string& option, const std::string& path, const ChromeTraceText& trace,
-                        Nanos length) {
+absl::Status WriteTrace(const std::string& option, const std::string& path, const ChromeTraceText& trace, Nanos length) {
   LYNX_RETURN_IF_ERROR(WriteOutput(option, path, trace.json));
   TellWritten("trace", path, trace.json.size(),
               trace.end >= length

@@ -10,8 +10,8 @@
 
 namespace lynx {
 
-// Writes `content` to the file that the option `option` ("--html") names, all or nothing; a link stays, and what it leads to is written. A
-// device, a pipe and a descriptor (/dev/stdout) are written to as they are. The error names both and what to do.
+// Writes `content` to the file that the option `option` ("--html") names, all or nothing; a link stays, and what it leads to is
+// written. A device, a pipe and a descriptor (/dev/stdout) are written to as they are. The error names both and what to do.
 absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content);
 
 // Says on standard error what was written and what to do with it, so that standard output stays the answer.

@@ -14,9 +14,7 @@
 namespace lynx {
 namespace {
 
-int64_t TokensOf(const Plan& plan) {
-  return int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
-}
+int64_t TokensOf(const Plan& plan) { return int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq; }
 
 double TokensPerSecond(const Plan& plan) {
   return static_cast<double>(TokensOf(plan)) * 1e9 / static_cast<double>(std::max<int64_t>(1, plan.step.value));
@@ -77,9 +75,11 @@ std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& ti
       continue;
     }
     const Plan& plan = *row.plan;
-    table.push_back({row.name, FormatDuration(plan.step), Count(TokensPerSecond(plan)), absl::StrFormat("%.1f%%", 100 * MfuOf(*row.request, plan)),
-                     FormatDuration(SumOf(plan, &StagePlan::recompute_hidden)), FormatDuration(SumOf(plan, &StagePlan::recompute_exposed)),
-                     FormatBytes(PeakOf(plan)), ThroughputText(row, last), LastText(row, last)});
+    table.push_back({row.name, FormatDuration(plan.step), Count(TokensPerSecond(plan)),
+                     absl::StrFormat("%.1f%%", 100 * MfuOf(*row.request, plan)),
+                     FormatDuration(SumOf(plan, &StagePlan::recompute_hidden)),
+                     FormatDuration(SumOf(plan, &StagePlan::recompute_exposed)), FormatBytes(PeakOf(plan)),
+                     ThroughputText(row, last), LastText(row, last)});
   }
   return TableText(table);
 }
@@ -104,13 +104,16 @@ std::string PlanRowsJson(const std::vector<PlanRow>& rows) {
     }
     json["note"] = row.note;
   }
-  return nlohmann::ordered_json({{"plans", std::move(list)}}).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return nlohmann::ordered_json({{"plans", std::move(list)}})
+             .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 Listing PlanRowsListing(const std::vector<PlanRow>& rows) {
   Listing listing;
-  for (const char* column : {"kind", "name", "fits", "layout", "micro_batch", "layers", "step_seconds", "tokens_per_second", "mfu_ratio",
-                             "recompute_hidden_seconds", "recompute_exposed_seconds", "peak_bytes", "throughput_ratio", "note"}) {
+  for (const char* column :
+       {"kind", "name", "fits", "layout", "micro_batch", "layers", "step_seconds", "tokens_per_second", "mfu_ratio",
+        "recompute_hidden_seconds", "recompute_exposed_seconds", "peak_bytes", "throughput_ratio", "note"}) {
     listing.columns.push_back({column, column});
   }
   const CellText cells(OutputFormat::kCsv, Nanos(0));
@@ -118,11 +121,12 @@ Listing PlanRowsListing(const std::vector<PlanRow>& rows) {
     std::vector<std::string> line = {row.kind, row.name, row.plan != nullptr ? "true" : "false"};
     if (row.plan != nullptr) {
       const Plan& plan = *row.plan;
-      line.insert(line.end(), {LayoutText(plan.layout), absl::StrCat(plan.micro_batch), absl::StrJoin(LayersOf(plan), " "),
-                               cells.Duration(plan.step.value), cells.Count(TokensPerSecond(plan)), cells.Count(MfuOf(*row.request, plan)),
-                               cells.Duration(SumOf(plan, &StagePlan::recompute_hidden).value),
-                               cells.Duration(SumOf(plan, &StagePlan::recompute_exposed).value), cells.Size(PeakOf(plan)),
-                               row.base != nullptr ? cells.Count(ThroughputOf(row)) : ""});
+      line.insert(line.end(),
+                  {LayoutText(plan.layout), absl::StrCat(plan.micro_batch), absl::StrJoin(LayersOf(plan), " "),
+                   cells.Duration(plan.step.value), cells.Count(TokensPerSecond(plan)), cells.Count(MfuOf(*row.request, plan)),
+                   cells.Duration(SumOf(plan, &StagePlan::recompute_hidden).value),
+                   cells.Duration(SumOf(plan, &StagePlan::recompute_exposed).value), cells.Size(PeakOf(plan)),
+                   row.base != nullptr ? cells.Count(ThroughputOf(row)) : ""});
     }
     line.resize(listing.columns.size() - 1);
     line.push_back(row.note);

@@ -1,4 +1,5 @@
-// PlanRow: a plan among others, as compare, explain and whatif set them beside each other, in every form of -o. Pure; thread-safe.
+// PlanRow: a plan among others, as compare, explain and whatif set them beside each other, in every form of -o. Pure;
+// thread-safe.
 #ifndef LYNX_CLI_OUTPUT_PLAN_ROWS_H_
 #define LYNX_CLI_OUTPUT_PLAN_ROWS_H_
 
@@ -30,7 +31,8 @@ struct PlanTitles {
 
 std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& titles, LastCell last);
 
-// {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ..., "fits": false, "note": ...}]}
+// {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ..., "fits": false, "note":
+// ...}]}
 std::string PlanRowsJson(const std::vector<PlanRow>& rows);
 // For csv: the same, a row each, in seconds, bytes and shares.
 Listing PlanRowsListing(const std::vector<PlanRow>& rows);

@@ -59,9 +59,8 @@ std::string MeasuredTable(const v1::Job& job) {
                     Duration(p.recompute_exposed_ns()), Duration(p.communication_exposed_ns()), Duration(p.stall_ns()),
                     FormatBytes(Bytes(p.arena_bytes()))});
     if (m.steps() == 0) continue;
-    rows.push_back({"", "measured", Duration(m.step_ns()), Duration(m.forward_ns()),
-                    Duration(m.backward_ns() + m.weight_ns()), Duration(m.recompute_hidden_ns()),
-                    Duration(m.recompute_exposed_ns()),
+    rows.push_back({"", "measured", Duration(m.step_ns()), Duration(m.forward_ns()), Duration(m.backward_ns() + m.weight_ns()),
+                    Duration(m.recompute_hidden_ns()), Duration(m.recompute_exposed_ns()),
                     Duration(m.tensor_wait_ns() + m.data_parallel_wait_ns() + m.norm_wait_ns()), Duration(m.stall_ns()),
                     FormatBytes(Bytes(m.arena_peak_bytes()))});
   }
@@ -94,7 +93,8 @@ std::string Outcome(const v1::Job& job) {
                   step ? Difference(job.plan().step_ns(), step) : ""});
   rows.push_back({"peak activation memory", FormatBytes(Bytes(planned)), peak ? FormatBytes(Bytes(peak)) : "-",
                   peak ? (peak == planned ? "equal" : Difference(planned, peak)) : ""});
-  rows.push_back({"recomputation hidden", predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
+  rows.push_back({"recomputation hidden",
+                  predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
                   hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
   const CoreWaitOfStep wait = CoreWaitOf(job);
   if (wait.matters()) {
@@ -109,8 +109,8 @@ std::string Outcome(const v1::Job& job) {
                                           progress.first_loss(), progress.loss(), progress.steps_done()));
   }
   if (progress.validation_step() > 0) {
-    absl::StrAppend(&out, absl::StrFormat("validation loss %.4f after step %d\n", progress.validation_loss(),
-                                          progress.validation_step()));
+    absl::StrAppend(
+        &out, absl::StrFormat("validation loss %.4f after step %d\n", progress.validation_loss(), progress.validation_step()));
   }
   absl::StrAppend(&out, "checkpoint ", job.checkpoint_path().empty() ? "none yet" : VisibleLine(job.checkpoint_path()), "\n");
   return out;
@@ -145,8 +145,8 @@ std::string Colored(v1::JobState state, const std::string& text, Style style) {
 }
 
 std::string JobPage(const v1::Job& job, Style style, Nanos now) {
-  std::string out = absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ",
-                                 Colored(job.state(), StateName(job.state()), style), "\n");
+  std::string out =
+      absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ", Colored(job.state(), StateName(job.state()), style), "\n");
   if (!job.reason().empty()) absl::StrAppend(&out, VisibleText(job.reason()), "\n");
   if (job.expected_start_unix_ns() > now.value) {
     absl::StrAppend(&out, "expected to begin in ", Duration(job.expected_start_unix_ns() - now.value), "\n");
@@ -172,7 +172,8 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   }
   if (!job.events().empty()) {
     std::vector<std::vector<std::string>> rows = {{"TIME", "STATE", "EVENT", "REASON"}};
-    for (const v1::JobEvent& e : job.events()) rows.push_back({ClockTime(e.time_unix_ns()), StateName(e.state()), e.kind(), e.reason()});
+    for (const v1::JobEvent& e : job.events())
+      rows.push_back({ClockTime(e.time_unix_ns()), StateName(e.state()), e.kind(), e.reason()});
     absl::StrAppend(&out, "\nEVENTS\n", TableText(rows));
   }
   return out;

@@ -50,8 +50,10 @@ std::string Summary(const TopView& view) {
   const char* least = view.more_active ? "at least " : "";
   const int all = view.nodes.nodes_size();
   return absl::StrCat("lynx ", view.nodes.server_version(), " at ", view.server, "\n", Plural(all, "node"),
-                      ready == all ? "" : absl::StrCat(" (", all - ready, " not ready)"), ", ", used, " of ", Plural(devices, "device"), " used; ",
-                      least, Plural(running, "job"), running == 1 ? " trains" : " train", " at ", Count(rate), " tokens/s, ", view.more_active || view.more_waiting ? "at least " : "", others, others == 1 ? " waits or starts" : " wait or start", "\n");
+                      ready == all ? "" : absl::StrCat(" (", all - ready, " not ready)"), ", ", used, " of ",
+                      Plural(devices, "device"), " used; ", least, Plural(running, "job"), running == 1 ? " trains" : " train",
+                      " at ", Count(rate), " tokens/s, ", view.more_active || view.more_waiting ? "at least " : "", others,
+                      others == 1 ? " waits or starts" : " wait or start", "\n");
 }
 
 std::string JobsTable(const TopView& view, const TopStyle& style) {
@@ -60,18 +62,22 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return (view.jobs[a].state() == v1::JOB_STATE_RUNNING) > (view.jobs[b].state() == v1::JOB_STATE_RUNNING);
   });
-  std::vector<std::vector<std::string>> rows = {{"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
   for (const size_t i : order) {
     const v1::Job& job = view.jobs[i];
     const v1::Progress& p = job.progress();
     const bool trains = job.state() == v1::JOB_STATE_RUNNING && p.steps_done() > 0;
     const v1::JobCurves none;
     const v1::JobCurves& curves = i < view.curves.size() ? view.curves[i] : none;
-    const double share = static_cast<double>(p.steps_done()) / static_cast<double>(std::max<int64_t>(1, job.spec().train().steps()));
-    rows.push_back({job.id(), job.spec().name(), StateName(job.state()), absl::StrFormat("%d%%", static_cast<int>(100 * std::min(1.0, share))),
-                    p.steps_done() > 0 ? absl::StrFormat("%.3f", p.loss()) : "-", Sparkline(Losses(curves), kSparks / 2, false, style.unicode),
-                    trains ? Count(p.tokens_per_second()) : "-", Sparkline(Rates(curves), kSparks, true, style.unicode),
-                    trains ? FormatDuration(Nanos(p.step_ns())) : "-", trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
+    const double share =
+        static_cast<double>(p.steps_done()) / static_cast<double>(std::max<int64_t>(1, job.spec().train().steps()));
+    rows.push_back({job.id(), job.spec().name(), StateName(job.state()),
+                    absl::StrFormat("%d%%", static_cast<int>(100 * std::min(1.0, share))),
+                    p.steps_done() > 0 ? absl::StrFormat("%.3f", p.loss()) : "-",
+                    Sparkline(Losses(curves), kSparks / 2, false, style.unicode), trains ? Count(p.tokens_per_second()) : "-",
+                    Sparkline(Rates(curves), kSparks, true, style.unicode), trains ? FormatDuration(Nanos(p.step_ns())) : "-",
+                    trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
                     trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
   }
   return view.jobs.empty() ? "no job trains or waits\n" : TableText(rows);
@@ -84,9 +90,11 @@ std::string NodesTable(const TopView& view, const TopStyle& style) {
     const int devices = node.devices_size();
     const size_t filled = devices == 0 ? 0 : kBar * static_cast<size_t>(node.devices_used()) / static_cast<size_t>(devices);
     std::string bar;
-    for (size_t i = 0; i < kBar; ++i) absl::StrAppend(&bar, i < filled ? (style.unicode ? "█" : "#") : (style.unicode ? "░" : "."));
+    for (size_t i = 0; i < kBar; ++i)
+      absl::StrAppend(&bar, i < filled ? (style.unicode ? "█" : "#") : (style.unicode ? "░" : "."));
     std::vector<std::string> jobs(node.jobs().begin(), node.jobs().end());
-    rows.push_back({node.name(), NodeState(node), absl::StrCat(node.devices_used(), "/", devices), bar, absl::StrJoin(jobs, ",")});
+    rows.push_back(
+        {node.name(), NodeState(node), absl::StrCat(node.devices_used(), "/", devices), bar, absl::StrJoin(jobs, ",")});
   }
   return view.nodes.nodes().empty() ? "no nodes have attached yet\n" : TableText(rows);
 }
@@ -142,8 +150,8 @@ std::string Sparkline(const std::vector<double>& values, size_t width, bool from
 }
 
 std::string TopScreen(const TopView& view, const TopStyle& style) {
-  const std::string whole = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(view.problem, "\n"), "\n", JobsTable(view, style), "\n",
-                                         NodesTable(view, style), QueuesTable(view));
+  const std::string whole = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(view.problem, "\n"), "\n",
+                                         JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view));
   std::vector<std::string> lines = absl::StrSplit(whole, '\n');
   lines.pop_back();
   if (style.height > 0 && lines.size() > style.height) {

@@ -11,8 +11,7 @@ namespace {
 
 // A scalar that `parse` turns into a StatusOr<Value>, kept in `member(record)`. `fallback`: the default as text.
 template <class T, class Member, class Parse>
-Field<T> Scalar(std::string path, std::string meaning, bool required, std::string fallback, Member member,
-                Parse parse) {
+Field<T> Scalar(std::string path, std::string meaning, bool required, std::string fallback, Member member, Parse parse) {
   return {std::move(path), std::move(meaning), required,
           [=](const std::string& text, T& record) {
             auto value = parse(text);
@@ -77,33 +76,32 @@ struct CurveEntry {
 };
 
 Field<DeviceEntry> CurveField(const char* name, const char* meaning, OpClass op_class) {
-  return {absl::StrCat("efficiency.", name),
-          meaning,
-          false,
-          nullptr,
-          nullptr,
-          [=](YamlReader& reader, const YamlValue& value, const std::string& path, DeviceEntry& device) {
-            const std::vector<Field<CurveEntry>> fields = {
-                {"source", "where the shares come from", false,
-                 [](const std::string&, CurveEntry&) { return absl::OkStatus(); }},
-                {"points", "sizes and shares", true, nullptr, nullptr,
-                 [=](YamlReader& r, const YamlValue& list, const std::string& at, CurveEntry& curve) {
-                   return r.ReadList(list, at, 1, PointFields(op_class), curve.points);
-                 }}};
-            CurveEntry curve;
-            LYNX_RETURN_IF_ERROR(reader.Read(value, path, fields, curve));
-            if (curve.points.size() > kMaxEfficiencyPoints) {
-              return reader.Error(
-                  value, path,
-                  absl::StrCat("has ", curve.points.size(), " points; give at most ", kMaxEfficiencyPoints));
-            }
-            for (size_t i = 1; i < curve.points.size(); ++i) {
-              if (curve.points[i].size > curve.points[i - 1].size) continue;
-              return reader.Error(value.Find("points")->items[i], path, "sizes must rise from point to point");
-            }
-            device.profile.efficiency[static_cast<size_t>(op_class)] = std::move(curve.points);
-            return absl::OkStatus();
-          }};
+  return {
+      absl::StrCat("efficiency.", name),
+      meaning,
+      false,
+      nullptr,
+      nullptr,
+      [=](YamlReader& reader, const YamlValue& value, const std::string& path, DeviceEntry& device) {
+        const std::vector<Field<CurveEntry>> fields = {
+            {"source", "where the shares come from", false, [](const std::string&, CurveEntry&) { return absl::OkStatus(); }},
+            {"points", "sizes and shares", true, nullptr, nullptr,
+             [=](YamlReader& r, const YamlValue& list, const std::string& at, CurveEntry& curve) {
+               return r.ReadList(list, at, 1, PointFields(op_class), curve.points);
+             }}};
+        CurveEntry curve;
+        LYNX_RETURN_IF_ERROR(reader.Read(value, path, fields, curve));
+        if (curve.points.size() > kMaxEfficiencyPoints) {
+          return reader.Error(value, path,
+                              absl::StrCat("has ", curve.points.size(), " points; give at most ", kMaxEfficiencyPoints));
+        }
+        for (size_t i = 1; i < curve.points.size(); ++i) {
+          if (curve.points[i].size > curve.points[i - 1].size) continue;
+          return reader.Error(value.Find("points")->items[i], path, "sizes must rise from point to point");
+        }
+        device.profile.efficiency[static_cast<size_t>(op_class)] = std::move(curve.points);
+        return absl::OkStatus();
+      }};
 }
 
 std::vector<Field<DeviceEntry>> RateFields() {
@@ -112,8 +110,8 @@ std::vector<Field<DeviceEntry>> RateFields() {
       Scalar<D>(
           "name", "what node groups call it", true, "", [](D& d) -> std::string& { return d.name; }, ParseName),
       Scalar<D>(
-          "kind", "as agents report it, so that what they measure can replace these figures; default: the name",
-          false, "", [](D& d) -> std::string& { return d.profile.device_kind; }, ParseName),
+          "kind", "as agents report it, so that what they measure can replace these figures; default: the name", false, "",
+          [](D& d) -> std::string& { return d.profile.device_kind; }, ParseName),
       Scalar<D>(
           "memory", "of one device", true, "", [](D& d) -> Bytes& { return d.memory; }, ParseSize),
       Scalar<D>(
@@ -135,8 +133,8 @@ std::vector<Field<DeviceEntry>> RateFields() {
           "gemmTiles.units", "compute units that share a product's tiles; given with rows and columns", false, "",
           [](D& d) -> int32_t& { return d.profile.gemm_tiles.units; }, ParseCount),
       Scalar<D>(
-          "gemmTiles.rows", "of the result, in one tile", false, "",
-          [](D& d) -> int32_t& { return d.profile.gemm_tiles.rows; }, ParseCount),
+          "gemmTiles.rows", "of the result, in one tile", false, "", [](D& d) -> int32_t& { return d.profile.gemm_tiles.rows; },
+          ParseCount),
       Scalar<D>(
           "gemmTiles.columns", "of the result, in one tile", false, "",
           [](D& d) -> int32_t& { return d.profile.gemm_tiles.columns; }, ParseCount),
@@ -144,8 +142,8 @@ std::vector<Field<DeviceEntry>> RateFields() {
           "overlap.slowdown", "how much longer an op takes while a collective runs beside it, 1 to 100", false, "1",
           [](D& d) -> int32_t& { return d.profile.overlap_slowdown_permille; }, ParseSlowdown),
       Scalar<D>(
-          "overlap.communicationCompute", "share of a transfer's time that the device's compute spends on it", false,
-          "0", [](D& d) -> int32_t& { return d.profile.communication_compute_permille; }, ParseWholeShare),
+          "overlap.communicationCompute", "share of a transfer's time that the device's compute spends on it", false, "0",
+          [](D& d) -> int32_t& { return d.profile.communication_compute_permille; }, ParseWholeShare),
   };
 }
 
@@ -179,8 +177,7 @@ std::vector<Field<GroupEntry>> MakeGroupFields() {
       Scalar<G>(
           "nodes", "how many", true, "", [](G& g) -> int32_t& { return g.group.nodes; }, ParseCount),
       Scalar<G>(
-          "devicesPerNode", "of each node", true, "", [](G& g) -> int32_t& { return g.group.devices_per_node; },
-          ParseCount),
+          "devicesPerNode", "of each node", true, "", [](G& g) -> int32_t& { return g.group.devices_per_node; }, ParseCount),
       {"device", "a name from devices, or the fields of one", true, nullptr, nullptr,
        [](YamlReader& reader, const YamlValue& value, const std::string& path, G& g) {
          if (value.IsScalar()) {
@@ -189,8 +186,7 @@ std::vector<Field<GroupEntry>> MakeGroupFields() {
          }
          return reader.Read(value, path, DeviceFields(), g.inline_device.emplace_back(), {"name"});
        }},
-      {"links.inner", "links closer than a node's, from the closest: switches, bridged pairs", false, nullptr,
-       nullptr,
+      {"links.inner", "links closer than a node's, from the closest: switches, bridged pairs", false, nullptr, nullptr,
        [](YamlReader& reader, const YamlValue& value, const std::string& path, G& g) {
          return reader.ReadList(value, path, 1, InnerLinkFields(), g.inner_links);
        }},
@@ -227,20 +223,16 @@ const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class) {
     LYNX_RETURN_IF_ERROR(ReadInt(text, value));
     return value;
   });
-  static const auto& bytes =
-      *make("bytes moved, such as 64MiB", [](const std::string& text) -> absl::StatusOr<int64_t> {
-        LYNX_ASSIGN_OR_RETURN(const Bytes value, ParseByteSize(text));
-        return value.value;
-      });
+  static const auto& bytes = *make("bytes moved, such as 64MiB", [](const std::string& text) -> absl::StatusOr<int64_t> {
+    LYNX_ASSIGN_OR_RETURN(const Bytes value, ParseByteSize(text));
+    return value.value;
+  });
   switch (op_class) {
-    case OpClass::kGemm:
-      return flops;
+    case OpClass::kGemm: return flops;
     case OpClass::kAttention:
-    case OpClass::kAttentionBackward:
-      return tokens;
+    case OpClass::kAttentionBackward: return tokens;
     case OpClass::kScores:
-    case OpClass::kMemory:
-      return bytes;
+    case OpClass::kMemory: return bytes;
   }
   return bytes;
 }
@@ -248,16 +240,14 @@ const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class) {
 const std::vector<Field<DeviceEntry>>& DeviceFields() {
   static const auto& fields = *new std::vector<Field<DeviceEntry>>([] {
     std::vector<Field<DeviceEntry>> all = RateFields();
-    all.push_back(CurveField("gemm", "share of the peak that matrix products reach, by FLOPs; default: all of it",
-                             OpClass::kGemm));
     all.push_back(
-        CurveField("attention", "the same of fused attention, by tokens of the sequence", OpClass::kAttention));
+        CurveField("gemm", "share of the peak that matrix products reach, by FLOPs; default: all of it", OpClass::kGemm));
+    all.push_back(CurveField("attention", "the same of fused attention, by tokens of the sequence", OpClass::kAttention));
     all.push_back(CurveField("attentionBackward", "the same of its backward pass", OpClass::kAttentionBackward));
-    all.push_back(
-        CurveField("scores",
-                   "share of memoryBandwidth that the kernels of unfused attention between its products reach, by "
-                   "bytes moved",
-                   OpClass::kScores));
+    all.push_back(CurveField("scores",
+                             "share of memoryBandwidth that the kernels of unfused attention between its products reach, by "
+                             "bytes moved",
+                             OpClass::kScores));
     all.push_back(CurveField("memory", "the same of all other ops", OpClass::kMemory));
     return all;
   }());
@@ -289,8 +279,8 @@ const std::vector<Field<ClusterEntry>>& ClusterFields() {
        [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
          return reader.ReadList(value, path, 1, DeviceFields(), c.devices);
        }},
-      {"nodeGroups", "nodes that are alike, each with the fields below; ranks fill them in this order", true, nullptr,
-       nullptr, [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
+      {"nodeGroups", "nodes that are alike, each with the fields below; ranks fill them in this order", true, nullptr, nullptr,
+       [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
          return reader.ReadList(value, path, 1, GroupFields(), c.groups);
        }}};
   return fields;

@@ -40,9 +40,9 @@ absl::StatusOr<NodeGroup> GroupOf(const GroupEntry& entry, const DeviceEntry& de
   for (const LinkEntry& link : entry.inner_links) group.profile.inner_links.push_back({link.devices, link.cost()});
   group.memory_per_device = device.memory - device.reserved_memory;
   if (group.memory_per_device.value <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        reader.PlaceOf(path), ": ", path, ": reservedMemory of its device is ", FormatBytes(device.reserved_memory),
-        ", all of its ", FormatBytes(device.memory), "; leave some"));
+    return absl::InvalidArgumentError(absl::StrCat(reader.PlaceOf(path), ": ", path, ": reservedMemory of its device is ",
+                                                   FormatBytes(device.reserved_memory), ", all of its ",
+                                                   FormatBytes(device.memory), "; leave some"));
   }
   return group;
 }
@@ -50,8 +50,8 @@ absl::StatusOr<NodeGroup> GroupOf(const GroupEntry& entry, const DeviceEntry& de
 absl::Status CheckNames(const ClusterEntry& entry, const YamlReader& reader) {
   const auto twice = [&](const char* list, size_t index, const std::string& name) {
     const std::string path = absl::StrCat(list, "[", index, "].name");
-    return absl::InvalidArgumentError(absl::StrCat(reader.PlaceOf(path), ": ", path, ": '", name,
-                                                   "' is the name of another one; give each its own"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(reader.PlaceOf(path), ": ", path, ": '", name, "' is the name of another one; give each its own"));
   };
   for (size_t i = 0; i < entry.devices.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -90,8 +90,7 @@ absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std:
       std::string message(valid.message());
       const size_t advice = message.rfind("; measure the nodes again");  // of no use for a file
       if (advice != std::string::npos) message.resize(advice);
-      return absl::InvalidArgumentError(
-          absl::StrCat(reader.PlaceOf(absl::StrCat(path, ".name")), ": ", path, ": ", message));
+      return absl::InvalidArgumentError(absl::StrCat(reader.PlaceOf(absl::StrCat(path, ".name")), ": ", path, ": ", message));
     }
     cluster.cluster.groups.push_back(std::move(group));
   }
@@ -124,9 +123,9 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
     found = true;
   }
   if (found) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("it is of '", measured.device_kind, "', but the cluster's devices are of kind ",
-                   absl::StrJoin(kinds, ", "), "; set 'kind' in the cluster file to what agents report"));
+  return absl::InvalidArgumentError(absl::StrCat("it is of '", measured.device_kind,
+                                                 "', but the cluster's devices are of kind ", absl::StrJoin(kinds, ", "),
+                                                 "; set 'kind' in the cluster file to what agents report"));
 }
 
 std::string ClusterFileReference() {

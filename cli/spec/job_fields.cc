@@ -5,10 +5,10 @@
 #include <functional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/spec/scalar_text.h"
@@ -22,7 +22,9 @@ namespace {
 template <class Owner, class Member>
 JobField IntField(std::string path, std::string meaning, bool required, Owner owner, Member member,
                   std::string zero_word = "") {
-  return {path, meaning, required,
+  return {path,
+          meaning,
+          required,
           [=](const std::string& text, JobSpec& spec) {
             auto& target = owner(spec).*member;
             if (!zero_word.empty() && text == zero_word) {
@@ -35,39 +37,54 @@ JobField IntField(std::string path, std::string meaning, bool required, Owner ow
             const auto value = owner(const_cast<JobSpec&>(spec)).*member;
             return value == 0 && !zero_word.empty() ? zero_word : absl::StrCat(value);
           },
-          nullptr, ScalarKind::kInteger, zero_word.empty() ? std::vector<std::string>() : std::vector<std::string>{zero_word}};
+          nullptr,
+          ScalarKind::kInteger,
+          zero_word.empty() ? std::vector<std::string>() : std::vector<std::string>{zero_word}};
 }
 
 template <class Owner>
 JobField DoubleField(std::string path, std::string meaning, Owner owner) {
-  return {path, meaning, false, [=](const std::string& text, JobSpec& spec) { return ReadReal(text, owner(spec)); },
-          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); }, nullptr, ScalarKind::kReal};
+  return {path,
+          meaning,
+          false,
+          [=](const std::string& text, JobSpec& spec) { return ReadReal(text, owner(spec)); },
+          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); },
+          nullptr,
+          ScalarKind::kReal};
 }
 
 template <class Owner, class Parse, class Name>
 JobField EnumField(std::string path, std::string meaning, std::string choices, Owner owner, Parse parse, Name name) {
-  return {path, absl::StrCat(meaning, ": ", choices), false,
+  return {path,
+          absl::StrCat(meaning, ": ", choices),
+          false,
           [=](const std::string& text, JobSpec& spec) {
             return parse(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
           },
           [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); },
-          nullptr, ScalarKind::kText, absl::StrSplit(absl::StrReplaceAll(choices, {{" or ", ", "}}), ", ")};
+          nullptr,
+          ScalarKind::kText,
+          absl::StrSplit(absl::StrReplaceAll(choices, {{" or ", ", "}}), ", ")};
 }
 
 template <class Owner>
 JobField BoolField(std::string path, std::string meaning, Owner owner) {
-  return {path, absl::StrCat(meaning, ": true or false"), false,
-          [=](const std::string& text, JobSpec& spec) {
-            return ReadSwitch(text, owner(spec));
-          },
+  return {path,
+          absl::StrCat(meaning, ": true or false"),
+          false,
+          [=](const std::string& text, JobSpec& spec) { return ReadSwitch(text, owner(spec)); },
           [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); },
-          nullptr, ScalarKind::kBoolean, {"on", "off"}};
+          nullptr,
+          ScalarKind::kBoolean,
+          {"on", "off"}};
 }
 
 // auto, or what a BoolField takes.
 template <class Owner>
 JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
-  return {path, absl::StrCat(meaning, ": auto, off or on"), false,
+  return {path,
+          absl::StrCat(meaning, ": auto, off or on"),
+          false,
           [=](const std::string& text, JobSpec& spec) {
             bool on = false;
             if (ParseChoice(text, owner(spec))) return absl::OkStatus();
@@ -76,12 +93,16 @@ JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
             return absl::OkStatus();
           },
           [=](const JobSpec& spec) { return std::string(ChoiceName(owner(const_cast<JobSpec&>(spec)))); },
-          nullptr, ScalarKind::kBoolean, {"auto", "off", "on"}};
+          nullptr,
+          ScalarKind::kBoolean,
+          {"auto", "off", "on"}};
 }
 
 // Zero to one in the file, thousandths in the spec.
 JobField OffloadShareField() {
-  return {"recomputeOptions.offloadShare", "share of stored activations that go to the host, 0 to 1", false,
+  return {"recomputeOptions.offloadShare",
+          "share of stored activations that go to the host, 0 to 1",
+          false,
           [](const std::string& text, JobSpec& spec) {
             double value;
             if (!absl::SimpleAtod(text, &value) || !(value >= 0 && value <= 1))
@@ -90,7 +111,8 @@ JobField OffloadShareField() {
             return absl::OkStatus();
           },
           [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); },
-          nullptr, ScalarKind::kReal};
+          nullptr,
+          ScalarKind::kReal};
 }
 
 JobField CopyEveryField() {
@@ -107,7 +129,9 @@ JobField CopyEveryField() {
             const int64_t every = spec.checkpoint.copy_every_steps;
             return every == kCopiesAuto ? "auto" : absl::StrCat(every);
           },
-          nullptr, ScalarKind::kInteger, {"auto"}};
+          nullptr,
+          ScalarKind::kInteger,
+          {"auto"}};
 }
 
 constexpr char kOffloadWord[] = "offload";
@@ -140,20 +164,21 @@ JobField ForbiddenField() {
 }
 
 JobField RanksField() {
-  return {
-      "resources.ranks", "devices to train on: a number, or a range such as 2..8, within which the job follows its cluster (docs/elastic.md)", true,
-      [](const std::string& text, JobSpec& spec) {
-        const std::vector<std::string> parts = absl::StrSplit(text, "..");
-        ResourceSpec& r = spec.resources;
-        if (parts.size() > 2 || !ReadInt(parts[0], r.min_ranks).ok() || !ReadInt(parts.back(), r.max_ranks).ok()) {
-          return Expected("a number or a range such as 2..8", text);
-        }
-        return absl::OkStatus();
-      },
-      [](const JobSpec& spec) {
-        const ResourceSpec& r = spec.resources;
-        return r.min_ranks == r.max_ranks ? absl::StrCat(r.min_ranks) : absl::StrCat(r.min_ranks, "..", r.max_ranks);
-      }};
+  return {"resources.ranks",
+          "devices to train on: a number, or a range such as 2..8, within which the job follows its cluster (docs/elastic.md)",
+          true,
+          [](const std::string& text, JobSpec& spec) {
+            const std::vector<std::string> parts = absl::StrSplit(text, "..");
+            ResourceSpec& r = spec.resources;
+            if (parts.size() > 2 || !ReadInt(parts[0], r.min_ranks).ok() || !ReadInt(parts.back(), r.max_ranks).ok()) {
+              return Expected("a number or a range such as 2..8", text);
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            const ResourceSpec& r = spec.resources;
+            return r.min_ranks == r.max_ranks ? absl::StrCat(r.min_ranks) : absl::StrCat(r.min_ranks, "..", r.max_ranks);
+          }};
 }
 
 JobField ActivationMemoryField() {
@@ -177,8 +202,7 @@ JobField ActivationMemoryField() {
           }};
 }
 
-JobField TextField(std::string path, std::string meaning, bool required,
-                   std::function<std::string&(JobSpec&)> owner) {
+JobField TextField(std::string path, std::string meaning, bool required, std::function<std::string&(JobSpec&)> owner) {
   return {path, meaning, required,
           [=](const std::string& text, JobSpec& spec) {
             owner(spec) = text;
@@ -191,7 +215,8 @@ JobField TextField(std::string path, std::string meaning, bool required,
 }
 
 JobField AfterField() {
-  return {"scheduling.after", "jobs, by id or name, that must have succeeded before this one begins, separated by blanks", false,
+  return {"scheduling.after", "jobs, by id or name, that must have succeeded before this one begins, separated by blanks",
+          false,
           [](const std::string& text, JobSpec& spec) {
             spec.scheduling.after = absl::StrSplit(text, ' ', absl::SkipEmpty());
             return absl::OkStatus();
@@ -219,7 +244,8 @@ absl::StatusOr<FailureRule> ReadFailureRule(const std::string& line) {
   const absl::string_view action = absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1));
   absl::string_view when = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, colon));
   FailureRule rule;
-  if (!ParseFailureAction(std::string(action), rule.action)) return Expected("retry, exclude-node or fail", std::string(action));
+  if (!ParseFailureAction(std::string(action), rule.action))
+    return Expected("retry, exclude-node or fail", std::string(action));
   if (absl::ConsumePrefix(&when, "exit ")) {
     LYNX_RETURN_IF_ERROR(ReadInt(std::string(absl::StripAsciiWhitespace(when)), rule.exit_code));
     if (rule.exit_code < 0 || rule.exit_code > 255) return Expected("an exit code from 0 to 255", std::string(when));
@@ -232,26 +258,28 @@ absl::StatusOr<FailureRule> ReadFailureRule(const std::string& line) {
 }
 
 JobField OnFailureField() {
-  return {"onFailure",
-          "what a rank's failure means, a rule a line, the first that matches: 'exit CODE: ACTION' or 'log TEXT: ACTION', where an "
-          "action is retry, exclude-node or fail (docs/scheduling.md)",
-          false,
-          [](const std::string& text, JobSpec& spec) {
-            spec.on_failure.clear();
-            for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipWhitespace()))) {
-              LYNX_ASSIGN_OR_RETURN(FailureRule rule, ReadFailureRule(line));
-              spec.on_failure.push_back(std::move(rule));
-            }
-            return absl::OkStatus();
-          },
-          [](const JobSpec& spec) {
-            std::string lines;
-            for (const FailureRule& rule : spec.on_failure) {
-              absl::StrAppend(&lines, "\n  ", rule.log.empty() ? absl::StrCat("exit ", rule.exit_code) : absl::StrCat("log ", rule.log),
-                              ": ", FailureActionName(rule.action));
-            }
-            return lines.empty() ? "" : absl::StrCat("|", lines);
-          }};
+  return {
+      "onFailure",
+      "what a rank's failure means, a rule a line, the first that matches: 'exit CODE: ACTION' or 'log TEXT: ACTION', where an "
+      "action is retry, exclude-node or fail (docs/scheduling.md)",
+      false,
+      [](const std::string& text, JobSpec& spec) {
+        spec.on_failure.clear();
+        for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipWhitespace()))) {
+          LYNX_ASSIGN_OR_RETURN(FailureRule rule, ReadFailureRule(line));
+          spec.on_failure.push_back(std::move(rule));
+        }
+        return absl::OkStatus();
+      },
+      [](const JobSpec& spec) {
+        std::string lines;
+        for (const FailureRule& rule : spec.on_failure) {
+          absl::StrAppend(&lines, "\n  ",
+                          rule.log.empty() ? absl::StrCat("exit ", rule.exit_code) : absl::StrCat("log ", rule.log), ": ",
+                          FailureActionName(rule.action));
+        }
+        return lines.empty() ? "" : absl::StrCat("|", lines);
+      }};
 }
 
 // The name of a schedule, or the text of one, which has "ranks=" in it.
@@ -266,9 +294,10 @@ JobField ScheduleField() {
             if (!absl::StrContains(text, "=")) {
               const bool known = ParseScheduleKind(text, parallel.schedule) && parallel.schedule != ScheduleKind::kCustom;
               return known ? absl::OkStatus()
-                           : Expected("auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera or a "
-                                      "schedule's text, such as \"custom ranks=2 microbatches=4\" and a line for each rank",
-                                      text);
+                           : Expected(
+                                 "auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera or a "
+                                 "schedule's text, such as \"custom ranks=2 microbatches=4\" and a line for each rank",
+                                 text);
             }
             LYNX_ASSIGN_OR_RETURN(const SharedSchedule custom, ReadCustomSchedule(text));
             parallel.schedule = ScheduleKind::kCustom;
@@ -291,35 +320,36 @@ JobField ModelBaseField(const char* path, std::string meaning) {
 }
 
 JobField PlanOnlyField() {
-  return {"model.planOnly",
-          "what the model has and the engine lacks, separated by blanks: such a model is planned and not trained (docs/models.md)", false,
-          [](const std::string& text, JobSpec& spec) {
-            spec.model.plan_only = 0;
-            for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
-              PlanOnlyFeature feature;
-              if (!ParsePlanOnlyFeature(name, feature)) return Expected("names of features that docs/models.md lists", name);
-              spec.model.plan_only |= Bit(feature);
-            }
-            return absl::OkStatus();
-          },
-          [](const JobSpec& spec) {
-            std::vector<std::string> names;
-            for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
-            return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
-          }};
+  return {
+      "model.planOnly",
+      "what the model has and the engine lacks, separated by blanks: such a model is planned and not trained (docs/models.md)",
+      false,
+      [](const std::string& text, JobSpec& spec) {
+        spec.model.plan_only = 0;
+        for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
+          PlanOnlyFeature feature;
+          if (!ParsePlanOnlyFeature(name, feature)) return Expected("names of features that docs/models.md lists", name);
+          spec.model.plan_only |= Bit(feature);
+        }
+        return absl::OkStatus();
+      },
+      [](const JobSpec& spec) {
+        std::vector<std::string> names;
+        for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
+        return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
+      }};
 }
 
 std::vector<JobField> ModelFields() {
   auto model = [](JobSpec& s) -> ModelSpec& { return s.model; };
   return {
-      ModelBaseField(kModelPreset,
-                     "a model that 'lynxctl models' lists; the other fields of the model take its values' place"),
+      ModelBaseField(kModelPreset, "a model that 'lynxctl models' lists; the other fields of the model take its values' place"),
       ModelBaseField(kModelConfig, "a Hugging Face config.json in place of a preset; relative to this file"),
       IntField("model.layers", "transformer layers", true, model, &ModelSpec::layers),
       IntField("model.hidden", "hidden size, a multiple of heads", true, model, &ModelSpec::hidden),
       IntField("model.heads", "attention heads", true, model, &ModelSpec::heads),
-      IntField("model.ffn", "feed-forward size; auto: 4 x hidden for gpt, 8/3 x hidden rounded up to 256s for llama",
-               false, model, &ModelSpec::ffn, "auto"),
+      IntField("model.ffn", "feed-forward size; auto: 4 x hidden for gpt, 8/3 x hidden rounded up to 256s for llama", false,
+               model, &ModelSpec::ffn, "auto"),
       IntField("model.seq", "tokens per sample", true, model, &ModelSpec::seq),
       IntField("model.vocab", "vocabulary size; 256 for bytes", false, model, &ModelSpec::vocab),
       DoubleField("model.dropout", "dropout rate, 0 to below 1; 0 for llama",
@@ -332,8 +362,7 @@ std::vector<JobField> ModelFields() {
       IntField("model.headDim", "elements of a head; auto: hidden / heads", false, model, &ModelSpec::head_dim, "auto"),
       EnumField(
           "model.attention", "whether the scores are stored", "unfused or fused",
-          [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel,
-          AttentionKernelName),
+          [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel, AttentionKernelName),
       EnumField(
           "model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
           [](JobSpec& s) -> DataType& { return s.model.dtype; }, ParseDataType, DataTypeName),
@@ -347,7 +376,8 @@ std::vector<JobField> ModelFields() {
       BoolField("model.qkNorm", "norms of each head of queries and keys of llama, as in Qwen3",
                 [](JobSpec& s) -> bool& { return s.model.qk_norm; }),
       DoubleField("model.normEpsilon", "epsilon of every norm", [](JobSpec& s) -> double& { return s.model.norm_epsilon; }),
-      IntField("model.window", "positions that one attends to, as in Mistral v0.1; longer sequences can be planned only; none: all", false,
+      IntField("model.window",
+               "positions that one attends to, as in Mistral v0.1; longer sequences can be planned only; none: all", false,
                model, &ModelSpec::window, "none"),
       PlanOnlyField(),
   };
@@ -359,25 +389,34 @@ std::vector<JobField> RotaryFields() {
   return {
       DoubleField("model.rope.theta", "base of llama's rotary positions", [](D s) -> double& { return s.model.rotary.theta; }),
       IntField("model.rope.dims", "elements of a head that turn; all: the whole head", false, rotary, &RotarySpec::dims, "all"),
-      EnumField("model.rope.scaling", "for sequences longer than those of the first training", "none, linear, dynamic, llama3 or yarn",
-                [](D s) -> RopeScaling& { return s.model.rotary.scaling; }, ParseRopeScaling, RopeScalingName),
+      EnumField(
+          "model.rope.scaling", "for sequences longer than those of the first training",
+          "none, linear, dynamic, llama3 or yarn", [](D s) -> RopeScaling& { return s.model.rotary.scaling; }, ParseRopeScaling,
+          RopeScalingName),
       DoubleField("model.rope.factor", "of the scaling, at least 1", [](D s) -> double& { return s.model.rotary.factor; }),
-      IntField("model.rope.originalSeq", "positions before scaling: of dynamic, llama3 and yarn", false, rotary, &RotarySpec::original_seq,
-               "none"),
+      IntField("model.rope.originalSeq", "positions before scaling: of dynamic, llama3 and yarn", false, rotary,
+               &RotarySpec::original_seq, "none"),
       DoubleField("model.rope.lowFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.low_freq_factor; }),
       DoubleField("model.rope.highFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.high_freq_factor; }),
       DoubleField("model.rope.betaFast", "of yarn", [](D s) -> double& { return s.model.rotary.beta_fast; }),
       DoubleField("model.rope.betaSlow", "of yarn", [](D s) -> double& { return s.model.rotary.beta_slow; }),
-      DoubleField("model.rope.attentionFactor", "of yarn; 0: 0.1 ln(factor) + 1", [](D s) -> double& { return s.model.rotary.attention_factor; }),
+      DoubleField("model.rope.attentionFactor", "of yarn; 0: 0.1 ln(factor) + 1",
+                  [](D s) -> double& { return s.model.rotary.attention_factor; }),
   };
 }
 
 // `parallel: auto` stands for all of the section's fields at auto.
 JobField ParallelWordField() {
-  return {"parallel", "", false, [](const std::string& text, JobSpec&) {
+  return {"parallel",
+          "",
+          false,
+          [](const std::string& text, JobSpec&) {
             return text == "auto" ? absl::OkStatus() : Expected("auto, or fields such as tp and pp", text);
           },
-          nullptr, nullptr, ScalarKind::kText, {"auto"}};
+          nullptr,
+          nullptr,
+          ScalarKind::kText,
+          {"auto"}};
 }
 
 std::vector<JobField> TrainFields() {
@@ -385,8 +424,7 @@ std::vector<JobField> TrainFields() {
   using D = JobSpec&;
   return {
       IntField("train.steps", "optimizer steps", true, train, &TrainSpec::steps),
-      IntField("train.globalBatch", "samples per optimizer step, over all replicas", true, train,
-               &TrainSpec::global_batch),
+      IntField("train.globalBatch", "samples per optimizer step, over all replicas", true, train, &TrainSpec::global_batch),
       IntField("train.microBatch", "samples per microbatch, or auto", false, train, &TrainSpec::micro_batch, "auto"),
       DoubleField("train.optimizer.lr", "peak learning rate", [](D s) -> double& { return s.train.optimizer.lr; }),
       DoubleField("train.optimizer.beta1", "AdamW", [](D s) -> double& { return s.train.optimizer.beta1; }),
@@ -430,48 +468,46 @@ const std::vector<JobField>& JobFields() {
     append(RotaryFields());
     append({
         EnumField(
-            "data.kind", "what the path holds", "text or megatron",
-            [](JobSpec& s) -> DataKind& { return s.data.kind; }, ParseDataKind, DataKindName),
+            "data.kind", "what the path holds", "text or megatron", [](JobSpec& s) -> DataKind& { return s.data.kind; },
+            ParseDataKind, DataKindName),
         TextField("data.path", "a text file, or the prefix of a .bin/.idx pair; relative to this file", true,
                   [](JobSpec& s) -> std::string& { return s.data.path; }),
-        TextField("data.validationPath", "held-out data of the same kind, for train.evalEvery; relative to this file",
-                  false, [](JobSpec& s) -> std::string& { return s.data.validation_path; }),
+        TextField("data.validationPath", "held-out data of the same kind, for train.evalEvery; relative to this file", false,
+                  [](JobSpec& s) -> std::string& { return s.data.validation_path; }),
     });
     append(TrainFields());
     append({
         RanksField(),
         ActivationMemoryField(),
         EnumField(
-            "resources.device", "of all ranks; any means cuda where the cluster has enough GPUs, else cpu",
-            "any, cpu or cuda", [](JobSpec& s) -> DeviceKind& { return s.resources.device; }, ParseDeviceKind,
-            DeviceKindName),
+            "resources.device", "of all ranks; any means cuda where the cluster has enough GPUs, else cpu", "any, cpu or cuda",
+            [](JobSpec& s) -> DeviceKind& { return s.resources.device; }, ParseDeviceKind, DeviceKindName),
         ParallelWordField(),
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
         IntField("parallel.dp", "data-parallel replicas, or auto", false, parallel, &ParallelSpec::dp, "auto"),
         IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
-        IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false,
-                 parallel, &ParallelSpec::virtual_stages, "auto"),
+        IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false, parallel,
+                 &ParallelSpec::virtual_stages, "auto"),
         ChoiceField("parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
                     [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }),
         ScheduleField(),
         EnumField(
-            "parallel.zero", "model states that data-parallel ranks share out",
-            "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },
-            ParseZeroStage, ZeroStageName),
+            "parallel.zero", "model states that data-parallel ranks share out", "auto, none, optimizer, gradients or weights",
+            [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; }, ParseZeroStage, ZeroStageName),
         EnumField(
             "parallel.partition",
             "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "
             "backward time alone, by moving one layer at a time",
-            "exact, even, compute or greedy",
-            [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; }, ParsePartitionMethod,
-            PartitionMethodName),
+            "exact, even, compute or greedy", [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; },
+            ParsePartitionMethod, PartitionMethodName),
         EnumField(
             "recompute", "recomputation policy",
             "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
             [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),
         IntField(
-            "recomputeOptions.layers", "N of recompute uniform and block, one for all stages; auto: that of the shortest step that fits", false,
+            "recomputeOptions.layers",
+            "N of recompute uniform and block, one for all stages; auto: that of the shortest step that fits", false,
             [](JobSpec& s) -> RecomputeOptions& { return s.recompute_options; }, &RecomputeOptions::layers, "auto"),
         OffloadShareField(),
         ForbiddenField(),
@@ -482,21 +518,21 @@ const std::vector<JobField>& JobFields() {
                  &CheckpointSpec::every_steps),
         CopyEveryField(),
         IntField("checkpoint.keep", "newest checkpoints kept", false, checkpoint, &CheckpointSpec::keep),
-        TextField("checkpoint.from",
-                  "begin with this checkpoint, or the newest whole one of this directory, whatever layout wrote it; relative to "
-                  "this file (docs/checkpoints.md)",
-                  false, [](JobSpec& s) -> std::string& { return s.checkpoint.from; }),
+        TextField(
+            "checkpoint.from",
+            "begin with this checkpoint, or the newest whole one of this directory, whatever layout wrote it; relative to "
+            "this file (docs/checkpoints.md)",
+            false, [](JobSpec& s) -> std::string& { return s.checkpoint.from; }),
         BoolField("checkpoint.weightsOnly", "take only its weights, and begin at step 0",
                   [](JobSpec& s) -> bool& { return s.checkpoint.weights_only; }),
         IntField(
-            "maxRestarts", "automatic restarts after a lost rank or node", false,
-            [](JobSpec& s) -> JobSpec& { return s; }, &JobSpec::max_restarts),
+            "maxRestarts", "automatic restarts after a lost rank or node", false, [](JobSpec& s) -> JobSpec& { return s; },
+            &JobSpec::max_restarts),
         TextField("scheduling.queue", "whose share of the cluster the job has (docs/scheduling.md)", false,
                   [](JobSpec& s) -> std::string& { return s.scheduling.queue; }),
         IntField("scheduling.priority", "jobs with a higher one go first, -1000 to 1000", false, scheduling,
                  &SchedulingSpec::priority),
-        BoolField("scheduling.hold", "waits until 'lynxctl release'",
-                  [](JobSpec& s) -> bool& { return s.scheduling.hold; }),
+        BoolField("scheduling.hold", "waits until 'lynxctl release'", [](JobSpec& s) -> bool& { return s.scheduling.hold; }),
         AfterField(),
         TimeLimitField(),
         BoolField("scheduling.preemptible",
@@ -505,7 +541,8 @@ const std::vector<JobField>& JobFields() {
         OnFailureField(),
         EnumField(
             "nodeCheck",
-            "ranks check their devices and links before they train, after failures that may be a node's doing or at every start "
+            "ranks check their devices and links before they train, after failures that may be a node's doing or at every "
+            "start "
             "(docs/failures.md)",
             "auto, always or never", [](JobSpec& s) -> NodeCheckPolicy& { return s.node_check; }, ParseNodeCheckPolicy,
             NodeCheckPolicyName),

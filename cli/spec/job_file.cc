@@ -51,13 +51,11 @@ absl::StatusOr<std::vector<Override>> SplitOverrides(const std::vector<std::stri
 
 absl::Status Apply(const Override& change, JobSpec& spec) {
   const std::vector<JobField>& fields = JobFields();
-  const auto field =
-      std::find_if(fields.begin(), fields.end(), [&](const JobField& f) { return f.path == change.path; });
+  const auto field = std::find_if(fields.begin(), fields.end(), [&](const JobField& f) { return f.path == change.path; });
   if (field == fields.end()) {
     std::vector<std::string> known;
     for (const JobField& f : fields) known.push_back(f.path);
-    return absl::InvalidArgumentError(
-        absl::StrCat("--set ", change.text, ": unknown field", DidYouMean(change.path, known)));
+    return absl::InvalidArgumentError(absl::StrCat("--set ", change.text, ": unknown field", DidYouMean(change.path, known)));
   }
   return Annotate(field->read(change.value, spec), absl::StrCat("--set ", change.text));
 }
@@ -102,8 +100,7 @@ absl::StatusOr<ModelSpec> ReadModelBase(const ModelBase& base, const std::string
     if (const ModelPreset* preset = FindModelPreset(base.value)) return preset->model;
     std::vector<std::string> names;
     for (const ModelPreset& preset : ModelPresets()) names.push_back(preset.name);
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown model '", base.value, "'", DidYouMean(base.value, names)));
+    return absl::InvalidArgumentError(absl::StrCat("unknown model '", base.value, "'", DidYouMean(base.value, names)));
   }
   LYNX_ASSIGN_OR_RETURN(const std::string text, read(Resolved(base.value, folder)));
   return ParseModelConfig(text, base.value);

@@ -24,8 +24,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 // `overrides`: "train.steps=20" and the like, put in place of what the file says.
 // `read`: for the config.json that `model.config` names.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder,
-                                     const std::vector<std::string>& overrides = {},
-                                     const TextReader& read = ReadTextFile);
+                                     const std::vector<std::string>& overrides = {}, const TextReader& read = ReadTextFile);
 
 // Reads the file; NotFound / InvalidArgument with its name.
 absl::StatusOr<JobSpec> ReadJobFile(const std::string& path, const std::vector<std::string>& overrides = {});

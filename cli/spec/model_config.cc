@@ -104,9 +104,8 @@ class ConfigReader {
   // Whether a list of words has one that begins so.
   bool HasWord(const char* field, const std::string& begin) const {
     if (!Has(field) || !json_.at(field).is_array()) return false;
-    return std::any_of(json_.at(field).begin(), json_.at(field).end(), [&](const Json& word) {
-      return word.is_string() && word.get<std::string>().rfind(begin, 0) == 0;
-    });
+    return std::any_of(json_.at(field).begin(), json_.at(field).end(),
+                       [&](const Json& word) { return word.is_string() && word.get<std::string>().rfind(begin, 0) == 0; });
   }
 
  private:
@@ -144,9 +143,8 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
   model.vocab = config.Count({"vocab_size"});
   // 0: what Normalize makes of it, 4 times the hidden size for GPT.
-  model.ffn = model.family == ModelFamily::kGpt
-                  ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
-                  : config.Count({"intermediate_size"});
+  model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
+                                                : config.Count({"intermediate_size"});
   // transformers reads null as the number of heads, and an absent field as the class's own number.
   const bool null = config.HasNull("num_key_value_heads");
   const int32_t absent = family.key_heads == 0 || null ? model.heads : family.key_heads;
@@ -162,10 +160,9 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
 // Activation, biases and norms.
 void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   const bool gpt = model.family == ModelFamily::kGpt;
-  const std::string otherwise =
-      gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
-  const std::string activation = config.Word(
-      config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
+  const std::string otherwise = gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
+  const std::string activation =
+      config.Word(config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
   const bool tanh_gelu = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
   if (gpt && !tanh_gelu) {
     model.plan_only |= Bit(activation == "gelu" ? PlanOnlyFeature::kExactGelu : PlanOnlyFeature::kOtherActivation);
@@ -173,8 +170,8 @@ void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
     const bool gelu = activation.rfind("gelu", 0) == 0;
     model.plan_only |= Bit(gelu ? PlanOnlyFeature::kGatedGelu : PlanOnlyFeature::kOtherActivation);
   }
-  model.norm_epsilon = config.Positive(
-      config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}), family.norm_epsilon);
+  model.norm_epsilon = config.Positive(config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}),
+                                       family.norm_epsilon);
   model.qkv_bias = !gpt && family.qkv_bias;
   model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
   for (const char* biases : {"attention_bias", "mlp_bias"}) {
@@ -187,8 +184,7 @@ void ReadDropout(ConfigReader& config, ModelSpec& model) {
   if (model.family == ModelFamily::kLlama) {
     for (const char* field : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
       if (config.Rate(field, 0) != 0) {
-        config.Fail(
-            absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
+        config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
       }
     }
     return;
@@ -229,8 +225,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   }
   if (!scaling.Has("factor")) config.Fail(absl::StrCat(where, ".factor: missing; scaling ", type, " needs it"));
   rotary.factor = scaling.Positive("factor", 1);
-  if (rotary.factor < 1)
-    config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
+  if (rotary.factor < 1) config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
   if (rotary.scaling == RopeScaling::kLinear) return;
   const char* const original = "original_max_position_embeddings";
   if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
@@ -285,8 +280,8 @@ absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const s
   if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
   if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
   if (why.empty()) return config.status();
-  return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why,
-                                                 " cannot be planned by this version"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why, " cannot be planned by this version"));
 }
 
 struct ReadConfig {
@@ -345,9 +340,9 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::s
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
   LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
   if (read.model.plan_only != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
-        PlanOnlyText(read.model.plan_only)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
+                     PlanOnlyText(read.model.plan_only)));
   }
   LYNX_CHECK(read.family != nullptr && read.family->weights != WeightNames::kNone);
   JobSpec spec;

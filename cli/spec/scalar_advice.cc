@@ -33,8 +33,7 @@ std::string Write(const std::string& text) { return absl::StrCat("; write ", tex
 // "80%" as 0.8.
 std::string PercentAdvice(const std::string& text) {
   double percent;
-  if (!absl::EndsWith(text, "%") || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) ||
-      !std::isfinite(percent))
+  if (!absl::EndsWith(text, "%") || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) || !std::isfinite(percent))
     return "";
   return Write(RealText(percent / 100));
 }
@@ -44,9 +43,7 @@ std::string Ungrouped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"_", ""}, {",", ""}, {"'", ""}, {" ", ""}});
 }
 
-bool IsDigits(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
+bool IsDigits(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
 
 // The letter of the multiple, as units begin, then "i" of a binary one: "GiB" or "GB". Empty: it is no such unit.
 std::string ByteUnits(const std::string& unit, const std::string& number, const std::string& after) {
@@ -57,8 +54,8 @@ std::string ByteUnits(const std::string& unit, const std::string& number, const 
   const std::string decimal = absl::StrCat(number, std::string(1, "kMGT"[letter]), "B", after);
   if (rest == "ib" || rest == "i" || rest == "ibyte" || rest == "ibytes") return Write(binary);
   if (rest.empty() || rest == "b" || rest == "byte" || rest == "bytes") {
-    return Write(absl::StrCat(binary, " (", number, " x 1024^", letter + 1, " bytes) or ", decimal, " (", number,
-                              " x 1000^", letter + 1, ")"));
+    return Write(absl::StrCat(binary, " (", number, " x 1024^", letter + 1, " bytes) or ", decimal, " (", number, " x 1000^",
+                              letter + 1, ")"));
   }
   return "";
 }
@@ -72,8 +69,7 @@ std::string WholeNumberAdvice(const std::string& text) {
   if (real && value == std::floor(value)) return Write(absl::StrCat(static_cast<int64_t>(value)));
   const Written written = Split(text);
   if (real || !IsDigits(written.number) || written.unit.empty()) return "";
-  if (written.unit == "k" || written.unit == "m" || written.unit == "g" || written.unit == "b")
-    return "; write all digits";
+  if (written.unit == "k" || written.unit == "m" || written.unit == "g" || written.unit == "b") return "; write all digits";
   return absl::StrCat("; write the number alone, without '", text.substr(written.number.size()), "'");
 }
 
@@ -81,10 +77,8 @@ std::string RealAdvice(const std::string& text) {
   if (const std::string percent = PercentAdvice(text); !percent.empty()) return percent;
   double value;
   const std::string with_point = absl::StrReplaceAll(text, {{",", "."}});
-  if (with_point != text && absl::SimpleAtod(with_point, &value))
-    return Write(absl::StrCat(with_point, ", with a point"));
-  if (const std::string plain = Ungrouped(text); plain != text && absl::SimpleAtod(plain, &value))
-    return Write(plain);
+  if (with_point != text && absl::SimpleAtod(with_point, &value)) return Write(absl::StrCat(with_point, ", with a point"));
+  if (const std::string plain = Ungrouped(text); plain != text && absl::SimpleAtod(plain, &value)) return Write(plain);
   return "";
 }
 
@@ -129,14 +123,13 @@ std::string DurationAdvice(const std::string& text) {
   const Written written = Split(text);
   if (absl::StrContains(written.unit, ":")) return "; write it in one unit, such as 90min or 12h";
   if (written.number.empty()) return "";
-  if (written.unit.empty())
-    return absl::StrCat("; write its unit, such as ", written.number, "s or ", written.number, "min");
-  constexpr Names kNames[] = {
-      {"m", "min"},    {"mins", "min"},  {"minute", "min"}, {"minutes", "min"},  {"min", "min"},      {"hr", "h"},
-      {"hrs", "h"},    {"hour", "h"},    {"hours", "h"},    {"h", "h"},          {"sec", "s"},        {"secs", "s"},
-      {"second", "s"}, {"seconds", "s"}, {"s", "s"},        {"day", "d"},        {"days", "d"},       {"d", "d"},
-      {"msec", "ms"},  {"ms", "ms"},     {"usec", "us"},    {"\xc2\xb5s", "us"}, {"\xce\xbcs", "us"}, {"us", "us"},
-      {"nsec", "ns"},  {"ns", "ns"}};
+  if (written.unit.empty()) return absl::StrCat("; write its unit, such as ", written.number, "s or ", written.number, "min");
+  constexpr Names kNames[] = {{"m", "min"},   {"mins", "min"},     {"minute", "min"},   {"minutes", "min"}, {"min", "min"},
+                              {"hr", "h"},    {"hrs", "h"},        {"hour", "h"},       {"hours", "h"},     {"h", "h"},
+                              {"sec", "s"},   {"secs", "s"},       {"second", "s"},     {"seconds", "s"},   {"s", "s"},
+                              {"day", "d"},   {"days", "d"},       {"d", "d"},          {"msec", "ms"},     {"ms", "ms"},
+                              {"usec", "us"}, {"\xc2\xb5s", "us"}, {"\xce\xbcs", "us"}, {"us", "us"},       {"nsec", "ns"},
+                              {"ns", "ns"}};
   for (const auto& [name, unit] : kNames) {
     if (written.unit == name) return Write(absl::StrCat(written.number, unit));
   }

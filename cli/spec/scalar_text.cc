@@ -28,9 +28,9 @@ bool ReadQuantity(const std::string& text, const Units& units, int64_t& out) {
 }
 
 const Units& SizeUnits() {
-  static const auto& units = *new Units{
-      {"", 1},     {"B", 1},    {"KiB", 1024}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-      {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},   {"TB", 1e12}};
+  static const auto& units =
+      *new Units{{"", 1},     {"B", 1},    {"KiB", 1024}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+                 {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},   {"TB", 1e12}};
   return units;
 }
 
@@ -62,7 +62,8 @@ const Units& FlopRateUnits() {
   return units;
 }
 
-absl::StatusOr<int64_t> ParseRate(const std::string& text, const Units& units, const std::string& what, const std::string& advice) {
+absl::StatusOr<int64_t> ParseRate(const std::string& text, const Units& units, const std::string& what,
+                                  const std::string& advice) {
   int64_t value;
   if (!ReadQuantity(text, units, value)) return Expected(what, text, advice);
   if (value <= 0) return Expected(what, text);
@@ -97,7 +98,8 @@ absl::Status ReadReal(const std::string& text, double& out) {
 
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text) {
   int64_t value;
-  if (!ReadQuantity(text, SizeUnits(), value)) return Expected("a size such as 512KiB, 24MiB, 1.5GiB or 100MB", text, SizeAdvice(text));
+  if (!ReadQuantity(text, SizeUnits(), value))
+    return Expected("a size such as 512KiB, 24MiB, 1.5GiB or 100MB", text, SizeAdvice(text));
   return Bytes(value);
 }
 
@@ -122,10 +124,12 @@ absl::StatusOr<int64_t> ParseFlops(const std::string& text) {
 }
 
 absl::StatusOr<Nanos> ParseDuration(const std::string& text) {
-  static const auto& units = *new Units{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
+  static const auto& units =
+      *new Units{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
   int64_t value;
   if (text == "0") return Nanos(0);
-  if (!ReadQuantity(text, units, value)) return Expected("a duration such as 5us, 1.5ms, 90min or 12h", text, DurationAdvice(text));
+  if (!ReadQuantity(text, units, value))
+    return Expected("a duration such as 5us, 1.5ms, 90min or 12h", text, DurationAdvice(text));
   return Nanos(value);
 }
 

@@ -37,8 +37,8 @@ absl::Status ReadSwitch(const std::string& text, bool& out);
 // Finite only.
 absl::Status ReadReal(const std::string& text, double& out);
 
-// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB, powers of 1024; kB, MB, GB, TB, powers of 1000,
-// as data sheets have them.
+// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB, powers of 1024; kB, MB, GB, TB, powers of
+// 1000, as data sheets have them.
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
 // Exact where possible: "24MiB", else plain bytes.
 std::string ByteSizeText(Bytes bytes);

@@ -28,8 +28,7 @@ constexpr Odd kOddBlanks[] = {
     {"\xc2\xa0", "a no-break space (U+00A0)"},         {"\xe2\x80\xaf", "a narrow no-break space (U+202F)"},
     {"\xe2\x80\x87", "a figure space (U+2007)"},       {"\xe2\x80\x8b", "a zero-width space (U+200B)"},
     {"\xe3\x80\x80", "an ideographic space (U+3000)"}, {"\xef\xbb\xbf", "a zero-width no-break space (U+FEFF)"}};
-constexpr View kOddQuotes[] = {"\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x9e",
-                               "\xe2\x80\x98", "\xe2\x80\x99", "\xc2\xab"};
+constexpr View kOddQuotes[] = {"\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x9e", "\xe2\x80\x98", "\xe2\x80\x99", "\xc2\xab"};
 constexpr View kWideColon = "\xef\xbc\x9a";
 
 // A line with something on it, without its comment. Lines of block text (after '|' or '>') are left out.
@@ -109,8 +108,7 @@ bool OpensBlockText(View text) {
   const size_t colon = text.rfind(": ");
   if (colon == View::npos) return false;
   const View value = absl::StripAsciiWhitespace(text.substr(colon + 2));
-  return !value.empty() && (value[0] == '|' || value[0] == '>') &&
-         value.find_first_not_of("|>+-0123456789") == View::npos;
+  return !value.empty() && (value[0] == '|' || value[0] == '>') && value.find_first_not_of("|>+-0123456789") == View::npos;
 }
 
 Look LookAt(View text) {
@@ -129,9 +127,8 @@ Look LookAt(View text) {
     if (begin == View::npos || line[begin] == '#') continue;
     const bool in_flow = !look.brackets.empty();
     if (begin > indent && !in_flow && !look.tab) {
-      look.tab = YamlMistake{
-          number, static_cast<int32_t>(indent) + 1,
-          "a tab in the indentation, where YAML takes blanks alone; write two blanks in place of each tab"};
+      look.tab = YamlMistake{number, static_cast<int32_t>(indent) + 1,
+                             "a tab in the indentation, where YAML takes blanks alone; write two blanks in place of each tab"};
     }
     const size_t end = LookAtLine(line, begin, number, look);
     const View content = absl::StripTrailingAsciiWhitespace(line.substr(begin, end - begin));
@@ -205,12 +202,11 @@ std::optional<YamlMistake> WrongIndentation(const std::vector<Line>& lines, size
     while (!open.empty() && open.back() > lines[i].indent) open.pop_back();
     if (open.empty() || open.back() < lines[i].indent) open.push_back(lines[i].indent);
   }
-  if (line.indent >= before.indent || std::find(open.begin(), open.end(), line.indent) != open.end())
-    return std::nullopt;
+  if (line.indent >= before.indent || std::find(open.begin(), open.end(), line.indent) != open.end()) return std::nullopt;
   const std::string columns =
       absl::StrJoin(open, " or ", [](std::string* out, size_t indent) { absl::StrAppend(out, indent + 1); });
-  return line.Mistake(0, absl::StrCat("begins in column ", line.indent + 1, ", but the lines above it in column ",
-                                      columns, "; fields of one section begin in the same column"));
+  return line.Mistake(0, absl::StrCat("begins in column ", line.indent + 1, ", but the lines above it in column ", columns,
+                                      "; fields of one section begin in the same column"));
 }
 
 std::optional<YamlMistake> WrongValue(const Line& line, View words) {
@@ -222,21 +218,18 @@ std::optional<YamlMistake> WrongValue(const Line& line, View words) {
   if (begin == View::npos) return std::nullopt;
   const View value = field.substr(begin);
   if (absl::StrContains("%@`*", value.substr(0, 1))) {
-    return line.Mistake(shift + begin,
-                        absl::StrCat("a value cannot begin with '", value.substr(0, 1), "'; put it in quotes"));
+    return line.Mistake(shift + begin, absl::StrCat("a value cannot begin with '", value.substr(0, 1), "'; put it in quotes"));
   }
   if (absl::StartsWith(value, "- ")) {
     return line.Mistake(shift + begin,
                         "a list cannot begin behind a field's name; begin each '- ' on a line of its own below it");
   }
   if (absl::StrContains(words, "unknown escape")) {
-    return line.Mistake(shift + begin,
-                        "a backslash in double quotes begins an escape; write it twice, or use single quotes");
+    return line.Mistake(shift + begin, "a backslash in double quotes begins an escape; write it twice, or use single quotes");
   }
   if (const size_t second = ColonOf(value); !absl::StrContains("{[\"'", value.substr(0, 1)) && second != View::npos) {
-    return line.Mistake(
-        shift + begin + second,
-        "a second colon in the line; put the value in quotes, or begin a section's fields on the next line");
+    return line.Mistake(shift + begin + second,
+                        "a second colon in the line; put the value in quotes, or begin a section's fields on the next line");
   }
   return std::nullopt;
 }
@@ -254,9 +247,8 @@ std::optional<OddCharacter> FindOddCharacter(const std::string& plain) {
       if (!absl::StartsWith(View(plain).substr(at), odd.bytes)) continue;
       return OddCharacter{
           at,
-          absl::StrCat(
-              odd.name,
-              ", which YAML takes for a letter; write a blank, or quotes around the value where it belongs there")};
+          absl::StrCat(odd.name,
+                       ", which YAML takes for a letter; write a blank, or quotes around the value where it belongs there")};
     }
   }
   return std::nullopt;
@@ -269,9 +261,8 @@ std::string WithBlankAfterColon(const std::string& text) {
   if (colon == 0 || colon == std::string::npos || colon + 1 >= text.size() || IsBlank(text[colon + 1]) ||
       text[colon + 1] == '/')
     return "";
-  const bool name = std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
-  });
+  const bool name = std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon),
+                                [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; });
   if (!name || !std::isalpha(static_cast<unsigned char>(text[0]))) return "";
   const std::string value = text.substr(colon + 1);
   return absl::StrCat(text.substr(0, colon), ": ", value.substr(0, value.find(' ')));
@@ -279,9 +270,7 @@ std::string WithBlankAfterColon(const std::string& text) {
 
 YamlMistake ExplainYamlError(const std::string& text, const YamlMistake& parser) {
   const Look look = LookAt(text);
-  const auto at_or_before = [&](const std::optional<YamlMistake>& mistake) {
-    return mistake && mistake->line <= parser.line;
-  };
+  const auto at_or_before = [&](const std::optional<YamlMistake>& mistake) { return mistake && mistake->line <= parser.line; };
   if (at_or_before(look.tab)) return *look.tab;
   if (at_or_before(look.odd)) return *look.odd;
   if (at_or_before(look.quote)) return *look.quote;
@@ -292,8 +281,8 @@ YamlMistake ExplainYamlError(const std::string& text, const YamlMistake& parser)
   if (!look.brackets.empty()) {
     const Look::Bracket& open = look.brackets.back();
     return {open.line, open.column,
-            absl::StrCat("the '", std::string(1, open.open), "' here is not closed; write '",
-                         open.open == '{' ? "}" : "]", "' after its last value")};
+            absl::StrCat("the '", std::string(1, open.open), "' here is not closed; write '", open.open == '{' ? "}" : "]",
+                         "' after its last value")};
   }
   if (parser.why == "illegal flow end")
     return {parser.line, parser.column, "closes a bracket that nothing opens; leave it out"};

@@ -66,10 +66,11 @@ std::string Found(const YamlValue& value) {
 std::string ExpectedFields(const YamlValue& value, const std::vector<std::string>& names) {
   const std::string mended = value.IsScalar() ? WithBlankAfterColon(value.scalar) : "";
   return absl::StrCat("expected fields: ", absl::StrJoin(names, ", "), Found(value),
-                      !mended.empty()   ? absl::StrCat("; a blank follows the colon: write '", mended, "'")
-                      : value.IsList()  ? "; write them without '- '"
-                      : value.IsScalar() ? ""
-                                        : "; write them on the lines below, two blanks further to the right than the section's name");
+                      !mended.empty()  ? absl::StrCat("; a blank follows the colon: write '", mended, "'")
+                      : value.IsList() ? "; write them without '- '"
+                      : value.IsScalar()
+                          ? ""
+                          : "; write them on the lines below, two blanks further to the right than the section's name");
 }
 
 // A file of one kind given for one of another.
@@ -89,7 +90,8 @@ std::string WhereItBelongs(const std::string& name, const std::string& section, 
   for (const Bound& field : fields) {
     const std::string& path = *field.path;
     if (name.find('.') != std::string::npos && (path == name || path == Joined(section, name))) {
-      return absl::StrCat("; write '", path.substr(0, path.rfind('.')), ":' and, on the line below it and two blanks further to the right, '",
+      return absl::StrCat("; write '", path.substr(0, path.rfind('.')),
+                          ":' and, on the line below it and two blanks further to the right, '",
                           path.substr(path.rfind('.') + 1), ": VALUE'");
     }
     if (name == path || path.compare(0, name.size() + 1, name + ".") == 0) {
@@ -100,10 +102,12 @@ std::string WhereItBelongs(const std::string& name, const std::string& section, 
   std::vector<std::string> sections;
   for (const Bound& field : fields) {
     const size_t dot = field.path->rfind('.');
-    if (dot != std::string::npos && field.path->substr(dot + 1) == name) sections.push_back(absl::StrCat("'", field.path->substr(0, dot), "'"));
+    if (dot != std::string::npos && field.path->substr(dot + 1) == name)
+      sections.push_back(absl::StrCat("'", field.path->substr(0, dot), "'"));
   }
   if (sections.empty()) return DidYouMean(name, known);
-  return absl::StrCat(" here; it belongs to ", absl::StrJoin(sections, " or "), ": write it there, further to the right than the section's name");
+  return absl::StrCat(" here; it belongs to ", absl::StrJoin(sections, " or "),
+                      ": write it there, further to the right than the section's name");
 }
 
 }  // namespace
@@ -148,8 +152,7 @@ absl::Status YamlReader::CheckHeader(const YamlValue& root, const std::string& k
   return CheckHeaderField(root, "kind", kind);
 }
 
-absl::Status YamlReader::CheckHeaderField(const YamlValue& root, const std::string& name,
-                                          const std::string& wanted) const {
+absl::Status YamlReader::CheckHeaderField(const YamlValue& root, const std::string& name, const std::string& wanted) const {
   const YamlValue* value = root.Find(name);
   if (value == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(file_, ": ", name, ": missing; write '", name, ": ", wanted, "'"));
@@ -198,7 +201,8 @@ absl::Status YamlReader::ReadMap(const YamlValue& map, const std::string& sectio
     if (!entry.key.IsScalar()) return Error(entry.key, Joined(record.path, section), "a field has no name");
     if (!Has(known, entry.key.scalar))
       return Error(entry.key, path, "unknown field" + WhereItBelongs(entry.key.scalar, section, known, record.fields));
-    if (Has(record.seen, name)) return Error(entry.key, path, absl::StrCat("given twice, the first at ", PlaceOf(path), "; keep one"));
+    if (Has(record.seen, name))
+      return Error(entry.key, path, absl::StrCat("given twice, the first at ", PlaceOf(path), "; keep one"));
     record.seen.push_back(name);
     places_.emplace_back(path, absl::StrCat(file_, ":", entry.value.line, ":", entry.value.column));
     LYNX_RETURN_IF_ERROR(ReadEntry(entry.value, name, record));
@@ -208,8 +212,7 @@ absl::Status YamlReader::ReadMap(const YamlValue& map, const std::string& sectio
 
 absl::Status YamlReader::ReadEntry(const YamlValue& value, const std::string& name, Record& record) {
   const std::string path = Joined(record.path, name);
-  const auto field =
-      std::find_if(record.fields.begin(), record.fields.end(), [&](const Bound& f) { return *f.path == name; });
+  const auto field = std::find_if(record.fields.begin(), record.fields.end(), [&](const Bound& f) { return *f.path == name; });
   const std::vector<std::string> below = NamesBelow(record.fields, name);
   const bool section = !below.empty();
   if (field != record.fields.end() && field->read_value) return field->read_value(value, path);
@@ -255,8 +258,7 @@ std::string NestedText(const std::vector<std::pair<std::string, std::string>>& p
   return out;
 }
 
-std::string ReferenceRow(const std::string& path, bool required, const std::string& value,
-                         const std::string& meaning) {
+std::string ReferenceRow(const std::string& path, bool required, const std::string& value, const std::string& meaning) {
   return absl::StrCat("| `", path, "` | ",
                       required        ? "required"
                       : value.empty() ? ""

@@ -34,15 +34,14 @@ struct Field {
   // The scalar in YAML, or "" where the field is left out.
   std::function<std::string(const T& record)> write;
   // In place of `read`, for lists and records inside the record: whole messages, by YamlReader::Error.
-  std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)>
-      read_value;
+  std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)> read_value;
   // For editors; reading decides. Text with words is one of them.
   ScalarKind scalar = ScalarKind::kText;
   std::vector<std::string> words;
 };
 
-// "; did you mean 'NAME'?" for the nearest known name, or those that have it behind a section's ("model.layers" for "layers"); else
-// the list of them.
+// "; did you mean 'NAME'?" for the nearest known name, or those that have it behind a section's ("model.layers" for "layers");
+// else the list of them.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
 // Why a number is what it is.
@@ -69,8 +68,8 @@ class YamlReader {
                     const std::vector<std::string>& optional = {});
   // A list of records, with `least` items or more; appends to `records`.
   template <class T>
-  absl::Status ReadList(const YamlValue& list, const std::string& path, size_t least,
-                        const std::vector<Field<T>>& fields, std::vector<T>& records);
+  absl::Status ReadList(const YamlValue& list, const std::string& path, size_t least, const std::vector<Field<T>>& fields,
+                        std::vector<T>& records);
 
   // InvalidArgument: "FILE:LINE:COLUMN: PATH: MESSAGE".
   absl::Status Error(const YamlValue& at, const std::string& path, const std::string& message) const;
@@ -121,12 +120,11 @@ inline constexpr char kReferenceHead[] = "| field | default | meaning |\n| --- |
 
 // Appends "name: value" lines below the sections that the paths name.
 std::string NestedText(const std::vector<std::pair<std::string, std::string>>& paths_and_values, int indent);
-std::string ReferenceRow(const std::string& path, bool required, const std::string& value,
-                         const std::string& meaning);
+std::string ReferenceRow(const std::string& path, bool required, const std::string& value, const std::string& meaning);
 
 template <class T>
-absl::Status YamlReader::Read(const YamlValue& map, const std::string& path, const std::vector<Field<T>>& fields,
-                              T& record, const std::vector<std::string>& optional) {
+absl::Status YamlReader::Read(const YamlValue& map, const std::string& path, const std::vector<Field<T>>& fields, T& record,
+                              const std::vector<std::string>& optional) {
   std::vector<Bound> bound;
   bound.reserve(fields.size());
   for (const Field<T>& field : fields) {
@@ -165,8 +163,7 @@ std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults
   std::string rows;
   for (const Field<T>& field : fields) {
     if (field.meaning.empty()) continue;  // a word for a section: its fields are listed
-    rows +=
-        ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
+    rows += ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
   }
   return rows;
 }

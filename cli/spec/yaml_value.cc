@@ -38,8 +38,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     throw Refused(mark, "aliases ('*name') are not taken here; write the value out");
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     if (tag == kPlainTag) {
       if (const std::optional<OddCharacter> odd = FindOddCharacter(value)) {
         YAML::Mark at = mark;
@@ -50,7 +49,8 @@ class TreeBuilder : public YAML::EventHandler {
     // In the text; block text has the tag of quotes, and begins with none.
     const auto at = static_cast<size_t>(mark.pos) + (text_.starts_with(kByteOrderMark) ? sizeof(kByteOrderMark) - 1 : 0);
     if (tag == kQuotedTag && at < text_.size() && (text_[at] == '"' || text_[at] == '\'') && !QuoteCloses(text_, at)) {
-      throw Refused(mark, absl::StrCat("the quote that opens here is not closed; write another ", text_.substr(at, 1), " at the end of the value"));
+      throw Refused(mark, absl::StrCat("the quote that opens here is not closed; write another ", text_.substr(at, 1),
+                                       " at the end of the value"));
     }
     Add(mark, anchor, tag, YamlKind::kScalar).scalar = value;
   }
@@ -59,8 +59,7 @@ class TreeBuilder : public YAML::EventHandler {
     Open(Add(mark, anchor, tag, YamlKind::kList), mark);
   }
   void OnSequenceEnd() override { open_.pop_back(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     Open(Add(mark, anchor, tag, YamlKind::kMap), mark);
   }
   void OnMapEnd() override { open_.pop_back(); }
@@ -73,8 +72,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   YamlValue& Add(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag, YamlKind kind) {
     if (anchor != 0) throw Refused(mark, "anchors ('&name') are not taken here");
-    if (!tag.empty() && tag != kPlainTag && tag != kQuotedTag)
-      throw Refused(mark, "tags ('!name') are not taken here");
+    if (!tag.empty() && tag != kPlainTag && tag != kQuotedTag) throw Refused(mark, "tags ('!name') are not taken here");
     YamlValue& value = NewValue(mark, kind);
     value.kind = kind;
     value.line = mark.line + 1;
@@ -107,8 +105,8 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Container> open_;
 };
 
-// Ignores what it reads. Throws where a document begins at which the one before began: the parser stays for ever before what can
-// begin nothing, such as a comma, and takes it for one empty document after another.
+// Ignores what it reads. Throws where a document begins at which the one before began: the parser stays for ever before what
+// can begin nothing, such as a comma, and takes it for one empty document after another.
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -131,7 +129,8 @@ class DocumentCounter : public YAML::EventHandler {
 YamlMistake MistakeOf(const YAML::Exception& error) { return {error.mark.line + 1, error.mark.column + 1, error.msg}; }
 
 absl::Status NotValid(const std::string& file, const YamlMistake& mistake) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ":", mistake.line, ":", mistake.column, ": not valid YAML: ", mistake.why));
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ":", mistake.line, ":", mistake.column, ": not valid YAML: ", mistake.why));
 }
 
 }  // namespace
@@ -168,8 +167,7 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
     int documents = 1;
     while (parser.HandleNextDocument(rest)) ++documents;
     if (documents > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file, ": holds ", documents, " documents; write one document a file"));
+      return absl::InvalidArgumentError(absl::StrCat(file, ": holds ", documents, " documents; write one document a file"));
     }
     return builder.TakeRoot();
   } catch (const Refused& refused) {

@@ -94,7 +94,8 @@ void AppendOptions(const std::string& title, const std::vector<CommandOption>& o
   if (options.empty()) return;
   absl::StrAppend(&text, ".SH ", title, "\n");
   for (const CommandOption& option : options) {
-    absl::StrAppend(&text, ".TP\n\\fB", absl::StrReplaceAll(Roff(absl::StrJoin(option.names, ", ")), {{", ", "\\fR, \\fB"}}), "\\fR");
+    absl::StrAppend(&text, ".TP\n\\fB", absl::StrReplaceAll(Roff(absl::StrJoin(option.names, ", ")), {{", ", "\\fR, \\fB"}}),
+                    "\\fR");
     if (const std::string value = ValueText(option); !value.empty() && option.names.front().front() == '-') {
       absl::StrAppend(&text, " \\fI", Roff(value), "\\fR");
     }
@@ -107,8 +108,9 @@ std::string PageName(const std::string& path) { return absl::StrReplaceAll(path,
 void AppendPages(const std::string& path, const CommandTree& command, const CommandTree& program, const std::string& version,
                  const std::string& closing, std::vector<ManPage>& pages) {
   const std::string name = PageName(path);
-  std::string text = absl::StrCat(".TH \"", absl::AsciiStrToUpper(Roff(name)), "\" 1 \"\" \"lynx ", Roff(version), "\" \"Lynx\"\n.SH NAME\n",
-                                  Roff(name), " \\- ", Roff(command.help), "\n.SH SYNOPSIS\n.B ", Roff(Synopsis(path, command)), "\n");
+  std::string text =
+      absl::StrCat(".TH \"", absl::AsciiStrToUpper(Roff(name)), "\" 1 \"\" \"lynx ", Roff(version), "\" \"Lynx\"\n.SH NAME\n",
+                   Roff(name), " \\- ", Roff(command.help), "\n.SH SYNOPSIS\n.B ", Roff(Synopsis(path, command)), "\n");
   AppendOptions("ARGUMENTS", command.arguments, text);
   if (!command.verbs.empty()) {
     absl::StrAppend(&text, ".SH VERBS\n");
@@ -121,15 +123,17 @@ void AppendPages(const std::string& path, const CommandTree& command, const Comm
   absl::StrAppend(&text, ".SH EXIT STATUS\n", Roff(closing), "\n");
   if (&command != &program) absl::StrAppend(&text, ".SH SEE ALSO\n.BR ", Roff(program.name), " (1)\n");
   pages.push_back({absl::StrCat(name, ".1"), std::move(text)});
-  for (const CommandTree& verb : command.verbs) AppendPages(absl::StrCat(path, " ", verb.name), verb, program, version, closing, pages);
+  for (const CommandTree& verb : command.verbs)
+    AppendPages(absl::StrCat(path, " ", verb.name), verb, program, version, closing, pages);
 }
 
 }  // namespace
 
 std::string CommandReference(const CommandTree& tree, const std::string& closing) {
-  std::string text = absl::StrCat("# ", tree.name, "\n\n", tree.help,
-                                  ".\n\nThis page is what `lynxctl reference` prints. [`lynxctl man`](#lynxctl-man) makes manual pages of the same, and ",
-                                  "[`lynxctl completion`](#lynxctl-completion) completions for bash, zsh and fish.\n\n## Options of every verb\n");
+  std::string text = absl::StrCat(
+      "# ", tree.name, "\n\n", tree.help,
+      ".\n\nThis page is what `lynxctl reference` prints. [`lynxctl man`](#lynxctl-man) makes manual pages of the same, and ",
+      "[`lynxctl completion`](#lynxctl-completion) completions for bash, zsh and fish.\n\n## Options of every verb\n");
   AppendTable(tree.options, text);
   absl::StrAppend(&text, "\n", closing, "\n");
   for (const CommandTree& verb : tree.verbs) AppendMarkdown(absl::StrCat(tree.name, " ", verb.name), verb, text);

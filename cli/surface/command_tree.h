@@ -12,11 +12,11 @@ namespace lynx {
 enum class ValueKind : uint8_t { kNone, kText, kFile, kJob, kNode, kQueue, kUser, kContext };
 
 struct CommandOption {
-  std::vector<std::string> names;    // "-f", "--file"; of a positional argument its name alone
+  std::vector<std::string> names;  // "-f", "--file"; of a positional argument its name alone
   std::string help;
   ValueKind value = ValueKind::kNone;  // kNone: a flag
-  std::vector<std::string> choices;  // all values that there are; empty: others
-  std::string fallback;              // the default, as text; "" where help says it or there is none
+  std::vector<std::string> choices;    // all values that there are; empty: others
+  std::string fallback;                // the default, as text; "" where help says it or there is none
   bool required = false;
 };
 

@@ -77,14 +77,17 @@ int Man(const std::string& verb, const std::string& folder, const std::string& v
       std::fputs(page.text.c_str(), stdout);
       return kExitOk;
     }
-    return Fail(absl::NotFoundError(absl::StrCat("there is no page of '", verb, "'; those of verbs of verbs are named like queue-set")));
+    return Fail(absl::NotFoundError(
+        absl::StrCat("there is no page of '", verb, "'; those of verbs of verbs are named like queue-set")));
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);  // what it does not make, writing tells
   for (const ManPage& page : pages) {
-    if (const absl::Status written = WriteOutput("--out", absl::StrCat(folder, "/", page.file), page.text); !written.ok()) return Fail(written);
+    if (const absl::Status written = WriteOutput("--out", absl::StrCat(folder, "/", page.file), page.text); !written.ok())
+      return Fail(written);
   }
-  std::printf("%zu pages are in %s; read one with: man -l %s/%s\n", pages.size(), folder.c_str(), folder.c_str(), pages.front().file.c_str());
+  std::printf("%zu pages are in %s; read one with: man -l %s/%s\n", pages.size(), folder.c_str(), folder.c_str(),
+              pages.front().file.c_str());
   return kExitOk;
 }
 

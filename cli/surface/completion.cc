@@ -24,7 +24,8 @@ void ForEach(const std::string& path, const CommandTree& command, const Visit& v
 
 // Within single quotes, of every shell here: fish alone takes a backslash there.
 std::string Quoted(const std::string& text, bool fish = false) {
-  return absl::StrCat("'", fish ? absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}) : absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+  return absl::StrCat(
+      "'", fish ? absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}) : absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
 // Options that take a value, of all verbs: after them a word is no verb.
@@ -53,7 +54,8 @@ std::vector<std::string> Names(const std::vector<CommandOption>& options) {
 }
 
 // Patterns of a `case` over "VERB:OPTION"; an option of the program goes with every verb.
-std::string ValuePatterns(const std::string& path, const CommandOption& option, const CommandTree& command, const CommandTree& tree) {
+std::string ValuePatterns(const std::string& path, const CommandOption& option, const CommandTree& command,
+                          const CommandTree& tree) {
   std::vector<std::string> patterns;
   for (const std::string& name : option.names) {
     patterns.push_back(&command == &tree ? absl::StrCat("*:", name) : absl::StrCat("'", path, ":", name, "'"));
@@ -81,8 +83,8 @@ std::string ArgumentValues(const CommandTree& command) {
 
 // --- bash
 
-// Keeps of the lines that it reads those that begin with what has been typed, as words that the shell takes for themselves. compgen -W
-// would expand what stands in them: a name of a context or of what a server says it has would be run.
+// Keeps of the lines that it reads those that begin with what has been typed, as words that the shell takes for themselves.
+// compgen -W would expand what stands in them: a name of a context or of what a server says it has would be run.
 constexpr const char* kBashMatches = R"sh(_lynxctl_matches() {
   local line
   while IFS= read -r line; do
@@ -95,7 +97,9 @@ constexpr const char* kBashMatches = R"sh(_lynxctl_matches() {
 )sh";
 
 std::string BashScript(const CommandTree& tree) {
-  std::string text = "# Completion of lynxctl for bash: source <(lynxctl completion bash)\n_lynxctl_at() {\n  verbs= options= argument=\n  case \"$1\" in\n";
+  std::string text =
+      "# Completion of lynxctl for bash: source <(lynxctl completion bash)\n_lynxctl_at() {\n  verbs= options= argument=\n  "
+      "case \"$1\" in\n";
   ForEach("", tree, [&](const std::string& path, const CommandTree& command) {
     std::vector<std::string> verbs;
     for (const CommandTree& verb : command.verbs) verbs.push_back(verb.name);
@@ -104,8 +108,8 @@ std::string BashScript(const CommandTree& tree) {
       const std::vector<std::string> of_all = Names(tree.options);
       options.insert(options.end(), of_all.begin(), of_all.end());
     }
-    absl::StrAppend(&text, "    ", Quoted(path), ") verbs=", Quoted(absl::StrJoin(verbs, " ")), " options=", Quoted(absl::StrJoin(options, " ")),
-                    " argument=", Quoted(ArgumentValues(command)), " ;;\n");
+    absl::StrAppend(&text, "    ", Quoted(path), ") verbs=", Quoted(absl::StrJoin(verbs, " ")),
+                    " options=", Quoted(absl::StrJoin(options, " ")), " argument=", Quoted(ArgumentValues(command)), " ;;\n");
   });
   absl::StrAppend(&text, "  esac\n}\n", ValueFunction(tree), kBashMatches);
   absl::StrAppend(&text, "_lynxctl() {\n  local valued=", Quoted(absl::StrJoin(Valued(tree), " ")), R"sh(
@@ -150,8 +154,9 @@ std::string Described(const std::string& name, const std::string& help) {
 }
 
 std::string ZshScript(const CommandTree& tree) {
-  std::string text = "#compdef lynxctl\n# Completion of lynxctl for zsh: source <(lynxctl completion zsh)\n_lynxctl_at() {\n"
-                     "  verbs=() options=() argument=\n  case \"$1\" in\n";
+  std::string text =
+      "#compdef lynxctl\n# Completion of lynxctl for zsh: source <(lynxctl completion zsh)\n_lynxctl_at() {\n"
+      "  verbs=() options=() argument=\n  case \"$1\" in\n";
   ForEach("", tree, [&](const std::string& path, const CommandTree& command) {
     std::vector<std::string> verbs, options;
     for (const CommandTree& verb : command.verbs) verbs.push_back(Described(verb.name, verb.help));
@@ -162,8 +167,8 @@ std::string ZshScript(const CommandTree& tree) {
     };
     describe(command.options);
     if (&command != &tree) describe(tree.options);
-    absl::StrAppend(&text, "    ", Quoted(path), ")\n      verbs=(", absl::StrJoin(verbs, " "), ")\n      options=(", absl::StrJoin(options, " "),
-                    ")\n      argument=", Quoted(ArgumentValues(command)), " ;;\n");
+    absl::StrAppend(&text, "    ", Quoted(path), ")\n      verbs=(", absl::StrJoin(verbs, " "), ")\n      options=(",
+                    absl::StrJoin(options, " "), ")\n      argument=", Quoted(ArgumentValues(command)), " ;;\n");
   });
   absl::StrAppend(&text, "  esac\n}\n", ValueFunction(tree));
   absl::StrAppend(&text, "_lynxctl() {\n  local valued=", Quoted(absl::StrJoin(Valued(tree), " ")), R"sh(
@@ -213,7 +218,8 @@ std::string FishValues(const CommandOption& option) {
 void AppendFish(const std::string& condition, const CommandOption& option, std::string& text) {
   absl::StrAppend(&text, "complete -c lynxctl", condition);
   for (const std::string& name : option.names) {
-    absl::StrAppend(&text, name.starts_with("--") ? absl::StrCat(" -l ", name.substr(2)) : absl::StrCat(" -s ", name.substr(1)));
+    absl::StrAppend(&text,
+                    name.starts_with("--") ? absl::StrCat(" -l ", name.substr(2)) : absl::StrCat(" -s ", name.substr(1)));
   }
   absl::StrAppend(&text, option.value == ValueKind::kNone ? "" : FishValues(option), " -d ", Quoted(option.help, true), "\n");
 }
@@ -235,13 +241,15 @@ std::string FishScript(const CommandTree& tree) {
     if (argument == "@files") {
       absl::StrAppend(&completions, "complete -c lynxctl", condition, " -F\n");
     } else if (argument.starts_with("@")) {
-      absl::StrAppend(&completions, "complete -c lynxctl", condition, " -a '(lynxctl __complete ", argument.substr(1), " 2>/dev/null)'\n");
+      absl::StrAppend(&completions, "complete -c lynxctl", condition, " -a '(lynxctl __complete ", argument.substr(1),
+                      " 2>/dev/null)'\n");
     } else if (!argument.empty()) {
       absl::StrAppend(&completions, "complete -c lynxctl", condition, " -a ", Quoted(argument, true), "\n");
     }
   });
-  return absl::StrCat("# Completion of lynxctl for fish: lynxctl completion fish | source\nfunction __lynxctl_path\n  set -l valued ",
-                      absl::StrJoin(Valued(tree), " "), "\n  set -l paths ", absl::StrJoin(paths, " "), R"sh(
+  return absl::StrCat(
+      "# Completion of lynxctl for fish: lynxctl completion fish | source\nfunction __lynxctl_path\n  set -l valued ",
+      absl::StrJoin(Valued(tree), " "), "\n  set -l paths ", absl::StrJoin(paths, " "), R"sh(
   set -l path ''
   set -l skip ''
   for word in (commandline -opc)[2..-1]
@@ -259,7 +267,8 @@ function __lynxctl_at
   test (__lynxctl_path) = "$argv[1]"
 end
 complete -c lynxctl -f
-)sh", completions);
+)sh",
+      completions);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Completion scripts for shells, made from the command tree. Jobs, nodes, queues and users are asked of the server, by
-// `lynxctl __complete KIND`; a server that is not there completes to nothing. No script expands what it is told. Pure; thread-safe.
+// `lynxctl __complete KIND`; a server that is not there completes to nothing. No script expands what it is told. Pure;
+// thread-safe.
 #ifndef LYNX_CLI_SURFACE_COMPLETION_H_
 #define LYNX_CLI_SURFACE_COMPLETION_H_
 

@@ -23,12 +23,12 @@ struct GlobalOptions {
 };
 
 struct SubmitOptions {
-  std::vector<std::string> files;  // at least one
+  std::vector<std::string> files;      // at least one
   std::vector<std::string> overrides;  // "train.steps=20"
-  std::string idempotency_key;  // "" = a fresh one; of several files KEY.1, KEY.2, ...
-  bool wait = false;            // follow to the end; one file alone
-  bool follow = false;          // the same, with what its ranks write
-  bool dry_run = false;         // nothing is submitted
+  std::string idempotency_key;         // "" = a fresh one; of several files KEY.1, KEY.2, ...
+  bool wait = false;                   // follow to the end; one file alone
+  bool follow = false;                 // the same, with what its ranks write
+  bool dry_run = false;                // nothing is submitted
 };
 
 struct ListOptions {
@@ -56,15 +56,15 @@ struct PlanOptions {
   double opt_seconds = 10;      // of the exact solver for each problem
   std::string file;
   std::vector<std::string> overrides;
-  std::string cluster;          // cluster file; "" = a uniform cluster by the fields below
-  std::string profile;          // JSON HardwareProfile; "" = stated figures
-  int32_t nodes = 0;            // 0 = as many as the job's ranks need, or as the cluster file says
-  int32_t devices_per_node = 0; // 0 = max ranks
-  std::string device_memory;    // "" = unknown
-  std::string host_memory;      // of a node, for GPUs to offload to; "" = unknown
-  int32_t actions_rank = -1;    // print this rank's program instead of the table
-  std::string html;             // write the plan as a page to this file
-  std::string trace;            // write the predicted step as a trace to this file
+  std::string cluster;           // cluster file; "" = a uniform cluster by the fields below
+  std::string profile;           // JSON HardwareProfile; "" = stated figures
+  int32_t nodes = 0;             // 0 = as many as the job's ranks need, or as the cluster file says
+  int32_t devices_per_node = 0;  // 0 = max ranks
+  std::string device_memory;     // "" = unknown
+  std::string host_memory;       // of a node, for GPUs to offload to; "" = unknown
+  int32_t actions_rank = -1;     // print this rank's program instead of the table
+  std::string html;              // write the plan as a page to this file
+  std::string trace;             // write the predicted step as a trace to this file
 };
 
 struct WhatIfOptions {
@@ -98,8 +98,8 @@ struct CordonOptions {
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
-  int32_t stage = -1;    // ranks of this pipeline stage
-  int32_t attempt = 0;   // 0: all, or with a stage the newest
+  int32_t stage = -1;   // ranks of this pipeline stage
+  int32_t attempt = 0;  // 0: all, or with a stage the newest
   int32_t lines = 100;
   bool follow = false;
 };
@@ -158,7 +158,7 @@ struct AuditOptions {
 };
 
 struct LocalCommandOptions {
-  std::string directory;  // "" = LocalDirectory()
+  std::string directory;         // "" = LocalDirectory()
   std::optional<int32_t> nodes;  // these as in LocalOptions
   std::optional<std::string> devices;
   std::optional<std::string> link_rate;
@@ -179,7 +179,8 @@ int Hold(const GlobalOptions& global, const std::string& job, const std::string&
 int Release(const GlobalOptions& global, const std::string& job);
 int Queues(const GlobalOptions& global);
 int SetQueue(const GlobalOptions& global, const QueueOptions& options);
-// Each node by itself, with a line for each; the exit code of the worst. A server that is not reached is not asked for the others.
+// Each node by itself, with a line for each; the exit code of the worst. A server that is not reached is not asked for the
+// others.
 int Cordon(const GlobalOptions& global, const CordonOptions& options);
 int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes);
 // The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
@@ -219,7 +220,8 @@ int AddContextCommand(const GlobalOptions& global, const std::string& name);
 int UseContextCommand(const std::string& name);
 int RemoveContextCommand(const std::string& name);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
-int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides,
+             ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.
 // The presets or, with `families`, the table of planner/problem/model_families.h.
 int Models(const GlobalOptions& global, bool families);

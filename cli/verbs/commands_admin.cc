@@ -28,15 +28,12 @@ std::string TimeText(int64_t unix_ns) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
 }
 
-std::string RoleText(v1::Role role) {
-  return absl::AsciiStrToLower(v1::Role_Name(role).substr(sizeof("ROLE_") - 1));
-}
+std::string RoleText(v1::Role role) { return absl::AsciiStrToLower(v1::Role_Name(role).substr(sizeof("ROLE_") - 1)); }
 
 absl::StatusOr<v1::Role> ParseRoleName(const std::string& name) {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   if (v1::Role_Parse("ROLE_" + absl::AsciiStrToUpper(name), &role) && role != v1::ROLE_UNSPECIFIED) return role;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--role '", name, "' is not viewer, submitter, operator or admin"));
+  return absl::InvalidArgumentError(absl::StrCat("--role '", name, "' is not viewer, submitter, operator or admin"));
 }
 
 // 0: none is given.
@@ -63,13 +60,15 @@ int TellToken(const GlobalOptions& global, const Client& client, const UserOptio
   if (options.context_file.empty()) return Print(global, absl::StatusOr<Response>(response), response.token() + "\n");
   const std::string& own = client.server().address;
   const std::string server = IsLoopback(own) && !response.server().empty() ? response.server() : own;
-  const absl::Status written =
-      WriteContextFile(options.context_file, {.server = server, .authority = client.server().authority, .token = response.token()});
+  const absl::Status written = WriteContextFile(
+      options.context_file, {.server = server, .authority = client.server().authority, .token = response.token()});
   if (!written.ok()) {
     return Fail(Annotate(written, absl::StrCat("token ", response.token_id(), " was made and is lost, revoke it")));
   }
-  std::printf("token %s of %s for the server at %s is in %s: give it to nobody else; it belongs in ~/.config/lynx/context.json there, or --context\n",
-              response.token_id().c_str(), options.name.c_str(), server.c_str(), options.context_file.c_str());
+  std::printf(
+      "token %s of %s for the server at %s is in %s: give it to nobody else; it belongs in ~/.config/lynx/context.json there, "
+      "or --context\n",
+      response.token_id().c_str(), options.name.c_str(), server.c_str(), options.context_file.c_str());
   return kExitOk;
 }
 
@@ -91,7 +90,8 @@ int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options) 
   if (!response.ok()) return Fail(response.status());
   if (options.out.empty()) return Print(global, response, response->token() + "\n");
   const absl::Status written = WriteSecretFile(options.out, response->token() + "\n");
-  if (!written.ok()) return Fail(Annotate(written, "--out: a token was made and is lost; 'lynxctl admin revoke-join-tokens' forgets it"));
+  if (!written.ok())
+    return Fail(Annotate(written, "--out: a token was made and is lost; 'lynxctl admin revoke-join-tokens' forgets it"));
   std::printf("a join token for %s, once, until %s, is in %s\n", options.node.empty() ? "one node" : options.node.c_str(),
               TimeText(response->expires_unix_ns()).c_str(), options.out.c_str());
   return kExitOk;
@@ -105,12 +105,14 @@ int RevokeJoinTokens(const GlobalOptions& global) {
 int RevokeNode(const GlobalOptions& global, const std::string& node) {
   v1::RevokeNodeRequest request;
   request.set_node(node);
-  return Print(global, Connect(global).Admin(&v1::Admin::Stub::RevokeNode, request),
-               absl::StrCat("node ", node, " is no longer let in; its ranks, if any, go on until they are given up for lost\n"));
+  return Print(
+      global, Connect(global).Admin(&v1::Admin::Stub::RevokeNode, request),
+      absl::StrCat("node ", node, " is no longer let in; its ranks, if any, go on until they are given up for lost\n"));
 }
 
 int AddUser(const GlobalOptions& global, const UserOptions& options) {
-  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok()) return Fail(checked);
+  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok())
+    return Fail(checked);
   v1::AddUserRequest request;
   request.set_name(options.name);
   const absl::StatusOr<v1::Role> role = ParseRoleName(options.role);
@@ -131,7 +133,8 @@ int ListUsers(const GlobalOptions& global) {
   for (const v1::User& user : response->users()) {
     std::vector<std::string> tokens;
     for (const v1::Token& token : user.tokens()) {
-      tokens.push_back(token.expires_unix_ns() == 0 ? token.id() : absl::StrCat(token.id(), " until ", TimeText(token.expires_unix_ns())));
+      tokens.push_back(token.expires_unix_ns() == 0 ? token.id()
+                                                    : absl::StrCat(token.id(), " until ", TimeText(token.expires_unix_ns())));
     }
     listing.names.push_back(user.name());
     listing.rows.push_back({user.name(), RoleText(user.role()), TimeText(user.created_unix_ns()), absl::StrJoin(tokens, ", ")});
@@ -147,7 +150,8 @@ int RevokeUser(const GlobalOptions& global, const std::string& name) {
 }
 
 int AddToken(const GlobalOptions& global, const UserOptions& options) {
-  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok()) return Fail(checked);
+  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok())
+    return Fail(checked);
   v1::AddTokenRequest request;
   request.set_user(options.name);
   const absl::StatusOr<int64_t> life = LifeOf(options.life);
@@ -161,7 +165,8 @@ int AddToken(const GlobalOptions& global, const UserOptions& options) {
 int RevokeToken(const GlobalOptions& global, const std::string& id) {
   v1::RevokeTokenRequest request;
   request.set_id(id);
-  return Print(global, Connect(global).Admin(&v1::Admin::Stub::RevokeToken, request), absl::StrCat("token ", id, " is revoked\n"));
+  return Print(global, Connect(global).Admin(&v1::Admin::Stub::RevokeToken, request),
+               absl::StrCat("token ", id, " is revoked\n"));
 }
 
 int Audit(const GlobalOptions& global, const AuditOptions& options) {
@@ -170,11 +175,16 @@ int Audit(const GlobalOptions& global, const AuditOptions& options) {
   request.set_refused_only(options.refused);
   const auto response = Connect(global).Admin(&v1::Admin::Stub::ListAudit, request);
   if (!response.ok()) return Fail(response.status());
-  Listing listing{.columns = {{"TIME", "time"}, {"WHO", "who"}, {"FROM", "from"}, {"WHAT", "what"}, {"TARGET", "target"}, {"OUTCOME", "outcome"},
+  Listing listing{.columns = {{"TIME", "time"},
+                              {"WHO", "who"},
+                              {"FROM", "from"},
+                              {"WHAT", "what"},
+                              {"TARGET", "target"},
+                              {"OUTCOME", "outcome"},
                               {"DETAIL", "detail"}}};
   for (const v1::AuditRecord& record : response->records()) {
-    listing.rows.push_back({TimeText(record.time_unix_ns()), record.who().empty() ? "-" : record.who(), record.from(), record.what(),
-                    record.target().empty() ? "-" : record.target(), record.outcome(), record.detail()});
+    listing.rows.push_back({TimeText(record.time_unix_ns()), record.who().empty() ? "-" : record.who(), record.from(),
+                            record.what(), record.target().empty() ? "-" : record.target(), record.outcome(), record.detail()});
   }
   return Show(global.output, *response, listing);
 }

@@ -28,9 +28,7 @@ std::string Absolute(const std::string& path) {
   return error ? path : absolute.lexically_normal().string();
 }
 
-std::string NameOf(const CheckpointSummary& checkpoint) {
-  return std::filesystem::path(checkpoint.path).filename().string();
-}
+std::string NameOf(const CheckpointSummary& checkpoint) { return std::filesystem::path(checkpoint.path).filename().string(); }
 
 bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
   return found.checkpoints.size() == 1 && Absolute(path + "/").starts_with(found.checkpoints[0].path + "/");
@@ -39,21 +37,21 @@ bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
 std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
 std::string ModelText(const ModelSpec& m) {
-  return absl::StrCat(
-      ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
-      m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ", m.ffn,
-      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "", ModelFeaturesText(m));
+  return absl::StrCat(ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
+                      m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ",
+                      m.ffn, ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "",
+                      ModelFeaturesText(m));
 }
 
 std::string DataText(const DataFingerprint& data) { return data.bytes == Bytes(0) ? "none" : FingerprintText(data); }
 
 std::string OnePage(const CheckpointSummary& checkpoint, const std::vector<TensorSummary>& tensors) {
   const CheckpointIdentity& id = checkpoint.identity;
-  std::string page = absl::StrCat("checkpoint  ", checkpoint.path, "\njob         ", id.job.value, ", generation ",
-                                  id.generation.value, "\nstep        ", id.step, "\nmodel       ",
-                                  ModelText(id.model), "\nlayout      ", LayoutText(id.layout), "\nseed        ",
-                                  id.seed, "\ndata        ", DataText(id.data), "\nsize        ",
-                                  FormatBytes(checkpoint.bytes), " in ", checkpoint.files.size(), " files\n\n");
+  std::string page =
+      absl::StrCat("checkpoint  ", checkpoint.path, "\njob         ", id.job.value, ", generation ", id.generation.value,
+                   "\nstep        ", id.step, "\nmodel       ", ModelText(id.model), "\nlayout      ", LayoutText(id.layout),
+                   "\nseed        ", id.seed, "\ndata        ", DataText(id.data), "\nsize        ",
+                   FormatBytes(checkpoint.bytes), " in ", checkpoint.files.size(), " files\n\n");
   std::vector<std::vector<std::string>> rows = {{"FILE", "BYTES", "SHA-256"}};
   for (const ShardRecord& file : checkpoint.files) {
     rows.push_back({file.file, absl::StrCat(file.bytes.value), file.sha256});
@@ -210,9 +208,8 @@ int ImportCheckpoint(const CheckpointImportOptions& options) {
   const std::string folder = Absolute(options.path);
   const auto model = ReadModelOf(folder, options.seq);
   if (!model.ok()) return Fail(model.status());
-  const auto imported =
-      ImportFromHuggingFace(folder, model->model, *model->family, Absolute(options.out),
-                            options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse);
+  const auto imported = ImportFromHuggingFace(folder, model->model, *model->family, Absolute(options.out),
+                                              options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse);
   if (!imported.ok()) return Fail(imported.status());
   for (const std::string& note : imported->notes) {
     std::fprintf(stderr, "lynxctl: note: %s\n", VisibleText(note).c_str());

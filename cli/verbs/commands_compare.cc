@@ -52,8 +52,7 @@ std::string ProofText(const Plan& plan) {
       ++optimal;
       continue;
     }
-    gap = std::max(
-        gap, 1 - static_cast<double>(stage.proof->bound.value) / static_cast<double>(stage.proof->exposed.value));
+    gap = std::max(gap, 1 - static_cast<double>(stage.proof->bound.value) / static_cast<double>(stage.proof->exposed.value));
   }
   if (proofs == 0) return "";
   if (optimal == proofs) return "optimal on every stage";
@@ -63,9 +62,11 @@ std::string ProofText(const Plan& plan) {
 std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparison& comparison) {
   const Plan* const unlimited = PlanOf(comparison.unlimited);
   std::vector<PlanRow> rows;
-  if (unlimited != nullptr) rows.push_back({"policy", "unlimited memory", &request, unlimited, unlimited, "everything stored, as if it fitted"});
+  if (unlimited != nullptr)
+    rows.push_back({"policy", "unlimited memory", &request, unlimited, unlimited, "everything stored, as if it fitted"});
   for (const ComparedPolicy& policy : comparison.policies) {
-    PlanRow& row = rows.emplace_back(PlanRow{"policy", RecomputeModeName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
+    PlanRow& row = rows.emplace_back(
+        PlanRow{"policy", RecomputeModeName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
     if (policy.plan) {
       row.note = ProofText(*policy.plan);
     } else if (policy.lacking) {
@@ -73,16 +74,16 @@ std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparis
                               FormatBytes(policy.lacking->needed - policy.lacking->limit));
     }
   }
-  rows.push_back({"policy", absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), &request, &comparison.best, unlimited,
-                  ProofText(comparison.best)});
+  rows.push_back({"policy", absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), &request,
+                  &comparison.best, unlimited, ProofText(comparison.best)});
   return rows;
 }
 
 std::vector<PlanRow> PartitionRows(const PlanRequest& request, const PolicyComparison& comparison) {
   std::vector<PlanRow> rows;
   for (const ComparedPartition& partition : comparison.partitions) {
-    rows.push_back({"partition", PartitionMethodName(partition.method), &request, PlanOf(partition.plan), PlanOf(comparison.partitions.front().plan),
-                    partition.reason});
+    rows.push_back({"partition", PartitionMethodName(partition.method), &request, PlanOf(partition.plan),
+                    PlanOf(comparison.partitions.front().plan), partition.reason});
   }
   return rows;
 }
@@ -90,7 +91,8 @@ std::vector<PlanRow> PartitionRows(const PlanRequest& request, const PolicyCompa
 std::vector<PlanRow> AlternativeRows(const char* kind, const PlanRequest& request, const Explanation& explanation,
                                      const std::vector<Alternative>& alternatives) {
   std::vector<PlanRow> rows = {{"chosen", "chosen", &request, &explanation.plan, &explanation.plan, ""}};
-  for (const Alternative& other : alternatives) rows.push_back({kind, other.change, &request, PlanOf(other.plan), &explanation.plan, other.reason});
+  for (const Alternative& other : alternatives)
+    rows.push_back({kind, other.change, &request, PlanOf(other.plan), &explanation.plan, other.reason});
   return rows;
 }
 
@@ -127,8 +129,9 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const absl::StatusOr<PolicyComparison> comparison =
-      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(*request, {tell, RunOnAllCores}); });
+  const absl::StatusOr<PolicyComparison> comparison = WithWaitingLine("comparing", [&](const TellPart& tell) {
+    return ComparePolicies(*request, {tell, RunOnAllCores});
+  });
   if (!comparison.ok()) return FailPlanning(comparison.status());
   std::vector<PlanRow> rows = PolicyRows(*request, *comparison);
   const std::vector<PlanRow> partitions = PartitionRows(*request, *comparison);
@@ -147,15 +150,17 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const absl::StatusOr<Explanation> explanation =
-      WithWaitingLine("explaining", [&](const TellPart& tell) { return ExplainPlan(*request, {tell, RunOnAllCores}); });
+  const absl::StatusOr<Explanation> explanation = WithWaitingLine("explaining", [&](const TellPart& tell) {
+    return ExplainPlan(*request, {tell, RunOnAllCores});
+  });
   if (!explanation.ok()) return FailPlanning(explanation.status());
   const PlanTitles titles = {"", "THROUGHPUT", "LAYOUT"};
   std::vector<PlanRow> rows = AlternativeRows("layout", *request, *explanation, explanation->rejected);
   const std::vector<PlanRow> more = AlternativeRows("more", *request, *explanation, explanation->sensitivities);
-  std::string text = explanation->rejected.empty()
-                         ? "NO OTHER LAYOUT: parallel and resources of the job leave no other tensor- and pipeline-parallel sizes on these devices\n"
-                         : absl::StrCat("REJECTED LAYOUTS, the fastest plan of each\n", PlanRowsTable(rows, titles, LastCell::kLayout));
+  std::string text = explanation->rejected.empty() ? "NO OTHER LAYOUT: parallel and resources of the job leave no other "
+                                                     "tensor- and pipeline-parallel sizes on these devices\n"
+                                                   : absl::StrCat("REJECTED LAYOUTS, the fastest plan of each\n",
+                                                                  PlanRowsTable(rows, titles, LastCell::kLayout));
   absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
   rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen one is there once
   return ShowPlans(global, rows, text);
@@ -167,7 +172,8 @@ int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
   if (!base.ok()) return Fail(base.status());
   const absl::StatusOr<PlanRequest> changed = ChangedRequest(options, *base);
   if (!changed.ok()) return Fail(changed.status());
-  std::vector<PlanRow> rows = {{.kind = "plan", .name = "now", .request = &*base}, {.kind = "plan", .name = "what if", .request = &*changed}};
+  std::vector<PlanRow> rows = {{.kind = "plan", .name = "now", .request = &*base},
+                               {.kind = "plan", .name = "what if", .request = &*changed}};
   std::array<absl::StatusOr<PlanResult>, 2> results;
   const Plan* first = nullptr;
   for (size_t i = 0; i < rows.size(); ++i) {

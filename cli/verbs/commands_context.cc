@@ -11,8 +11,9 @@
 namespace lynx {
 
 int ListContextsCommand(const GlobalOptions& global) {
-  Listing listing{.columns = {{"", "in_use"}, {"NAME", "name"}, {"SERVER", "server"}, {"TLS", "tls"}, {"TOKEN", "token"}, {"", "problem"}},
-                  .nothing = "no contexts; 'lynxctl --server HOST:PORT context add NAME' makes one"};
+  Listing listing{
+      .columns = {{"", "in_use"}, {"NAME", "name"}, {"SERVER", "server"}, {"TLS", "tls"}, {"TOKEN", "token"}, {"", "problem"}},
+      .nothing = "no contexts; 'lynxctl --server HOST:PORT context add NAME' makes one"};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   const bool whole = Cells(global).whole();
   for (const NamedContext& one : ListContexts()) {
@@ -20,8 +21,14 @@ int ListContextsCommand(const GlobalOptions& global) {
     const std::string problem = one.context.ok() ? "" : std::string(one.context.status().message());
     const bool tls = !context.authority.empty(), token = !context.token.empty();
     listing.names.push_back(one.name);
-    listing.rows.push_back({whole ? (one.in_use ? "yes" : "no") : (one.in_use ? "*" : ""), one.name, context.server, tls ? "yes" : "no", token ? "yes" : "no", problem});
-    list.push_back({{"name", one.name}, {"inUse", one.in_use}, {"server", context.server}, {"tls", tls}, {"token", token}, {"problem", problem}});
+    listing.rows.push_back({whole ? (one.in_use ? "yes" : "no") : (one.in_use ? "*" : ""), one.name, context.server,
+                            tls ? "yes" : "no", token ? "yes" : "no", problem});
+    list.push_back({{"name", one.name},
+                    {"inUse", one.in_use},
+                    {"server", context.server},
+                    {"tls", tls},
+                    {"token", token},
+                    {"problem", problem}});
   }
   const nlohmann::ordered_json all({{"contexts", list}});
   return ShowListing(global.output, all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
@@ -32,7 +39,8 @@ int AddContextCommand(const GlobalOptions& global, const std::string& name) {
   if (!server.status.ok()) return Fail(server.status);
   const absl::Status added = AddContext(name, {.server = server.address, .authority = server.authority, .token = server.token});
   if (!added.ok()) return Fail(added);
-  std::printf("context %s: %s (from %s); use it with: lynxctl context use %s\n", name.c_str(), server.address.c_str(), server.source.c_str(), name.c_str());
+  std::printf("context %s: %s (from %s); use it with: lynxctl context use %s\n", name.c_str(), server.address.c_str(),
+              server.source.c_str(), name.c_str());
   return kExitOk;
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 ServerFacts AskServer(const GlobalOptions& global) {
   Client client = Connect(global);
-  ServerFacts facts{.address = client.server().address, .source = client.server().source, .is_here = IsThisMachine(client.server().address)};
+  ServerFacts facts{
+      .address = client.server().address, .source = client.server().source, .is_here = IsThisMachine(client.server().address)};
   const RealClock clock;
   const Nanos asked = clock.Monotonic();
   const auto nodes = client.Nodes();
@@ -26,7 +27,8 @@ ServerFacts AskServer(const GlobalOptions& global) {
   // It answered somewhere between the call and now: in the middle, as far as anybody knows.
   facts.clock_error_ns = took.value / 2;
   facts.clock_ahead_ns = nodes->server_time_unix_ns() - (clock.Wall() - took / 2).value;
-  for (const v1::Node& node : nodes->nodes()) facts.nodes.push_back({node.name(), NodeState(node), node.agent_version(), node.worker_version()});
+  for (const v1::Node& node : nodes->nodes())
+    facts.nodes.push_back({node.name(), NodeState(node), node.agent_version(), node.worker_version()});
   return facts;
 }
 
@@ -49,10 +51,12 @@ int Doctor(const GlobalOptions& global, const DoctorOptions& options) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
     listing.rows.push_back({VerdictName(finding.verdict), finding.what, finding.found, finding.mend});
-    list.push_back({{"verdict", VerdictName(finding.verdict)}, {"what", finding.what}, {"found", finding.found}, {"mend", finding.mend}});
+    list.push_back(
+        {{"verdict", VerdictName(finding.verdict)}, {"what", finding.what}, {"found", finding.found}, {"mend", finding.mend}});
   }
   const nlohmann::ordered_json json = {{"findings", list}};
-  const int shown = ShowListing(global.output, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
+  const int shown =
+      ShowListing(global.output, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
   if (shown != kExitOk) return shown;
   switch (WorstOf(findings)) {
     case Verdict::kOk:

@@ -35,8 +35,8 @@ std::string Json(const ExportTarget& target, const ExportedPlan& exported) {
 
 absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& exported) {
   if (const absl::Status made = MakeDirectories(options.folder); !made.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--out ", options.folder, ": ", std::string(made.message()),
-                                                   "; name a folder that you may write to"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--out ", options.folder, ": ", std::string(made.message()), "; name a folder that you may write to"));
   }
   const auto write = [&](const std::string& name, const std::string& text) {
     const std::string path = absl::StrCat(options.folder, "/", name);
@@ -53,8 +53,8 @@ absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& export
 int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   ExportFormat format;
   if (!ParseExportFormat(options.format, format)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
   }
   const absl::StatusOr<ExportTarget> target =
       options.version.empty() ? NewestTarget(format) : FindTarget(format, options.version);

@@ -39,11 +39,12 @@ constexpr Nanos kWatchPatience{120'000'000'000};
 constexpr Nanos kPlainInterval{5'000'000'000};
 constexpr int32_t kAllJobs = std::numeric_limits<int32_t>::max();
 
-bool IsTable(const GlobalOptions& global) { return global.output == OutputFormat::kTable || global.output == OutputFormat::kWide; }
+bool IsTable(const GlobalOptions& global) {
+  return global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
+}
 
 int PrintJob(const GlobalOptions& global, const v1::Job& job) {
-  return Show(global.output, job, JobListing({job}, Cells(global)),
-              JobPage(job, StyleOf(STDOUT_FILENO), RealClock().Wall()));
+  return Show(global.output, job, JobListing({job}, Cells(global)), JobPage(job, StyleOf(STDOUT_FILENO), RealClock().Wall()));
 }
 
 // The job, or in tables a line about it.
@@ -71,7 +72,8 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vect
 }
 
 // Jobs in one of these states, or of all in `among` where none is named.
-absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options, const std::vector<v1::JobState>& among) {
+absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options,
+                                              const std::vector<v1::JobState>& among) {
   v1::ListJobsRequest request;
   request.set_limit(options.limit);
   for (const std::string& name : options.states) {
@@ -130,7 +132,8 @@ class ProgressPrinter {
  private:
   void PrintState(v1::JobState state, const std::string& reason) {
     ClearLine();
-    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(), VisibleLine(reason).c_str());
+    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(),
+                VisibleLine(reason).c_str());
   }
 
   void ClearLine() {
@@ -276,8 +279,9 @@ bool IsWanted(const EventsOptions& options, const v1::JobEvent& event) {
 std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
   const CellText cells = Cells(global);
   if (IsTable(global)) {
-    return absl::StrCat(cells.Time(event.time_unix_ns()), "  ", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style),
-                        "  ", absl::StrFormat("%-16s", event.kind()), "  ", VisibleLine(event.reason()), "\n");
+    return absl::StrCat(cells.Time(event.time_unix_ns()), "  ",
+                        Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style), "  ",
+                        absl::StrFormat("%-16s", event.kind()), "  ", VisibleLine(event.reason()), "\n");
   }
   if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
   std::string json;
@@ -288,7 +292,8 @@ std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, St
 // Until the job has ended; one line an event.
 int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
   using enum OutputFormat;
-  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(Annotate(known, "--follow"));
+  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok())
+    return Fail(Annotate(known, "--follow"));
   Client client = Connect(global);
   const Style style = StyleOf(STDOUT_FILENO);
   int64_t last = 0;
@@ -346,8 +351,9 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
     if (!response.ok()) {
       absl::Status why = response.status();
       if (absl::IsDeadlineExceeded(why)) {
-        why = absl::Status(why.code(), absl::StrCat(why.message(), "; it may have taken the job: the same command with --idempotency-key ",
-                                                    requests[i].idempotency_key(), " makes no second one"));
+        why = absl::Status(why.code(),
+                           absl::StrCat(why.message(), "; it may have taken the job: the same command with --idempotency-key ",
+                                        requests[i].idempotency_key(), " makes no second one"));
       }
       const int failed = Fail(several ? Annotate(why, options.files[i]) : why);
       if (code == kExitOk) code = failed;
@@ -439,7 +445,8 @@ int Cancel(const GlobalOptions& global, const CancelOptions& options) {
 
 int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
   v1::ListNodesRequest request;
-  request.set_include_measurements(global.output == OutputFormat::kJson || global.output == OutputFormat::kYaml);  // tables have none
+  request.set_include_measurements(global.output == OutputFormat::kJson ||
+                                   global.output == OutputFormat::kYaml);  // tables have none
   request.mutable_nodes()->Add(names.begin(), names.end());
   const auto response = Connect(global).Nodes(request);
   if (!response.ok()) return Fail(response.status());

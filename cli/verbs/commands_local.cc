@@ -21,7 +21,8 @@ std::string DirectoryOf(const LocalCommandOptions& options) {
 }
 
 Listing DaemonListing(const LocalCluster& cluster) {
-  Listing listing{.columns = {{"DAEMON", "daemon"}, {"STATE", "state"}, {"PID", "pid"}, {"METRICS", "metrics"}, {"LOG", "log"}}};
+  Listing listing{
+      .columns = {{"DAEMON", "daemon"}, {"STATE", "state"}, {"PID", "pid"}, {"METRICS", "metrics"}, {"LOG", "log"}}};
   for (const LocalDaemon& daemon : cluster.daemons) {
     listing.rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.process.pid),
                             "http://" + daemon.metrics_address + "/metrics", daemon.log});
@@ -30,11 +31,15 @@ Listing DaemonListing(const LocalCluster& cluster) {
 }
 
 std::string StatusJson(const LocalCluster& cluster, const std::string& directory) {
-  nlohmann::ordered_json json = {{"directory", directory}, {"server", cluster.server_address}, {"page", LivePageAddress(directory)}};
+  nlohmann::ordered_json json = {
+      {"directory", directory}, {"server", cluster.server_address}, {"page", LivePageAddress(directory)}};
   json["daemons"] = nlohmann::ordered_json::array();
   for (const LocalDaemon& daemon : cluster.daemons) {
-    json["daemons"].push_back({{"name", daemon.name}, {"running", IsRunning(daemon)}, {"pid", daemon.process.pid},
-                               {"metricsAddress", daemon.metrics_address}, {"log", daemon.log}});
+    json["daemons"].push_back({{"name", daemon.name},
+                               {"running", IsRunning(daemon)},
+                               {"pid", daemon.process.pid},
+                               {"metricsAddress", daemon.metrics_address},
+                               {"log", daemon.log}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -55,7 +60,8 @@ std::string Elsewhere(const LocalCluster& cluster, const std::string& directory)
   std::vector<std::string> because = variables;
   if (!Environment("LYNX_SERVER").empty()) because.push_back("LYNX_SERVER");
   const std::string context = ContextInUse();
-  if (!context.empty() && Environment("LYNX_CONTEXT").empty() && Environment("LYNX_SERVER").empty()) because.push_back("context " + context);
+  if (!context.empty() && Environment("LYNX_CONTEXT").empty() && Environment("LYNX_SERVER").empty())
+    because.push_back("context " + context);
   std::string how = absl::StrCat("lynxctl --server ", cluster.server_address, " ...");
   if (!variables.empty()) how = absl::StrCat("unset ", absl::StrJoin(variables, " "), "; ", how);
   if (variables.empty() && directory == LocalDirectory()) {
@@ -64,7 +70,8 @@ std::string Elsewhere(const LocalCluster& cluster, const std::string& directory)
     if (!context.empty()) other.push_back("lynxctl context use --none");
     if (!other.empty()) absl::StrAppend(&how, ", or ", absl::StrJoin(other, "; "));
   }
-  const std::string why = because.empty() ? absl::StrCat(", ", found.source) : absl::StrCat(" because of ", absl::StrJoin(because, ", "));
+  const std::string why =
+      because.empty() ? absl::StrCat(", ", found.source) : absl::StrCat(" because of ", absl::StrJoin(because, ", "));
   return absl::StrCat("lynxctl calls ", found.address, why, "; for this cluster: ", how, "\n");
 }
 
@@ -92,7 +99,8 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
   const bool all = std::all_of(cluster->daemons.begin(), cluster->daemons.end(), IsRunning);
   const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
   const int shown = ShowListing(global.output, StatusJson(*cluster, DirectoryOf(options)), DaemonListing(*cluster));
-  if (!table || shown != kExitOk) return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' has the nodes
+  if (!table || shown != kExitOk)
+    return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' has the nodes
   if (!all) {
     std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
     return kExitJobFailed;

@@ -37,7 +37,8 @@ absl::StatusOr<StageRanks> RanksOf(Client& client, const std::string& id, int32_
   request.set_job_id(id);
   LYNX_ASSIGN_OR_RETURN(const v1::Job job, client.Get(request));
   if (!job.has_plan()) {
-    return absl::FailedPreconditionError(absl::StrCat("--stage ", stage, ": job ", job.id(), ", which is ", StateName(job.state()), ", has no plan yet"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("--stage ", stage, ": job ", job.id(), ", which is ", StateName(job.state()), ", has no plan yet"));
   }
   LYNX_ASSIGN_OR_RETURN(const Plan plan, FromProto(job.plan(), PlanPrograms::kLeftOut));
   if (stage >= plan.layout.pp) {
@@ -54,7 +55,8 @@ absl::StatusOr<StageRanks> RanksOf(Client& client, const std::string& id, int32_
 Listing LogListing(const v1::GetLogsResponse& response) {
   Listing listing{.columns = {{"RANK", "rank"}, {"ATTEMPT", "attempt"}, {"SEQUENCE", "sequence"}, {"TEXT", "text"}}};
   for (const v1::LogLine& line : response.lines()) {
-    listing.rows.push_back({absl::StrCat(line.rank()), absl::StrCat(line.generation()), absl::StrCat(line.sequence()), line.text()});
+    listing.rows.push_back(
+        {absl::StrCat(line.rank()), absl::StrCat(line.generation()), absl::StrCat(line.sequence()), line.text()});
   }
   return listing;
 }
@@ -70,7 +72,8 @@ void PutFailureFirst(v1::GetLogsResponse& response) {
 
 int PrintLogs(const GlobalOptions& global, v1::GetLogsResponse response) {
   PutFailureFirst(response);
-  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) return Show(global.output, response, LogListing(response));
+  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide)
+    return Show(global.output, response, LogListing(response));
   if (response.lines().empty()) std::fprintf(stderr, "no rank of this job has written anything\n");
   if (response.has_first_failure()) {
     std::fprintf(stderr, "rank %d failed first, in attempt %lld\n", response.first_failure().rank(),
@@ -109,7 +112,8 @@ absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::f
     heard = true;
     lost_at.reset();
     auto& lines = *response->mutable_lines();
-    std::sort(lines.begin(), lines.end(), [](const v1::LogLine& a, const v1::LogLine& b) { return a.sequence() < b.sequence(); });
+    std::sort(lines.begin(), lines.end(),
+              [](const v1::LogLine& a, const v1::LogLine& b) { return a.sequence() < b.sequence(); });
     for (const v1::LogLine& line : lines) {
       each(line);
       request.set_after(std::max(request.after(), line.sequence()));

@@ -32,17 +32,18 @@ std::string PresetJson() {
 
 Listing PresetListing() {
   Listing listing;
-  for (const auto& [title, csv] : {std::pair("NAME", "name"), std::pair("PARAMETERS", "parameters"), std::pair("LAYERS", "layers"),
-                                   std::pair("HIDDEN", "hidden"), std::pair("HEADS", "heads"), std::pair("KV", "kv_heads"), std::pair("FFN", "ffn"),
-                                   std::pair("SEQ", "seq"), std::pair("VOCAB", "vocab"), std::pair("FROM", "source")}) {
+  for (const auto& [title, csv] :
+       {std::pair("NAME", "name"), std::pair("PARAMETERS", "parameters"), std::pair("LAYERS", "layers"),
+        std::pair("HIDDEN", "hidden"), std::pair("HEADS", "heads"), std::pair("KV", "kv_heads"), std::pair("FFN", "ffn"),
+        std::pair("SEQ", "seq"), std::pair("VOCAB", "vocab"), std::pair("FROM", "source")}) {
     listing.columns.push_back({title, csv});
   }
   for (const ModelPreset& preset : ModelPresets()) {
     const ModelSpec& m = preset.model;
     listing.names.push_back(preset.name);
     listing.rows.push_back({preset.name, absl::StrCat(ModelParameters(m)), absl::StrCat(m.layers), absl::StrCat(m.hidden),
-                    absl::StrCat(m.heads), absl::StrCat(m.key_heads()), absl::StrCat(m.ffn), absl::StrCat(m.seq),
-                    absl::StrCat(m.vocab), preset.source});
+                            absl::StrCat(m.heads), absl::StrCat(m.key_heads()), absl::StrCat(m.ffn), absl::StrCat(m.seq),
+                            absl::StrCat(m.vocab), preset.source});
   }
   return listing;
 }
@@ -71,8 +72,9 @@ std::string FamilyJson() {
 
 Listing FamilyListing() {
   Listing listing;
-  listing.columns = {{"MODEL_TYPE", "model_type"}, {"MODELS", "models"},     {"PLANNED", "planned"}, {"TRAINED", "trained"},
-                     {"IMPORTED", "imported"},     {"EXPORTED", "exported"}, {"THE ENGINE LACKS", "lacking"}};
+  listing.columns = {{"MODEL_TYPE", "model_type"},   {"MODELS", "models"},     {"PLANNED", "planned"},
+                     {"TRAINED", "trained"},         {"IMPORTED", "imported"}, {"EXPORTED", "exported"},
+                     {"THE ENGINE LACKS", "lacking"}};
   for (const FamilyTraits& family : ModelFamilies()) {
     const std::string trained = family.plan_only == 0 ? "yes" : "no";
     const std::string weights = family.weights == WeightNames::kNone ? "no" : "yes";

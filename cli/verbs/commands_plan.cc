@@ -21,8 +21,8 @@ namespace {
 
 int PrintActions(const Plan& plan, int32_t rank) {
   if (rank >= plan.layout.ranks()) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("--actions ", rank, ": the plan has ranks 0 to ", plan.layout.ranks() - 1, " (", LayoutText(plan.layout), ")")));
+    return Fail(absl::InvalidArgumentError(absl::StrCat("--actions ", rank, ": the plan has ranks 0 to ",
+                                                        plan.layout.ranks() - 1, " (", LayoutText(plan.layout), ")")));
   }
   const auto& stage = plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, rank).stage)];
   std::fputs(ProgramText(stage.program).c_str(), stdout);
@@ -49,7 +49,8 @@ absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request
 int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   using enum OutputFormat;
   if (options.actions_rank >= 0) {
-    if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok()) return Fail(Annotate(known, "--actions"));
+    if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok())
+      return Fail(Annotate(known, "--actions"));
   }
   const auto request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
@@ -70,10 +71,11 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   return code;
 }
 
-int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides,
+             ReferencePage reference) {
   using enum OutputFormat;
   // A job file is YAML, and a schema JSON.
-  const std::vector<OutputFormat> known = reference == ReferencePage::kNone         ? std::vector{kTable, kWide, kYaml, kJson}
+  const std::vector<OutputFormat> known = reference == ReferencePage::kNone        ? std::vector{kTable, kWide, kYaml, kJson}
                                           : reference == ReferencePage::kJobSchema ? std::vector{kTable, kWide, kJson}
                                                                                    : std::vector{kTable, kWide};
   if (const absl::Status checked = CheckOutput(global.output, known); !checked.ok()) return Fail(checked);

@@ -4,23 +4,24 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "cli/verbs/commands.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/output_file.h"
-#include "cli/verbs/run_tasks.h"
 #include "cli/output/waiting_line.h"
-#include "report/job_report.h"
-#include "report/traced_job.h"
+#include "cli/verbs/commands.h"
+#include "cli/verbs/run_tasks.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "common/utf8.h"
 #include "common/version.h"
 #include "proto/convert.h"
+#include "report/job_report.h"
+#include "report/traced_job.h"
 
 namespace lynx {
 namespace {
 
-// The traced step; null where none of the present plan has been traced, or it makes no sense: the rest of the job is shown without it.
+// The traced step; null where none of the present plan has been traced, or it makes no sense: the rest of the job is shown
+// without it.
 absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const std::string& id) {
   v1::TraceJobRequest request;
   request.set_job_id(id);
@@ -29,7 +30,8 @@ absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const s
   if (!response.ok()) return response.status();
   absl::StatusOr<std::unique_ptr<const TracedJob>> traced = ReadTrace(*response);
   if (traced.ok()) return traced;
-  std::fprintf(stderr, "the traced step is left out of the report: %s\n", VisibleLine(std::string(traced.status().message())).c_str());
+  std::fprintf(stderr, "the traced step is left out of the report: %s\n",
+               VisibleLine(std::string(traced.status().message())).c_str());
   return nullptr;
 }
 
@@ -43,8 +45,9 @@ std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   request.spec.parallel.dp = layout.dp;
   request.spec.parallel.cp = layout.cp;
   request.spec.train.micro_batch = traced.plan.micro_batch;
-  absl::StatusOr<PolicyComparison> comparison =
-      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(request, {tell, RunOnAllCores}); });
+  absl::StatusOr<PolicyComparison> comparison = WithWaitingLine("comparing", [&](const TellPart& tell) {
+    return ComparePolicies(request, {tell, RunOnAllCores});
+  });
   if (!comparison.ok()) return std::nullopt;
   return *std::move(comparison);
 }
@@ -64,14 +67,15 @@ absl::Status WriteReport(const GlobalOptions& global, const ReportOptions& optio
   }
   std::optional<PolicyComparison> comparison;
   if (traced != nullptr && !options.no_comparison) comparison = CompareFor(*traced);
-  LYNX_ASSIGN_OR_RETURN(const std::string page,
-                        JobReportPage({.job = &job,
-                                       .curves = &got.curves(),
-                                       .plan = traced != nullptr ? &traced->plan : job.has_plan() ? &plan : nullptr,
-                                       .traced = traced.get(),
-                                       .comparison = comparison.has_value() ? &*comparison : nullptr,
-                                       .version = kVersion,
-                                       .now = RealClock().Wall()}));
+  LYNX_ASSIGN_OR_RETURN(const std::string page, JobReportPage({.job = &job,
+                                                               .curves = &got.curves(),
+                                                               .plan = traced != nullptr ? &traced->plan
+                                                                       : job.has_plan()  ? &plan
+                                                                                         : nullptr,
+                                                               .traced = traced.get(),
+                                                               .comparison = comparison.has_value() ? &*comparison : nullptr,
+                                                               .version = kVersion,
+                                                               .now = RealClock().Wall()}));
   const std::string path = options.out.empty() ? absl::StrCat(job.spec().name(), "-", job.id(), ".html") : options.out;
   LYNX_RETURN_IF_ERROR(WriteOutput("--out", path, page));
   std::printf("%s\n", path.c_str());

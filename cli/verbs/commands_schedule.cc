@@ -28,9 +28,10 @@ std::string JobText(const absl::StatusOr<v1::Job>& job) {
 std::string CordonLine(const v1::Node& node, bool drain) {
   std::string line = absl::StrCat("node ", node.name(), " takes no new ranks");
   if (drain) {
-    absl::StrAppend(&line, node.jobs().empty() ? "; it is drained: no job has ranks there"
-                                               : absl::StrCat("; ", node.jobs_size(), node.jobs_size() == 1 ? " job leaves" : " jobs leave",
-                                                              " it ('lynxctl nodes' shows when it is drained)"));
+    absl::StrAppend(&line, node.jobs().empty()
+                               ? "; it is drained: no job has ranks there"
+                               : absl::StrCat("; ", node.jobs_size(), node.jobs_size() == 1 ? " job leaves" : " jobs leave",
+                                              " it ('lynxctl nodes' shows when it is drained)"));
   }
   if (!node.worker_attached()) absl::StrAppend(&line, "; note that no such node is attached now");
   return line;
@@ -44,7 +45,8 @@ int ShowNodes(const GlobalOptions& global, const v1::ListNodesResponse& nodes, b
 
 // In tables a line for each node as soon as it is changed.
 int ChangeNodes(const GlobalOptions& global, const std::vector<std::string>& names,
-                const std::function<absl::StatusOr<v1::Node>(Client&, const std::string&)>& change, const std::function<std::string(const v1::Node&)>& line_of) {
+                const std::function<absl::StatusOr<v1::Node>(Client&, const std::string&)>& change,
+                const std::function<std::string(const v1::Node&)>& line_of) {
   const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
   Client client = Connect(global);
   v1::ListNodesResponse changed;
@@ -81,8 +83,9 @@ int Release(const GlobalOptions& global, const std::string& id) {
   v1::ReleaseJobRequest request;
   request.set_job_id(id);
   const absl::StatusOr<v1::Job> job = Connect(global).Release(request);
-  return Print(global, job, absl::StrCat(JobText(job), " is ", job.ok() ? StateName(job->state()) : "", ": ",
-                                         job.ok() ? VisibleLine(job->reason()) : ""));
+  return Print(global, job,
+               absl::StrCat(JobText(job), " is ", job.ok() ? StateName(job->state()) : "", ": ",
+                            job.ok() ? VisibleLine(job->reason()) : ""));
 }
 
 int Queues(const GlobalOptions& global) {

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int32_t kMaxJobs = 200;
 constexpr size_t kMaxCurves = 30;  // of the first that train
-constexpr double kMaxCall = 2;  // seconds of a later look's: keys wait for it; more where the first took long
+constexpr double kMaxCall = 2;     // seconds of a later look's: keys wait for it; more where the first took long
 
 // What a signal asked for; the loop sees it as soon as the call that it waits for has ended.
 volatile std::sig_atomic_t ended = 0, suspended = 0, resumed = 0;
@@ -60,7 +60,8 @@ absl::StatusOr<TopView> Look(Client& client) {
   LYNX_ASSIGN_OR_RETURN(view.nodes, client.Nodes());
   // Those that have devices first: however many wait, they are all there.
   v1::ListJobsRequest active, waiting;
-  for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) active.add_states(state);
+  for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING})
+    active.add_states(state);
   waiting.add_states(v1::JOB_STATE_QUEUED);
   for (v1::ListJobsRequest* request : {&active, &waiting}) {
     request->set_limit(kMaxJobs);
@@ -84,8 +85,8 @@ absl::StatusOr<TopView> Look(Client& client) {
   return view;
 }
 
-// The terminal while it is drawn on: its own screen, no cursor, keys without Enter. As it was before, at the end and while the program
-// is suspended.
+// The terminal while it is drawn on: its own screen, no cursor, keys without Enter. As it was before, at the end and while the
+// program is suspended.
 class Screen {
  public:
   Screen() { Enter(); }
@@ -98,8 +99,9 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked. In the
-  // background the terminal is another's, and one that is let go on there may only be to end: a thread may yet have to hear of that.
+  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked.
+  // In the background the terminal is another's, and one that is let go on there may only be to end: a thread may yet have to
+  // hear of that.
   void FollowShell() {
     constexpr int kLookEvery = 100;  // milliseconds
     while (ended == 0 && IsToFollowShell()) {

@@ -3,11 +3,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/connect/client.h"
-#include "cli/verbs/commands.h"
 #include "cli/output/output_file.h"
-#include "report/traced_job.h"
+#include "cli/verbs/commands.h"
 #include "common/status.h"
 #include "planner/report/chrome_trace.h"
+#include "report/traced_job.h"
 
 namespace lynx {
 
@@ -23,11 +23,12 @@ int Trace(const GlobalOptions& global, const TraceOptions& options) {
     const auto text = MeasuredChromeTrace(response->job().spec().name(), traced.plan, traced.measured, traced.simulation());
     if (!text.ok()) return Fail(text.status());
     const Nanos length = std::max(traced.measured.end, traced.plan.step);
-    if (const absl::Status written = WriteTrace("--out", options.out, *text, length); !written.ok())
-      return Fail(written);
+    if (const absl::Status written = WriteTrace("--out", options.out, *text, length); !written.ok()) return Fail(written);
   }
-  const char* const note = traced.predicted.has_value() ? "" : "what this plan predicted, action by action, is no longer known\n";
-  return Show(global.output, response->trace(), absl::StrCat(MeasuredTable(traced.plan, traced.measured, traced.simulation()), note));
+  const char* const note =
+      traced.predicted.has_value() ? "" : "what this plan predicted, action by action, is no longer known\n";
+  return Show(global.output, response->trace(),
+              absl::StrCat(MeasuredTable(traced.plan, traced.measured, traced.simulation()), note));
 }
 
 }  // namespace lynx

@@ -30,8 +30,7 @@ absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, cons
   NodeGroup group;
   const int32_t ranks = spec.resources.max_ranks;
   group.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
-  group.nodes = options.nodes > 0 ? options.nodes
-                                  : std::max(1, (ranks + group.devices_per_node - 1) / group.devices_per_node);
+  group.nodes = options.nodes > 0 ? options.nodes : std::max(1, (ranks + group.devices_per_node - 1) / group.devices_per_node);
   if (!options.device_memory.empty()) {
     auto memory = ParseByteSize(options.device_memory);
     if (!memory.ok()) return Annotate(memory.status(), "--device-memory");

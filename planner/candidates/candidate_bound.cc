@@ -39,15 +39,11 @@ Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
-    case ScheduleKind::kGpipe:
-      return microbatches;
-    case ScheduleKind::kInterleaved:
-      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
+    case ScheduleKind::kGpipe: return microbatches;
+    case ScheduleKind::kInterleaved: return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
     case ScheduleKind::kOneForwardOneBackward:
-    case ScheduleKind::kZeroBubble:
-      return std::min(p - rank, microbatches);
-    default:
-      return 1;
+    case ScheduleKind::kZeroBubble: return std::min(p - rank, microbatches);
+    default: return 1;
   }
 }
 
@@ -75,14 +71,10 @@ int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits)
 }  // namespace
 
 LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape)
-    : layer_(WholeTime(costs, kLayer)),
-      embedding_(WholeTime(costs, LayerType::kEmbedding)),
-      head_(WholeTime(costs, LayerType::kHead)),
-      forward_(costs.LayerTime(kLayer, Pass::kForward)),
+    : layer_(WholeTime(costs, kLayer)), embedding_(WholeTime(costs, LayerType::kEmbedding)),
+      head_(WholeTime(costs, LayerType::kHead)), forward_(costs.LayerTime(kLayer, Pass::kForward)),
       input_(TensorBytes(Tensor::kX, shape)) {
-  const auto permille = [&](Nanos part) {
-    return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000);
-  };
+  const auto permille = [&](Nanos part) { return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000); };
   pass_permille_ = permille(PassTime(costs, LayerGraph::Of(shape)));
   forward_permille_ = permille(forward_);
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
@@ -141,8 +133,7 @@ Bytes LayerLowerBound::CopiedIn(Nanos time) const {
 CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
                                Offloading offloading)
     : request_(request), candidate_(candidate), caches_(caches), floor_(caches.Floor(candidate)),
-      pipeline_(PipelineOf(candidate.layout)),
-      offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
+      pipeline_(PipelineOf(candidate.layout)), offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
   if (pipeline_.placement == StagePlacement::kLooping) {
     before_share_ = static_cast<double>(floor_.delay_permille(SplitsWeight(candidate.layout))) / 1000 / pipeline_.chunks;
   }
@@ -270,9 +261,7 @@ bool CandidateBound::MayTake(Nanos step) const {
   int32_t guess = model_layers / p;  // a rank takes about as many as the one after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
-    const auto share = [&](int32_t layers) {
-      return before_share_ * static_cast<double>(Busy(rank, layers).value);
-    };
+    const auto share = [&](int32_t layers) { return before_share_ * static_cast<double>(Busy(rank, layers).value); };
     const auto fits = [&](int32_t layers) {
       const Nanos ahead(static_cast<int64_t>(std::max(0.0, before - share(layers))));
       const std::optional<Nanos> least_step = LeastStep(r, layers, ahead, step);
@@ -289,7 +278,8 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
-  // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is computed.
+  // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is
+  // computed.
   if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {

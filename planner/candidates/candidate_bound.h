@@ -69,8 +69,8 @@ class LayerLowerBound {
   Bytes input_, stored_;
   Nanos windows_;
   int64_t copied_per_second_ = 0;  // bytes out and back
-  std::vector<Item> items_;     // in the order of the graph
-  std::vector<Item> by_price_;  // cheapest per byte first
+  std::vector<Item> items_;        // in the order of the graph
+  std::vector<Item> by_price_;     // cheapest per byte first
 };
 
 class PlanCaches;
@@ -97,7 +97,7 @@ class CandidateBound {
 
  private:
   struct Rank {
-    Nanos ends;           // of the embedding and the head
+    Nanos ends;                   // of the embedding and the head
     std::optional<Bytes> memory;  // for states and activations
     Bytes states, states_per_layer;
     int64_t chunks_in_flight = 1;
@@ -122,10 +122,10 @@ class CandidateBound {
   const LayerLowerBound& floor_;
   const PipelineShape pipeline_;
   const bool offloads_;
-  double before_share_ = 0;  // of the time of the ranks before
-  mutable std::vector<Rank> ranks_;  // filled on first use of memory
+  double before_share_ = 0;                          // of the time of the ranks before
+  mutable std::vector<Rank> ranks_;                  // filled on first use of memory
   mutable const StateLowerBound* states_ = nullptr;  // found on first use
-  Nanos total_;              // of the model, one microbatch
+  Nanos total_;                                      // of the model, one microbatch
 };
 
 }  // namespace lynx

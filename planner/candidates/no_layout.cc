@@ -34,13 +34,8 @@ std::string Listed(const std::set<int64_t>& values) {
 class Rules {
  public:
   Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
-      : spec_(spec),
-        cluster_(cluster),
-        p_(spec.parallel),
-        layers_(spec.model.layers),
-        batch_(spec.train.global_batch),
-        least_ranks_(spec.resources.min_ranks),
-        most_ranks_(std::min<int64_t>(spec.resources.max_ranks, cluster.devices())) {
+      : spec_(spec), cluster_(cluster), p_(spec.parallel), layers_(spec.model.layers), batch_(spec.train.global_batch),
+        least_ranks_(spec.resources.min_ranks), most_ranks_(std::min<int64_t>(spec.resources.max_ranks, cluster.devices())) {
     const auto pin = [&](const char* field, int64_t value) {
       if (value == 0) return;
       names_.emplace_back(field);
@@ -60,8 +55,8 @@ class Rules {
   // The first that leaves nothing.
   Reason First() const {
     using Rule = Reason (Rules::*)() const;
-    for (const Rule rule : {&Rules::Node, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch,
-                            &Rules::Replicas, &Rules::Microbatches}) {
+    for (const Rule rule : {&Rules::Node, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch, &Rules::Replicas,
+                            &Rules::Microbatches}) {
       if (Reason reason = (this->*rule)()) return reason;
     }
     return std::nullopt;
@@ -81,23 +76,20 @@ class Rules {
     const int32_t least_pp = p_.pp > 0 ? p_.pp : p_.virtual_stages > 1 ? 2 : 1;
     const int64_t chunks = int64_t{each} * least_pp;
     if (chunks <= layers_) return std::nullopt;
-    const std::string rest =
-        absl::StrCat(" chunks, but model.layers is ", layers_, ", and every chunk needs a layer: use ");
+    const std::string rest = absl::StrCat(" chunks, but model.layers is ", layers_, ", and every chunk needs a layer: use ");
     if (p_.schedule == kZeroBubbleV) {
-      return absl::StrCat(
-          "parallel.schedule zero-bubble-v cuts the model into 2 * parallel.pp = ", chunks, rest,
-          layers_ < 2 ? std::string("another schedule") : absl::StrCat("parallel.pp of at most ", layers_ / 2));
+      return absl::StrCat("parallel.schedule zero-bubble-v cuts the model into 2 * parallel.pp = ", chunks, rest,
+                          layers_ < 2 ? std::string("another schedule") : absl::StrCat("parallel.pp of at most ", layers_ / 2));
     }
     if (each == 1) return std::nullopt;  // ValidateJobSpec has it
     const int64_t fewer = layers_ / least_pp;
     const std::string instead =
-        fewer < 2 ? std::string("parallel.virtualStages 1")
-        : p_.pp == 0
-            ? absl::StrCat("parallel.virtualStages of at most ", fewer)
-            : absl::StrCat("parallel.virtualStages of at most ", fewer,
-                           layers_ / each > 1 ? absl::StrCat(" or parallel.pp of at most ", layers_ / each) : "");
-    return absl::StrCat("parallel.pp * parallel.virtualStages is ", p_.pp > 0 ? "" : "at least ", least_pp, " * ",
-                        each, " = ", chunks, rest, instead);
+        fewer < 2    ? std::string("parallel.virtualStages 1")
+        : p_.pp == 0 ? absl::StrCat("parallel.virtualStages of at most ", fewer)
+                     : absl::StrCat("parallel.virtualStages of at most ", fewer,
+                                    layers_ / each > 1 ? absl::StrCat(" or parallel.pp of at most ", layers_ / each) : "");
+    return absl::StrCat("parallel.pp * parallel.virtualStages is ", p_.pp > 0 ? "" : "at least ", least_pp, " * ", each, " = ",
+                        chunks, rest, instead);
   }
 
   // What a schedule asks of the pipeline alone.
@@ -115,8 +107,8 @@ class Rules {
                           ": use parallel.virtualStages 1 and schedule auto, or more stages");
     }
     if (p_.schedule == kChimera && p_.pp % 2 != 0) {
-      return absl::StrCat("parallel.schedule chimera needs an even parallel.pp, but it is ", p_.pp, ": use ",
-                          p_.pp + 1, p_.pp > 1 ? absl::StrCat(" or ", p_.pp - 1) : "", ", or another schedule");
+      return absl::StrCat("parallel.schedule chimera needs an even parallel.pp, but it is ", p_.pp, ": use ", p_.pp + 1,
+                          p_.pp > 1 ? absl::StrCat(" or ", p_.pp - 1) : "", ", or another schedule");
     }
     return std::nullopt;
   }
@@ -131,10 +123,9 @@ class Rules {
   // "resources.ranks is 8"
   std::string RanksText() const {
     if (least_ranks_ == spec_.resources.max_ranks) return absl::StrCat("resources.ranks is ", least_ranks_);
-    return absl::StrCat("resources.ranks is ", least_ranks_, "..", spec_.resources.max_ranks,
-                        most_ranks_ < spec_.resources.max_ranks
-                            ? absl::StrCat(" and the cluster has ", cluster_.devices(), " devices")
-                            : "");
+    return absl::StrCat(
+        "resources.ranks is ", least_ranks_, "..", spec_.resources.max_ranks,
+        most_ranks_ < spec_.resources.max_ranks ? absl::StrCat(" and the cluster has ", cluster_.devices(), " devices") : "");
   }
 
   // Whether some number of ranks is what the pinned degrees divide.
@@ -153,8 +144,8 @@ class Rules {
     std::set<int64_t> instead{last};
     if (last + pinned_ <= cluster_.devices()) instead.insert(last + pinned_);
     return absl::StrCat(RanksText(), least_ranks_ == most_ranks_ ? ", which is not" : ", which holds no",
-                        least_ranks_ == most_ranks_ ? " a multiple of " : " multiple of ", Product(), ": use ",
-                        Listed(instead), " ranks, or leave a degree to the planner (auto)");
+                        least_ranks_ == most_ranks_ ? " a multiple of " : " multiple of ", Product(), ": use ", Listed(instead),
+                        " ranks, or leave a degree to the planner (auto)");
   }
 
   // What of the batch does not depend on the ranks.
@@ -188,8 +179,8 @@ class Rules {
       if (batch_ % (dp * size) == 0) return std::nullopt;
       samples.insert(dp * size);
     }
-    return absl::StrCat(*NotDivided(samples, absl::StrCat("parallel.dp = ", Listed(replicas_))), ": ", RanksText(),
-                        " and ", Product(), " leave ", Listed(replicas_), " replicas (parallel.dp)",
+    return absl::StrCat(*NotDivided(samples, absl::StrCat("parallel.dp = ", Listed(replicas_))), ": ", RanksText(), " and ",
+                        Product(), " leave ", Listed(replicas_), " replicas (parallel.dp)",
                         "; change train.globalBatch, resources.ranks or a degree");
   }
 
@@ -208,17 +199,16 @@ class Rules {
   Reason Microbatches() const {
     const std::set<int64_t> counts = PossibleMicrobatches();
     if (counts.empty()) return std::nullopt;
-    const std::string are = absl::StrCat(
-        " microbatches (train.globalBatch / (parallel.dp * train.microBatch)), here of ", Listed(counts));
+    const std::string are =
+        absl::StrCat(" microbatches (train.globalBatch / (parallel.dp * train.microBatch)), here of ", Listed(counts));
     const auto every = [&](const auto& fails) { return std::all_of(counts.begin(), counts.end(), fails); };
     const int64_t pp = p_.pp;
     const bool interleaved = p_.schedule == kInterleaved || (p_.virtual_stages > 1 && p_.schedule == kAuto);
     if (interleaved && every([&](int64_t m) { return m % pp != 0; })) {
-      return absl::StrCat(
-          "the interleaved schedule",
-          p_.virtual_stages > 1 ? absl::StrCat(" (parallel.virtualStages ", p_.virtual_stages, ")") : "",
-          " needs a multiple of parallel.pp = ", pp, are,
-          ": change train.globalBatch or parallel.pp, or use parallel.virtualStages 1 and schedule auto");
+      return absl::StrCat("the interleaved schedule",
+                          p_.virtual_stages > 1 ? absl::StrCat(" (parallel.virtualStages ", p_.virtual_stages, ")") : "",
+                          " needs a multiple of parallel.pp = ", pp, are,
+                          ": change train.globalBatch or parallel.pp, or use parallel.virtualStages 1 and schedule auto");
     }
     if (p_.schedule == kChimera && every([](int64_t m) { return m % 2 != 0; })) {
       return absl::StrCat("parallel.schedule chimera needs an even number of", are,
@@ -233,8 +223,8 @@ class Rules {
     const bool splits = p_.schedule != kAuto && SplitsWeight(PinnedLayout(p_));
     const int64_t slots = PipelineOf(PinnedLayout(p_)).pieces() * int64_t{splits ? 3 : 2};
     if (!every([&](int64_t m) { return m > kMaxScheduleSlots / slots; })) return std::nullopt;
-    return absl::StrCat("a schedule has at most ", kMaxScheduleSlots, " slots, each microbatch takes ", slots, " on ",
-                        pp, " stages: too many", are,
+    return absl::StrCat("a schedule has at most ", kMaxScheduleSlots, " slots, each microbatch takes ", slots, " on ", pp,
+                        " stages: too many", are,
                         ": use a larger train.microBatch or parallel.dp, or a smaller train.globalBatch");
   }
 
@@ -273,8 +263,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
                     [](JobSpec& s) { s.parallel.schedule = kAuto; }});
   }
   if (spec.train.micro_batch > 0) {
-    pins.push_back(
-        {absl::StrCat("train.microBatch ", spec.train.micro_batch), [](JobSpec& s) { s.train.micro_batch = 0; }});
+    pins.push_back({absl::StrCat("train.microBatch ", spec.train.micro_batch), [](JobSpec& s) { s.train.micro_batch = 0; }});
   }
   return pins;
 }
@@ -316,16 +305,15 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
   std::vector<std::string> pinned;
   for (const Pin& pin : PinsOf(spec)) pinned.push_back(pin.text);
   const ModelSpec& model = spec.model;
-  return absl::InvalidArgumentError(
-      absl::StrCat("no parallel layout of ", spec.resources.min_ranks, " to ",
-                   std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
-                   " ranks is possible: parallel.tp must divide model.heads ", model.heads,
-                   model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "",
-                   " and model.ffn ", model.ffn, " and be at most ", cluster.least_devices_per_node(),
-                   " (devices of a node), parallel.pp be at most model.layers ", model.layers,
-                   ", parallel.dp * train.microBatch divide train.globalBatch ", spec.train.global_batch,
-                   pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
-                   WhatWouldDo(spec, cluster, target)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no parallel layout of ", spec.resources.min_ranks, " to ",
+      std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
+      " ranks is possible: parallel.tp must divide model.heads ", model.heads,
+      model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "", " and model.ffn ", model.ffn,
+      " and be at most ", cluster.least_devices_per_node(), " (devices of a node), parallel.pp be at most model.layers ",
+      model.layers, ", parallel.dp * train.microBatch divide train.globalBatch ", spec.train.global_batch,
+      pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
+      WhatWouldDo(spec, cluster, target)));
 }
 
 }  // namespace lynx

@@ -20,8 +20,7 @@ const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
   any.in_flight = std::min(any.in_flight, 2);
   any.stall = Nanos(0);
   const auto [shared, first] = of_any_stage_.try_emplace(any, nullptr);
-  StageHeu heu = first ? StageHeu(problem)
-                       : shared->second->ForStage(problem.layers, problem.in_flight, problem.stall);
+  StageHeu heu = first ? StageHeu(problem) : shared->second->ForStage(problem.layers, problem.in_flight, problem.stall);
   const StageHeu& added = fronts_.emplace(problem, std::move(heu)).first->second;
   if (first) shared->second = &added;
   return added;
@@ -32,9 +31,8 @@ StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
   const ParallelLayout layer = LayerLayout(candidate.layout);
   const std::tuple key(ShapeOf(model, layer, candidate.micro_batch), layer.dp, layer.zero);
   const auto it = peaks_.find(key);
-  return it != peaks_.end()
-             ? it->second
-             : peaks_.emplace(key, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
+  return it != peaks_.end() ? it->second
+                            : peaks_.emplace(key, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
 }
 
 const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
@@ -43,13 +41,12 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   auto it = floors_.find(shape);
   if (it != floors_.end()) return it->second;
   // The first tensor-parallel group of a node: no other one has better links.
-  const ParallelLayout layout{.tp = candidate.layout.tp,
-                              .cp = candidate.layout.cp,
-                              .sequence_parallel = candidate.layout.sequence_parallel};
+  const ParallelLayout layout{
+      .tp = candidate.layout.tp, .cp = candidate.layout.cp, .sequence_parallel = candidate.layout.sequence_parallel};
   std::optional<LayerLowerBound> floor;
   for (const NodeGroup& group : request_.cluster.groups) {
-    const LayerLowerBound of_group(
-        CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node), shape);
+    const LayerLowerBound of_group(CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node),
+                                   shape);
     if (floor) {
       floor->Lower(of_group);
     } else {
@@ -64,8 +61,7 @@ const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
   const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero);
   const auto it = states_.find(key);
   if (it != states_.end()) return it->second;
-  const ParallelLayout degrees{
-      .tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero};
+  const ParallelLayout degrees{.tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero};
   return states_.emplace(key, StateLowerBound(request_.cluster, request_.spec.model, degrees)).first->second;
 }
 

@@ -37,12 +37,8 @@ std::vector<int32_t> UpTo(int32_t largest) {
 class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
-      : spec_(spec),
-        model_(spec.model),
-        pinned_(spec.parallel),
-        fixed_(PinnedLayout(spec.parallel)),
-        any_(target == PlanTarget::kAnyFramework),
-        least_devices_(cluster.least_devices_per_node()),
+      : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)),
+        any_(target == PlanTarget::kAnyFramework), least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
     for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kMaxAutoMicroBatch))) {
       if (spec.train.global_batch % size == 0) micro_batches_.push_back(size);
@@ -112,12 +108,9 @@ class Space {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
     if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each holds a layer
     switch (c.layout.schedule) {
-      case ScheduleKind::kInterleaved:
-        return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
-      case ScheduleKind::kChimera:
-        return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
-      default:
-        return true;
+      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
+      case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
+      default: return true;
     }
   }
 
@@ -156,13 +149,12 @@ class Space {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
-                                                  PlanTarget target) {
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
   const int64_t devices = cluster.devices();
   if (spec.resources.min_ranks > devices) {
     return absl::InvalidArgumentError(absl::StrCat("the job asks for at least ", spec.resources.min_ranks,
-                                                   " ranks, but the cluster has ", devices, " devices (",
-                                                   NodesText(cluster), "): lower resources.ranks or add nodes"));
+                                                   " ranks, but the cluster has ", devices, " devices (", NodesText(cluster),
+                                                   "): lower resources.ranks or add nodes"));
   }
   std::vector<Candidate> candidates = SearchSpace(spec, cluster, target);
   if (candidates.empty()) return ExplainNoLayout(spec, cluster, target);
@@ -174,8 +166,8 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     const auto key = [](const Candidate& c) {
       const ParallelLayout& l = c.layout;
-      return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule,
-                             l.sequence_parallel, l.zero, l.dp);
+      return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule, l.sequence_parallel,
+                             l.zero, l.dp);
     };
     return key(a) < key(b);
   });
@@ -203,14 +195,13 @@ bool OffersOffloading(const PlanRequest& request) {
   const RecomputeMode mode = request.spec.recompute;
   const RecomputeOptions& options = request.spec.recompute_options;
   const std::vector<RecomputeMode>& forbidden = options.forbidden;
-  const bool heu = mode == kHeu || mode == kOpt ||
-                   (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
+  const bool heu =
+      mode == kHeu || mode == kOpt || (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
   // Where the host is the device, only a limit of the job's own leaves something of it.
   const bool limited = request.spec.resources.activation_memory_per_rank.value > 0;
-  const bool room =
-      std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
-        return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;
-      });
+  const bool room = std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
+    return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;
+  });
   return room && heu && !options.forbids_offload;
 }
 

@@ -30,8 +30,7 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // weight twice: both are taken when asked for). Replicas share out nothing or the optimizer's states, or, with
 // PlanTarget::kAnyFramework, gradients and weights too; cp is 1, or then a power of two up to 8.
 // InvalidArgument names the rule that leaves nothing, and the numbers (planner/candidates/no_layout.h).
-absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
-                                                  PlanTarget target);
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 // The same, empty where there is none.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 

@@ -22,9 +22,7 @@ Bytes Padded(Bytes bytes) {
 
 }  // namespace
 
-bool StoresAlike(const StagePolicy& policy) {
-  return policy.input_recomputed.empty();
-}
+bool StoresAlike(const StagePolicy& policy) { return policy.input_recomputed.empty(); }
 
 bool Offloads(const StagePolicy& policy) {
   return std::any_of(policy.layers.begin(), policy.layers.end(), [](const LayerPolicy& layer) {
@@ -43,8 +41,7 @@ ParallelLayout LayerLayout(const ParallelLayout& layout) {
 }
 
 StagePeaks::StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch)
-    : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch),
-      shape_(ShapeOf(model, layout_, micro_batch)) {}
+    : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch), shape_(ShapeOf(model, layout_, micro_batch)) {}
 
 Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
   const LayerGraph& graph = LayerGraph::Of(shape_);
@@ -88,8 +85,8 @@ Bytes StagePeaks::StoredForWeights(SliceEnds ends, const StagePolicy& policy) {
   const Program program = LowerStage(context, policy);
   const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
-  const auto first = std::find_if(program.begin(), program.end(),
-                                  [](const Action& action) { return action.kind == ActionKind::kWeight; });
+  const auto first =
+      std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == ActionKind::kWeight; });
   const auto at = static_cast<int32_t>(first - program.begin());
   for (const BufferInstance& buffer : memory->buffers) {
     if (buffer.first < at && buffer.last >= at) it->second += buffer.bytes;
@@ -101,8 +98,7 @@ Bytes StagePeaks::StoredOf(SliceEnds ends, const StagePolicy& policy) {
   auto [it, inserted] = beside_layers_.try_emplace(ends);
   if (inserted && !ends.head) {
     const StagePolicy one = NamedPolicy(LayerGraph::Of(shape_), RecomputeMode::kNone, 1);
-    it->second = Probe(ends, one, kFewInFlight + 1, kFurther) - Probe(ends, one, kFewInFlight, kFurther) -
-                 StoredLayers(one);
+    it->second = Probe(ends, one, kFewInFlight + 1, kFurther) - Probe(ends, one, kFewInFlight, kFurther) - StoredLayers(one);
   }
   return StoredLayers(policy) + it->second;
 }

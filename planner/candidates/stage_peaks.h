@@ -47,8 +47,8 @@ class StagePeaks {
   // Of the layout only LayerLayout is read.
   StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
-  // The policy StoresAlike. Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <= microbatches; a
-  // rank with the head has one in flight.
+  // The policy StoresAlike. Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <=
+  // microbatches; a rank with the head has one in flight.
   Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
   // What is held of one microbatch between F and B, and, where weights are split from input gradients, between B and W.
   Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);

@@ -27,8 +27,7 @@ absl::Status CheckSupported(const ParallelLayout& layout) {
 absl::Status CheckSupported(const PlanRequest& request) {
   const JobSpec& spec = request.spec;
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
-    return absl::InvalidArgumentError(
-        "recompute opt needs an exact solver, and none was handed to the planner: use heu");
+    return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }
   // The others choose what goes where by themselves.
   const bool shares = spec.recompute_options.offload_permille > 0;

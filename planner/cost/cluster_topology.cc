@@ -37,16 +37,14 @@ void TakeSlower(LinkCost& to, const LinkCost& from) {
 void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   if (to == from) return;
   EfficiencyCurve slower;
-  const auto add = [&](int64_t size) {
-    slower.push_back({size, std::min(EfficiencyAt(to, size), EfficiencyAt(from, size))});
-  };
+  const auto add = [&](int64_t size) { slower.push_back({size, std::min(EfficiencyAt(to, size), EfficiencyAt(from, size))}); };
   for (const EfficiencyPoint& point : to) add(point.size);
   for (const EfficiencyPoint& point : from) add(point.size);
   std::sort(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
   slower.erase(std::unique(slower.begin(), slower.end()), slower.end());
   if (slower.size() > kMaxEfficiencyPoints) {  // too many for one curve: the lowest of all stands for them
-    const auto lowest = std::min_element(slower.begin(), slower.end(),
-                                         [](const auto& a, const auto& b) { return a.permille < b.permille; });
+    const auto lowest =
+        std::min_element(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.permille < b.permille; });
     slower = {*lowest};
   }
   to = std::move(slower);
@@ -56,8 +54,8 @@ void TakeSlower(HostLink& to, const HostLink& from) {
   to.latency = std::max(to.latency, from.latency);
   to.to_host_bytes_per_second = std::min(to.to_host_bytes_per_second, from.to_host_bytes_per_second);
   to.from_host_bytes_per_second = std::min(to.from_host_bytes_per_second, from.from_host_bytes_per_second);
-  to.both_bytes_per_second = std::min({to.both_bytes_per_second, from.both_bytes_per_second,
-                                       to.to_host_bytes_per_second + to.from_host_bytes_per_second});
+  to.both_bytes_per_second = std::min(
+      {to.both_bytes_per_second, from.both_bytes_per_second, to.to_host_bytes_per_second + to.from_host_bytes_per_second});
   to.op_slowdown_permille = std::max(to.op_slowdown_permille, from.op_slowdown_permille);
 }
 
@@ -81,8 +79,7 @@ std::vector<ShapeTimes> SharedShapes(const std::vector<ShapeTimes>& measured, co
     const ShapeTimes* match = FindShape(other, times.shape);
     if (match == nullptr) continue;
     for (size_t op = 0; op < times.ops.size(); ++op) TakeSlower(times.ops[op], match->ops[op]);
-    times.optimizer_per_mega_parameter =
-        std::max(times.optimizer_per_mega_parameter, match->optimizer_per_mega_parameter);
+    times.optimizer_per_mega_parameter = std::max(times.optimizer_per_mega_parameter, match->optimizer_per_mega_parameter);
     shared.push_back(times);
   }
   return shared;
@@ -108,8 +105,8 @@ absl::Status CheckGroup(const NodeGroup& group, const std::string& where) {
     return bad(absl::StrCat("has ", group.devices_per_node, " devices on a node; it must have at least one"));
   }
   if (int64_t{group.nodes} * group.devices_per_node > kMaxDevices) {
-    return bad(absl::StrCat("has ", group.nodes, " nodes of ", group.devices_per_node, " devices; at most ",
-                            kMaxDevices, " devices can be planned for"));
+    return bad(absl::StrCat("has ", group.nodes, " nodes of ", group.devices_per_node, " devices; at most ", kMaxDevices,
+                            " devices can be planned for"));
   }
   if (group.memory_per_device.value < 0 || group.host_memory.value < 0) {
     return bad(absl::StrCat("has ", std::min(group.memory_per_device, group.host_memory).value,
@@ -134,8 +131,8 @@ absl::Status CheckShared(const SharedCores& shared) {
   }
   if (shared.at_once_permille >= 1 && shared.at_once_permille < 1000 * std::ssize(devices)) return absl::OkStatus();
   return bad(absl::StrCat("carry ", shared.at_once_permille,
-                          " thousandths of a rank at full speed, which is not within 1 and less than their ",
-                          devices.size(), " devices"));
+                          " thousandths of a rank at full speed, which is not within 1 and less than their ", devices.size(),
+                          " devices"));
 }
 
 }  // namespace
@@ -163,8 +160,7 @@ int32_t ClusterTopology::GroupOfRank(int32_t rank) const { return FindRank(*this
 
 int32_t ClusterTopology::NodeOfRank(int32_t rank) const { return FindRank(*this, rank).second; }
 
-ClusterTopology UniformCluster(int32_t nodes, int32_t devices_per_node, HardwareProfile profile,
-                               Bytes memory_per_device) {
+ClusterTopology UniformCluster(int32_t nodes, int32_t devices_per_node, HardwareProfile profile, Bytes memory_per_device) {
   return {{NodeGroup{.nodes = nodes,
                      .devices_per_node = devices_per_node,
                      .memory_per_device = memory_per_device,
@@ -181,8 +177,8 @@ absl::Status CheckCluster(const ClusterTopology& cluster) {
     LYNX_RETURN_IF_ERROR(CheckGroup(group, where));
     devices += group.devices();
     if (devices > kMaxDevices) {
-      return absl::InvalidArgumentError(absl::StrCat("the cluster has ", devices, " devices or more; at most ",
-                                                     kMaxDevices, " can be planned for"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the cluster has ", devices, " devices or more; at most ", kMaxDevices, " can be planned for"));
     }
   }
   for (const SharedCores& shared : cluster.shared_cores) LYNX_RETURN_IF_ERROR(CheckShared(shared));
@@ -236,8 +232,7 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   a.measured = SharedShapes(a.measured, b);
   if (a.device_kind != b.device_kind) a.device_kind = "mixed";
   if (a.bfloat16_flops_per_second != b.bfloat16_flops_per_second) {
-    a.bfloat16_flops_per_second =
-        std::min(a.FlopsPerSecond(DataType::kBfloat16), b.FlopsPerSecond(DataType::kBfloat16));
+    a.bfloat16_flops_per_second = std::min(a.FlopsPerSecond(DataType::kBfloat16), b.FlopsPerSecond(DataType::kBfloat16));
   }
   a.flops_per_second = std::min(a.flops_per_second, b.flops_per_second);
   a.memory_bytes_per_second = std::min(a.memory_bytes_per_second, b.memory_bytes_per_second);
@@ -256,8 +251,7 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
 HardwareProfile SlowestProfile(const ClusterTopology& cluster) {
   LYNX_CHECK(!cluster.groups.empty());
   HardwareProfile slowest = cluster.groups.front().profile;
-  for (size_t i = 1; i < cluster.groups.size(); ++i)
-    slowest = SlowerProfile(std::move(slowest), cluster.groups[i].profile);
+  for (size_t i = 1; i < cluster.groups.size(); ++i) slowest = SlowerProfile(std::move(slowest), cluster.groups[i].profile);
   return slowest;
 }
 

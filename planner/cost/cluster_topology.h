@@ -77,8 +77,7 @@ Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& 
 // What each rank of a stage may send to the host, if states and activations take `taken` of its device: an even share
 // of its node's memory with all devices of the node, whether they are used or not; where the host is the device, what
 // the device has left. The least that is known; nullopt: none is.
-std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage,
-                                      Bytes taken);
+std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage, Bytes taken);
 
 // One profile that stands for both: a synchronous step is as slow as its slowest rank, so every figure is the worse
 // of the two. Measured shapes are those that both have.

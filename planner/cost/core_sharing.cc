@@ -64,16 +64,14 @@ HardwareProfile OnSharedCores(HardwareProfile profile, int32_t slowdown) {
   host.to_host_bytes_per_second = slower(host.to_host_bytes_per_second);
   host.from_host_bytes_per_second = slower(host.from_host_bytes_per_second);
   host.both_bytes_per_second = slower(host.both_bytes_per_second);
-  profile.communication_compute_permille = static_cast<int32_t>(
-      std::min<int64_t>(1000, int64_t{profile.communication_compute_permille} * slowdown / 1000));
+  profile.communication_compute_permille =
+      static_cast<int32_t>(std::min<int64_t>(1000, int64_t{profile.communication_compute_permille} * slowdown / 1000));
   return profile;
 }
 
 SharedCompute::SharedCompute(const CoreSharing& sharing, int32_t stages)
-    : sharing_(sharing),
-      computing_(static_cast<size_t>(stages)),
-      left_(computing_.size()),
-      slowdown_(computing_.size(), 1000) {}
+    : sharing_(sharing), computing_(static_cast<size_t>(stages)), left_(computing_.size()), slowdown_(computing_.size(), 1000) {
+}
 
 void SharedCompute::Begin(int32_t stage, Nanos now, Nanos work) {
   AdvanceTo(now);

@@ -12,9 +12,7 @@ namespace {
 
 constexpr int64_t kFloatBytes = 4;
 
-Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) {
-  return link.latency + TimeAtRate(bytes, link.bytes_per_second);
-}
+Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeAtRate(bytes, link.bytes_per_second); }
 
 // Bytes that the optimizer moves per parameter: on every rank, and for the parameters whose states it holds.
 struct OptimizerTraffic {
@@ -53,8 +51,7 @@ Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
 using TimesOfOps = std::array<OpTimes, kOpCount>;
 
 const ShapeTimes* FindTimes(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
-  const auto found =
-      std::find_if(measured.begin(), measured.end(), [&](const ShapeTimes& t) { return t.shape == shape; });
+  const auto found = std::find_if(measured.begin(), measured.end(), [&](const ShapeTimes& t) { return t.shape == shape; });
   return found == measured.end() ? nullptr : &*found;
 }
 
@@ -87,14 +84,10 @@ void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesO
 
 }  // namespace
 
-CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout,
-                     int32_t micro_batch, int32_t ranks_per_node, RankOrder order)
-    : profile_(profile),
-      layout_(layout),
-      shape_(ShapeOf(model, layout, micro_batch)),
-      graph_(LayerGraph::Of(shape_)),
-      ranks_per_node_(ranks_per_node),
-      order_(order) {
+CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
+                     int32_t ranks_per_node, RankOrder order)
+    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)), graph_(LayerGraph::Of(shape_)),
+      ranks_per_node_(ranks_per_node), order_(order) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
   LayerShape twin = shape_;
@@ -191,12 +184,9 @@ void CostModel::ChooseLinks() {
 Nanos CostModel::OpTime(Op op, Pass pass) const {
   const OpTimes& times = times_[static_cast<int>(op)];
   switch (pass) {
-    case Pass::kForward:
-      return times.forward;
-    case Pass::kBackward:
-      return times.backward;
-    case Pass::kWeight:
-      return times.weight;
+    case Pass::kForward: return times.forward;
+    case Pass::kBackward: return times.backward;
+    case Pass::kWeight: return times.weight;
   }
   LYNX_CHECK(false);
 }
@@ -224,18 +214,12 @@ Nanos CostModel::AllGather(Bytes bytes, int32_t n, const LinkCost& link) const {
 Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
   const auto segment_time = [&](Pass pass) { return SegmentTime(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
-    case ActionKind::kForward:
-      return segment_time(Pass::kForward);
-    case ActionKind::kBackward:
-      return segment_time(Pass::kBackward);
-    case ActionKind::kWeight:
-      return segment_time(Pass::kWeight);
-    case ActionKind::kRecompute:
-      return OpSetTime(action.ops);
-    case ActionKind::kOptimizer:
-      return OptimizerTime(ParametersOf(context, shape_));
-    default:
-      return Nanos(0);
+    case ActionKind::kForward: return segment_time(Pass::kForward);
+    case ActionKind::kBackward: return segment_time(Pass::kBackward);
+    case ActionKind::kWeight: return segment_time(Pass::kWeight);
+    case ActionKind::kRecompute: return OpSetTime(action.ops);
+    case ActionKind::kOptimizer: return OptimizerTime(ParametersOf(context, shape_));
+    default: return Nanos(0);
   }
 }
 
@@ -250,18 +234,12 @@ Nanos CostModel::TransferTime(const Action& start) const {
       const PipelineShape pipeline = PipelineOf(layout_);
       return BoundaryTime(BoundaryAfter(pipeline, pipeline.Previous(start.stage)), TensorBytes(Tensor::kX, shape_));
     }
-    case ActionKind::kDataReduceStart:
-      return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
-    case ActionKind::kWeightGatherStart:
-      return WeightGatherTime(LayerParameters(LayerTypeOf(start.layer), shape_));
-    case ActionKind::kOffloadStart:
-      return OffloadTime(BytesOf(start.tensors, shape_));
-    case ActionKind::kReloadStart:
-      return ReloadTime(BytesOf(start.tensors, shape_));
-    case ActionKind::kNormStart:
-      return NormTime();
-    default:
-      break;
+    case ActionKind::kDataReduceStart: return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kWeightGatherStart: return WeightGatherTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kOffloadStart: return OffloadTime(BytesOf(start.tensors, shape_));
+    case ActionKind::kReloadStart: return ReloadTime(BytesOf(start.tensors, shape_));
+    case ActionKind::kNormStart: return NormTime();
+    default: break;
   }
   if (InfoOf(start.kind).group != Group::kTensor || InfoOf(start.kind).phase != Phase::kStart) return Nanos(0);
   return window(InfoOf(start.kind).segment_pass);

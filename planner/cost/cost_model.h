@@ -27,8 +27,8 @@
 
 namespace lynx {
 
-// Numbering of ranks, innermost first. kStagesInside is Lynx's (planner/problem/layout.h): tensor, context, stage, data. Megatron-LM
-// has the replicas of a stage side by side: tensor, context, data, stage.
+// Numbering of ranks, innermost first. kStagesInside is Lynx's (planner/problem/layout.h): tensor, context, stage, data.
+// Megatron-LM has the replicas of a stage side by side: tensor, context, data, stage.
 enum class RankOrder : uint8_t { kStagesInside, kReplicasInside };
 
 class CostModel {

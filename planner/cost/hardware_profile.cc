@@ -11,8 +11,7 @@ namespace {
 bool IsTime(Nanos time) { return time.value >= 0 && time <= kMaxTime; }
 
 bool AreTimes(const ShapeTimes& times) {
-  return IsTime(times.optimizer_per_mega_parameter) &&
-         std::all_of(times.ops.begin(), times.ops.end(), [](const OpTimes& op) {
+  return IsTime(times.optimizer_per_mega_parameter) && std::all_of(times.ops.begin(), times.ops.end(), [](const OpTimes& op) {
            return IsTime(op.forward) && IsTime(op.backward) && IsTime(op.weight);
          });
 }
@@ -83,8 +82,7 @@ std::string LinkLevelsFault(const std::vector<LinkLevel>& levels) {
 
 std::string HostFault(const HostLink& host) {
   const int64_t sum = host.to_host_bytes_per_second + host.from_host_bytes_per_second;
-  const int64_t least =
-      std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second});
+  const int64_t least = std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second});
   const int64_t most = std::max(host.to_host_bytes_per_second, host.from_host_bytes_per_second);
   const bool none = most == 0 && host.both_bytes_per_second == 0;
   // Two directions share what they have: no slower than the faster one alone, no faster than both.
@@ -101,16 +99,15 @@ std::string HostFault(const HostLink& host) {
 }
 
 absl::Status Unusable(const HardwareProfile& profile, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("the hardware profile of \"", profile.device_kind,
-                                                 "\" is unusable: ", why, "; measure the nodes again"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the hardware profile of \"", profile.device_kind, "\" is unusable: ", why, "; measure the nodes again"));
 }
 
 }  // namespace
 
 int32_t EfficiencyAt(const EfficiencyCurve& curve, int64_t size) {
   if (curve.empty()) return 1000;
-  const auto above =
-      std::find_if(curve.begin(), curve.end(), [&](const EfficiencyPoint& p) { return p.size > size; });
+  const auto above = std::find_if(curve.begin(), curve.end(), [&](const EfficiencyPoint& p) { return p.size > size; });
   if (above == curve.begin()) return curve.front().permille;
   if (above == curve.end()) return curve.back().permille;
   const EfficiencyPoint& low = *(above - 1);
@@ -122,16 +119,15 @@ int32_t EfficiencyAt(const EfficiencyCurve& curve, int64_t size) {
 }
 
 absl::Status CheckProfile(const HardwareProfile& profile) {
-  const int64_t rate = std::min({profile.flops_per_second, profile.memory_bytes_per_second,
-                                 profile.intra_node.bytes_per_second, profile.inter_node.bytes_per_second});
+  const int64_t rate = std::min({profile.flops_per_second, profile.memory_bytes_per_second, profile.intra_node.bytes_per_second,
+                                 profile.inter_node.bytes_per_second});
   if (rate <= 0) {
     return Unusable(profile, absl::StrCat("rates and bandwidths must be positive, and one is ", rate));
   }
   if (profile.bfloat16_flops_per_second < 0) {
     return Unusable(profile, absl::StrCat("its 16-bit rate is ", profile.bfloat16_flops_per_second, " FLOP/s"));
   }
-  const bool times = IsTime(profile.op_overhead) && IsTime(profile.intra_node.latency) &&
-                     IsTime(profile.inter_node.latency) &&
+  const bool times = IsTime(profile.op_overhead) && IsTime(profile.intra_node.latency) && IsTime(profile.inter_node.latency) &&
                      std::all_of(profile.measured.begin(), profile.measured.end(), AreTimes);
   if (!times) {
     return Unusable(profile, absl::StrCat("a time in it is negative or longer than ", FormatDuration(kMaxTime)));

@@ -26,8 +26,8 @@ struct OpTimes {
 // a rank waits for a core that others have.
 struct ShapeTimes {
   LayerShape shape;
-  std::array<OpTimes, kOpCount> ops;  // indexed by Op
-  Nanos optimizer_per_mega_parameter; // AdamW update with clipping, per 2^20 parameters
+  std::array<OpTimes, kOpCount> ops;   // indexed by Op
+  Nanos optimizer_per_mega_parameter;  // AdamW update with clipping, per 2^20 parameters
   bool operator==(const ShapeTimes&) const = default;
 };
 
@@ -96,14 +96,14 @@ struct HardwareProfile {
   std::string device_kind;  // "cpu: AMD EPYC ..."; free text
   std::vector<ShapeTimes> measured;
   // For shapes that were not measured: a roofline.
-  int64_t flops_per_second = 0;           // fp32 GEMM rate of one device with all devices busy, > 0
-  int64_t bfloat16_flops_per_second = 0;  // 16-bit GEMM rate; 0 = as for fp32
-  int64_t memory_bytes_per_second = 0;    // > 0
+  int64_t flops_per_second = 0;                           // fp32 GEMM rate of one device with all devices busy, > 0
+  int64_t bfloat16_flops_per_second = 0;                  // 16-bit GEMM rate; 0 = as for fp32
+  int64_t memory_bytes_per_second = 0;                    // > 0
   std::array<EfficiencyCurve, kOpClassCount> efficiency;  // by OpClass; shares of the rates above
   GemmTiles gemm_tiles;
-  Nanos op_overhead;                      // fixed cost of one op
+  Nanos op_overhead;  // fixed cost of one op
   // From the closest: inner_links (by ascending `devices`, each dividing a node's devices), a node, all nodes.
-  std::vector<LinkLevel> inner_links;     // at most kMaxLinkLevels; usually none
+  std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually none
   LinkCost intra_node;
   LinkCost inter_node;
   HostLink host;

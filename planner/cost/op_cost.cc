@@ -54,10 +54,8 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
   const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
   const int64_t left = gemm.rows * gemm.depth, right = gemm.depth * gemm.columns, result = gemm.rows * gemm.columns;
   switch (pass) {
-    case Pass::kForward:
-      return {(left + right) * element, result * wide};
-    case Pass::kBackward:
-      return {left * wide + right * element, result * element};
+    case Pass::kForward: return {(left + right) * element, result * wide};
+    case Pass::kBackward: return {left * wide + right * element, result * element};
     case Pass::kWeight: {
       const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
       return {left * wide + right * element, result * 2 * kFloatBytes + (bias ? left * element : 0)};
@@ -67,11 +65,9 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
   return {};
 }
 
-Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op, Pass pass,
-                    const LayerShape& shape) {
+Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
   const GemmBytes bytes = BytesOf(gemm, op, pass, shape);
-  const int64_t rate =
-      RateAt(profile.FlopsPerSecond(shape.dtype), CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
+  const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
   const Nanos products = TimeAtRate(PaddedFlops(gemm, profile.gemm_tiles), rate);
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
 }
@@ -85,14 +81,10 @@ int64_t ScoreKernelBytes(Op op, Pass pass, const LayerShape& shape) {
   const int64_t dropout = shape.dropout && !shape.stored_masks ? scores * 2 : 0;  // drawn again, in its own kernel
   const bool forward = pass == Pass::kForward;
   switch (op) {
-    case Op::kProbs:
-      return scores * (forward ? 3 : 5);
-    case Op::kDrop:
-      return scores * 2 + TensorBytes(Tensor::kProbsMask, shape).value;
-    case Op::kContext:
-      return scores * (forward ? 1 : 2) + dropout * (forward ? 1 : 2);
-    default:
-      break;
+    case Op::kProbs: return scores * (forward ? 3 : 5);
+    case Op::kDrop: return scores * 2 + TensorBytes(Tensor::kProbsMask, shape).value;
+    case Op::kContext: return scores * (forward ? 1 : 2) + dropout * (forward ? 1 : 2);
+    default: break;
   }
   LYNX_CHECK(!"no op over the scores");
   return 0;
@@ -106,38 +98,23 @@ Nanos TimeAtRate(int64_t amount, int64_t per_second) {
 }
 
 Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes) {
-  return TimeAtRate(bytes.value,
-                    RateAt(profile.memory_bytes_per_second, CurveOf(profile, OpClass::kMemory), bytes.value));
+  return TimeAtRate(bytes.value, RateAt(profile.memory_bytes_per_second, CurveOf(profile, OpClass::kMemory), bytes.value));
 }
 
 std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape) {
   int64_t in = shape.hidden, out = 0;
   switch (op) {
-    case Op::kQkv:
-      out = shape.qkv_width();
-      break;
-    case Op::kProj:
-      in = shape.context_width(), out = shape.hidden;
-      break;
-    case Op::kFc1:
-      out = shape.fc1_width();
-      break;
-    case Op::kFc2:
-      in = shape.ffn / shape.tp, out = shape.hidden;
-      break;
-    case Op::kLogits:
-      out = shape.vocab_shard();
-      break;
-    default:
-      return std::nullopt;
+    case Op::kQkv: out = shape.qkv_width(); break;
+    case Op::kProj: in = shape.context_width(), out = shape.hidden; break;
+    case Op::kFc1: out = shape.fc1_width(); break;
+    case Op::kFc2: in = shape.ffn / shape.tp, out = shape.hidden; break;
+    case Op::kLogits: out = shape.vocab_shard(); break;
+    default: return std::nullopt;
   }
   switch (pass) {
-    case Pass::kForward:
-      return GemmShape{shape.tokens(), out, in};
-    case Pass::kBackward:
-      return GemmShape{shape.tokens(), in, out};
-    case Pass::kWeight:
-      return GemmShape{out, in, shape.tokens(), true};
+    case Pass::kForward: return GemmShape{shape.tokens(), out, in};
+    case Pass::kBackward: return GemmShape{shape.tokens(), in, out};
+    case Pass::kWeight: return GemmShape{out, in, shape.tokens(), true};
   }
   LYNX_CHECK(!"unknown pass");
   return std::nullopt;
@@ -149,16 +126,12 @@ OpClass ClassOf(Op op, Pass pass) {
     case Op::kProj:
     case Op::kFc1:
     case Op::kFc2:
-    case Op::kLogits:
-      return OpClass::kGemm;
-    case Op::kFlash:
-      return pass == Pass::kForward ? OpClass::kAttention : OpClass::kAttentionBackward;
+    case Op::kLogits: return OpClass::kGemm;
+    case Op::kFlash: return pass == Pass::kForward ? OpClass::kAttention : OpClass::kAttentionBackward;
     case Op::kProbs:
     case Op::kDrop:
-    case Op::kContext:
-      return OpClass::kScores;
-    default:
-      return OpClass::kMemory;
+    case Op::kContext: return OpClass::kScores;
+    default: return OpClass::kMemory;
   }
 }
 
@@ -185,8 +158,8 @@ int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles) {
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t rows = std::max(tiles.rows, tiles.columns), columns = std::min(tiles.rows, tiles.columns);
   for (int halvings = 0;; ++halvings) {
-    least = std::min(
-        {least, TiledFlops(gemm, tiles, rows, columns, halvings), TiledFlops(gemm, tiles, columns, rows, halvings)});
+    least =
+        std::min({least, TiledFlops(gemm, tiles, rows, columns, halvings), TiledFlops(gemm, tiles, columns, rows, halvings)});
     if (rows <= kSmallestTile) return least;
     rows /= 2;
     if (rows < columns) std::swap(rows, columns);
@@ -207,8 +180,7 @@ Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape&
   const bool attention = op_class == OpClass::kAttention || op_class == OpClass::kAttentionBackward;
   const EfficiencyCurve& flops_curve = CurveOf(profile, attention ? op_class : OpClass::kGemm);
   const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), flops_curve, attention ? shape.seq : flops);
-  const EfficiencyCurve& memory_curve =
-      CurveOf(profile, op_class == OpClass::kScores ? OpClass::kScores : OpClass::kMemory);
+  const EfficiencyCurve& memory_curve = CurveOf(profile, op_class == OpClass::kScores ? OpClass::kScores : OpClass::kMemory);
   const int64_t memory_rate = RateAt(profile.memory_bytes_per_second, memory_curve, moved.value);
   return Sum(std::max(TimeAtRate(flops, rate), TimeAtRate(moved.value, memory_rate)), profile.op_overhead);
 }

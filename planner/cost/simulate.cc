@@ -26,7 +26,7 @@ struct Transfer {
   int32_t microbatch = kNoMicrobatch;
   Nanos ready;  // latest start so far
   Nanos duration;
-  Nanos begin, end;  // once members_missing is 0
+  Nanos begin, end;                                            // once members_missing is 0
   absl::InlinedVector<std::pair<int32_t, int32_t>, 2> starts;  // (stage, action) of the members that have started it
 };
 
@@ -51,12 +51,12 @@ struct InFlightTransfer {
 struct StageState {
   int32_t next = 0;  // action
   Nanos now;
-  bool computing = false;  // the next action, on cores that are shared with other stages
-  Nanos work;              // time of the compute action that runs, while no other stage computes on its cores
+  bool computing = false;                   // the next action, on cores that are shared with other stages
+  Nanos work;                               // time of the compute action that runs, while no other stage computes on its cores
   std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
   std::vector<InFlightTransfer> copies;     // to and from the host
-  std::vector<int32_t> start_of_wait;                        // per action; kNone for others
-  std::vector<std::pair<int32_t, int32_t>> transfer_of;      // per start action: channel, position in it
+  std::vector<int32_t> start_of_wait;       // per action; kNone for others
+  std::vector<std::pair<int32_t, int32_t>> transfer_of;  // per start action: channel, position in it
 };
 
 class Simulator {
@@ -97,7 +97,7 @@ class Simulator {
   const PipelineShape pipeline_;
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
-  std::vector<Nanos> links_;  // when each is free
+  std::vector<Nanos> links_;             // when each is free
   std::optional<SharedCompute> shared_;  // where stages slow each other
   // Stages that can run, by when their next action begins; those that begin at once in the order of their numbers.
   using Ready = std::pair<Nanos, int32_t>;
@@ -105,8 +105,7 @@ class Simulator {
   Simulation result_;
 };
 
-Simulator::Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
-                     const StageCosts& costs)
+Simulator::Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts, const StageCosts& costs)
     : programs_(programs), contexts_(contexts), costs_(costs), stages_(static_cast<int32_t>(programs.size())),
       pipeline_(contexts.at(0).pipeline()), states_(programs.size()) {
   LYNX_CHECK(programs.size() == contexts.size() && costs.stages() == stages_);
@@ -311,8 +310,7 @@ void Simulator::Wait(int32_t stage, const Action& action) {
   StageTimes& times = result_.stages[stage];
   const Nanos waited = std::max(Nanos(0), TransferOfWait(stage, state.next).end - state.now);
   const Group group = InfoOf(action.kind).group;
-  (group == Group::kNextStage || group == Group::kPreviousStage ? times.stall : times.communication_exposed) +=
-      waited;
+  (group == Group::kNextStage || group == Group::kPreviousStage ? times.stall : times.communication_exposed) += waited;
   state.now += waited;
 }
 
@@ -368,9 +366,7 @@ absl::Status Simulator::RunNext(int32_t stage) {
   switch (InfoOf(action.kind).phase) {
     case Phase::kStart: LYNX_RETURN_IF_ERROR(Start(stage, action)); break;
     case Phase::kWait: Wait(stage, action); break;
-    case Phase::kWhole:
-      BeginCompute(stage, action);
-      return absl::OkStatus();
+    case Phase::kWhole: BeginCompute(stage, action); return absl::OkStatus();
   }
   span.end = state.now;
   ++state.next;
@@ -409,8 +405,8 @@ std::string Simulator::MissingText(int32_t stage) const {
   const Transfer& transfer = TransferOfWait(stage, state.next);
   std::vector<std::string> missing;
   for (int32_t other = 0; other < stages_; ++other) {
-    const bool started = std::any_of(transfer.starts.begin(), transfer.starts.end(),
-                                     [&](const auto& start) { return start.first == other; });
+    const bool started =
+        std::any_of(transfer.starts.begin(), transfer.starts.end(), [&](const auto& start) { return start.first == other; });
     if (!started) missing.push_back(absl::StrCat("stage ", other));
   }
   return absl::StrJoin(missing, ", ");

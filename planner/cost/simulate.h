@@ -25,26 +25,26 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/program/action.h"
 #include "planner/cost/cost_model.h"
 #include "planner/cost/stage_costs.h"
 #include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
 
 namespace lynx {
 
 struct ActionSpan {
-  Nanos begin, end;                     // on the compute stream; equal for starts
-  Nanos transfer_begin, transfer_end;   // start actions: while the transfer is in flight
-  Nanos hidden;                         // recompute actions: from `begin` on, how much of it is hidden
+  Nanos begin, end;                    // on the compute stream; equal for starts
+  Nanos transfer_begin, transfer_end;  // start actions: while the transfer is in flight
+  Nanos hidden;                        // recompute actions: from `begin` on, how much of it is hidden
 };
 
 struct StageTimes {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
-  Nanos communication_exposed;  // waiting for collectives and for copies to or from the host
-  Nanos stall;                  // waiting for a neighbour stage
-  Nanos core_wait;              // within the times of compute: what other ranks of the plan took of the cores
-  Nanos end;                    // when the stage's program ends
+  Nanos communication_exposed;    // waiting for collectives and for copies to or from the host
+  Nanos stall;                    // waiting for a neighbour stage
+  Nanos core_wait;                // within the times of compute: what other ranks of the plan took of the cores
+  Nanos end;                      // when the stage's program ends
   std::vector<ActionSpan> spans;  // per action
 };
 

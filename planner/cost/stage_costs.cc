@@ -17,8 +17,8 @@ StageCosts::StageCosts(const ClusterTopology& cluster, const ModelSpec& model, c
     if (costs == nullptr) {
       ClusterTopology used;
       for (const int32_t group : groups) used.groups.push_back(cluster.groups[static_cast<size_t>(group)]);
-      costs = std::make_shared<const CostModel>(OnSharedCores(SlowestProfile(used), slowdown), model, layout,
-                                                micro_batch, used.least_devices_per_node());
+      costs = std::make_shared<const CostModel>(OnSharedCores(SlowestProfile(used), slowdown), model, layout, micro_batch,
+                                                used.least_devices_per_node());
     }
     of_stage_.push_back(costs);
   }

@@ -26,8 +26,7 @@ namespace lynx {
 class StageCosts {
  public:
   // One model for stages that run on the same groups of nodes and share cores alike.
-  StageCosts(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout,
-             int32_t micro_batch);
+  StageCosts(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
   // Every stage alike.
   StageCosts(const CostModel& costs, int32_t stages);
 

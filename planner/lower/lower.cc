@@ -25,8 +25,7 @@ using enum ActionKind;
 
 class StageLowering {
  public:
-  StageLowering(const StageContext& context, const std::vector<RankSlot>& slots,
-                const std::vector<StagePolicy>& policies)
+  StageLowering(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies)
       : context_(context), slots_(slots) {
     LYNX_CHECK(!context.slices.empty() && policies.size() == context.slices.size());
     const PipelineShape pipeline = context.pipeline();
@@ -64,13 +63,11 @@ class StageLowering {
   };
 
   void Emit(const Action& action) { program_.push_back(action); }
-  void Boundary(ActionKind kind, const Slot& slot) {
-    Emit({.kind = kind, .stage = slot.stage, .microbatch = slot.microbatch});
-  }
+  void Boundary(ActionKind kind, const Slot& slot) { Emit({.kind = kind, .stage = slot.stage, .microbatch = slot.microbatch}); }
 
   SliceLowering& SliceOfStage(int32_t stage) {
-    const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                    [&](const SliceLowering& slice) { return slice.slice().stage == stage; });
+    const auto found =
+        std::find_if(slices_.begin(), slices_.end(), [&](const SliceLowering& slice) { return slice.slice().stage == stage; });
     LYNX_CHECK(found != slices_.end());
     return *found;
   }
@@ -156,12 +153,9 @@ class StageLowering {
 
 }  // namespace
 
-int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches) {
-  return std::min(stages - stage, microbatches);
-}
+int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches) { return std::min(stages - stage, microbatches); }
 
-Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots,
-                   const std::vector<StagePolicy>& policies) {
+Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies) {
   Program program = RecomputeInputs(StageLowering(context, slots, policies).Lower(), context, policies);
   program = OffloadTensors(std::move(program), context, policies);
   return ShareStates(std::move(program), context);

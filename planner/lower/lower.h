@@ -1,8 +1,8 @@
 // Lowering: schedule, policies and partition become one action program per pipeline rank, by passes: the order of
-// slots and what crosses the rank's borders (planner/schedule/lower_slots.h), segments and their collectives, recomputation into
-// its windows (planner/lower/lower_layers.h), transfers between ranks, gradient reduction and the optimizer; then, over the
-// finished program, inputs that are made again (planner/lower/lower_chain.h), copies to the host (planner/lower/lower_offload.h) and
-// shared model states (planner/lower/lower_sharing.h). Pure.
+// slots and what crosses the rank's borders (planner/schedule/lower_slots.h), segments and their collectives, recomputation
+// into its windows (planner/lower/lower_layers.h), transfers between ranks, gradient reduction and the optimizer; then, over
+// the finished program, inputs that are made again (planner/lower/lower_chain.h), copies to the host
+// (planner/lower/lower_offload.h) and shared model states (planner/lower/lower_sharing.h). Pure.
 //
 // Neighbouring virtual stages on one rank hand x and its gradient on in place, without a transfer.
 #ifndef LYNX_PLANNER_LOWER_LOWER_H_
@@ -23,8 +23,7 @@ int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches);
 
 // The program of a rank that runs `slots` (SlotsToLower, of a schedule of the context's pipeline that splits weights as
 // the layout's does), with one policy for each of its slices.
-Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots,
-                   const std::vector<StagePolicy>& policies);
+Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies);
 // The same by the layout's own schedule. LYNX_CHECK fails where there is none for so many microbatches.
 Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies);
 // Of a rank that has one slice.

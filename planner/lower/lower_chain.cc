@@ -169,11 +169,11 @@ class ChainLowering {
   const StageContext& context_;
   const LayerGraph& graph_;
   std::vector<Chain> chains_;
-  std::map<int32_t, size_t> chain_of_;                  // by layer
-  std::map<std::pair<size_t, int32_t>, Remade> passes_;   // by chain and microbatch
-  std::set<size_t> taken_, targets_;                    // actions: moved; where a chain goes
-  std::set<std::pair<int32_t, int32_t>> ended_;         // layers and microbatches whose backward has ended
-  bool open_ = false;                                   // a tensor-parallel collective, at the action at hand
+  std::map<int32_t, size_t> chain_of_;                   // by layer
+  std::map<std::pair<size_t, int32_t>, Remade> passes_;  // by chain and microbatch
+  std::set<size_t> taken_, targets_;                     // actions: moved; where a chain goes
+  std::set<std::pair<int32_t, int32_t>> ended_;          // layers and microbatches whose backward has ended
+  bool open_ = false;                                    // a tensor-parallel collective, at the action at hand
   Program result_;
 };
 

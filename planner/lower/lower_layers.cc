@@ -11,10 +11,10 @@ namespace lynx {
 
 using enum ActionKind;
 
-SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy,
-                             bool stall, Program& program)
-    : context_(context), slice_(slice), graph_(context.graph()),
-      splits_weight_(SplitsWeight(context.layout)), program_(program) {
+SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall,
+                             Program& program)
+    : context_(context), slice_(slice), graph_(context.graph()), splits_weight_(SplitsWeight(context.layout)),
+      program_(program) {
   LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
   for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
     OpSet readers = 0;
@@ -52,9 +52,7 @@ void SliceLowering::Emit(Action action) const {
   program_.push_back(action);
 }
 
-void SliceLowering::EmitAll(const Program& actions) const {
-  program_.insert(program_.end(), actions.begin(), actions.end());
-}
+void SliceLowering::EmitAll(const Program& actions) const { program_.insert(program_.end(), actions.begin(), actions.end()); }
 
 void SliceLowering::Run(ActionKind kind, int32_t microbatch, int32_t layer, Segment segment) const {
   Emit({.kind = kind, .segment = segment, .microbatch = microbatch, .layer = layer});
@@ -114,12 +112,8 @@ Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) c
     for (Tensor gathered : GatheredReads(here)) {
       AppendRepeated(actions, microbatch, layer, graph_.GatherSegmentOf(gathered));
     }
-    actions.push_back({.kind = kRecompute,
-                       .segment = segment,
-                       .stage = slice_.stage,
-                       .microbatch = microbatch,
-                       .layer = layer,
-                       .ops = here});
+    actions.push_back(
+        {.kind = kRecompute, .segment = segment, .stage = slice_.stage, .microbatch = microbatch, .layer = layer, .ops = here});
     if (collectives() && Contains(here, Op::kProj)) AppendRepeated(actions, microbatch, layer, segment);
   }
   return actions;
@@ -212,8 +206,7 @@ void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
   EmitAll(Program(rest, top.end()));
 }
 
-void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer,
-                                  const std::function<void()>& before_bottom) {
+void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const std::function<void()>& before_bottom) {
   const OpSet recomputed = RecomputedOps(layer, slot.hosts);
   int index = 0, window_index = 0;
   for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {

@@ -26,8 +26,7 @@ namespace lynx {
 class SliceLowering {
  public:
   // `stall`: its gradient comes from another rank, so that recomputation can stand before the wait for it.
-  SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall,
-                Program& program);
+  SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall, Program& program);
 
   // The backward that follows a forward slot on its rank, and recomputes in the forward's windows: layer i of its slice
   // in those of layer i of the forward's slice, as far as that has so many. Slice null: none.

@@ -62,7 +62,7 @@ class Offloading {
   struct Insertion {
     size_t before;  // action
     Order order;
-    size_t since;   // copies of one kind go in the order of this
+    size_t since;  // copies of one kind go in the order of this
     Action action;
   };
 
@@ -103,7 +103,9 @@ class Offloading {
     const size_t left = run_of_[last_forward] + 2, back = run_of_[first_again];
     if (left + 1 >= back) return;  // it would come back as soon as it has left
     const auto add = [&](size_t before, Order order, ActionKind kind, size_t since) {
-      insertions_.push_back({before, order, since,
+      insertions_.push_back({before,
+                             order,
+                             since,
                              {.kind = kind,
                               .stage = program_[last_forward].stage,
                               .microbatch = microbatch,
@@ -132,8 +134,8 @@ class Offloading {
   const Program& program_;
   const StageContext& context_;
   const std::map<int32_t, TensorSet> offloaded_;
-  std::vector<size_t> runs_;    // first action of each
-  std::vector<size_t> run_of_;  // by action; those before the first count to it
+  std::vector<size_t> runs_;                          // first action of each
+  std::vector<size_t> run_of_;                        // by action; those before the first count to it
   std::map<std::pair<int32_t, int32_t>, Uses> uses_;  // by layer and microbatch
   std::vector<Insertion> insertions_;
 };

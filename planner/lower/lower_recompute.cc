@@ -41,9 +41,10 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
 }
 
 // Of each tensor, the last point before a segment that serves all that reads it: also what own windows make from it.
-std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(
-    const LayerGraph& graph, const LayerPolicy& policy, const std::array<TensorSet, kMaxRecomputable>& inputs,
-    const std::array<RecomputePoint, kMaxRecomputable>& deadlines, const RecomputeSituation& situation) {
+std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& graph, const LayerPolicy& policy,
+                                                            const std::array<TensorSet, kMaxRecomputable>& inputs,
+                                                            const std::array<RecomputePoint, kMaxRecomputable>& deadlines,
+                                                            const RecomputeSituation& situation) {
   const std::vector<Tensor>& tensors = graph.recomputable();
   std::array<RecomputePoint, kMaxRecomputable> points = deadlines;
   for (size_t i = tensors.size(); i-- > 0;) {
@@ -65,8 +66,7 @@ int BackwardSegmentIndex(const LayerGraph& graph, Segment segment) {
   return static_cast<int>(std::find(segments.begin(), segments.end(), segment) - segments.begin());
 }
 
-RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy,
-                                  const RecomputeSituation& situation) {
+RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy, const RecomputeSituation& situation) {
   const std::vector<Tensor>& tensors = graph.recomputable();
   std::array<RecomputePoint, kMaxRecomputable> deadlines{}, points{};
   std::array<TensorSet, kMaxRecomputable> inputs{};

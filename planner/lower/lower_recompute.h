@@ -29,8 +29,8 @@ struct RecomputeSituation {
   bool collectives = false;     // t > 1: segments end in collectives
   bool paired_forward = false;  // another microbatch's forward runs just before this backward
   // With shared weights (ZeRO-3) neither is: a layer's weights are there for its own passes only.
-  bool stall = false;           // the gradient comes from a next stage
-  bool layer_above = false;     // the stage has layer l + 1
+  bool stall = false;        // the gradient comes from a next stage
+  bool layer_above = false;  // the stage has layer l + 1
 };
 
 // Indexed by RecomputePoint: the ops to run again there.
@@ -42,8 +42,7 @@ int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
 // Where a placement's point does not exist, its tensors move to a later one: from forward windows and windows of the
 // layer above into the stall, from the stall to just before their use. A tensor moves later still when an input does,
 // and is never later than its first reader. What needs a repeated collective stays out of windows.
-RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy,
-                                  const RecomputeSituation& situation);
+RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy, const RecomputeSituation& situation);
 
 }  // namespace lynx
 

@@ -98,17 +98,15 @@ class Sharing {
   }
 
   void Reduce(const Action& last) {
-    const auto reduction = std::find_if(pending_.rbegin(), pending_.rend(),
-                                        [](const Action& wait) { return wait.kind == kDataReduceWait; });
+    const auto reduction =
+        std::find_if(pending_.rbegin(), pending_.rend(), [](const Action& wait) { return wait.kind == kDataReduceWait; });
     if (reduction != pending_.rend()) WaitFor(Action(*reduction));
     Start({.kind = kDataReduceStart, .stage = last.stage, .layer = last.layer});
   }
 
   void GatherUpdatedWeights() {
     for (const StageSlice& slice : context_.slices) {
-      const auto gather = [&](int32_t layer) {
-        Start({.kind = kWeightGatherStart, .stage = slice.stage, .layer = layer});
-      };
+      const auto gather = [&](int32_t layer) { Start({.kind = kWeightGatherStart, .stage = slice.stage, .layer = layer}); };
       if (slice.has_embedding) gather(kEmbeddingLayer);
       for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) gather(layer);
       if (slice.has_head) gather(kHeadLayer);

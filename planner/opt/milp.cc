@@ -64,8 +64,8 @@ LinearProgram::LpResult LinearProgram::SolveRelaxed() const {
   Clp_setLogLevel(model.get(), 0);
   const std::vector<double> lower = ForCoin(lower_), upper = ForCoin(upper_);
   const std::vector<double> row_lower = ForCoin(row_lower_), row_upper = ForCoin(row_upper_);
-  Clp_loadProblem(model.get(), columns(), rows(), starts_.data(), coefficient_rows_.data(), coefficients_.data(),
-                  lower.data(), upper.data(), cost_.data(), row_lower.data(), row_upper.data());
+  Clp_loadProblem(model.get(), columns(), rows(), starts_.data(), coefficient_rows_.data(), coefficients_.data(), lower.data(),
+                  upper.data(), cost_.data(), row_lower.data(), row_upper.data());
   Clp_initialSolve(model.get());
   LpResult result;
   if (Clp_status(model.get()) == 1) result.status = Status::kInfeasible;
@@ -81,14 +81,12 @@ LinearProgram::MilpResult LinearProgram::Solve(double cutoff, double seconds) co
   const std::unique_ptr<Cbc_Model, DeleteCbc> model(Cbc_newModel());
   const std::vector<double> lower = ForCoin(lower_), upper = ForCoin(upper_);
   const std::vector<double> row_lower = ForCoin(row_lower_), row_upper = ForCoin(row_upper_);
-  Cbc_loadProblem(model.get(), columns(), rows(), starts_.data(), coefficient_rows_.data(), coefficients_.data(),
-                  lower.data(), upper.data(), cost_.data(), row_lower.data(), row_upper.data());
+  Cbc_loadProblem(model.get(), columns(), rows(), starts_.data(), coefficient_rows_.data(), coefficients_.data(), lower.data(),
+                  upper.data(), cost_.data(), row_lower.data(), row_upper.data());
   for (int i = 0; i < columns(); ++i) {
     if (integer_[static_cast<size_t>(i)]) Cbc_setInteger(model.get(), i);
   }
-  const auto set = [&](const char* name, const std::string& value) {
-    Cbc_setParameter(model.get(), name, value.c_str());
-  };
+  const auto set = [&](const char* name, const std::string& value) { Cbc_setParameter(model.get(), name, value.c_str()); };
   set("log", "0");
   Cbc_setLogLevel(model.get(), 0);
   set("threads", "0");

@@ -39,9 +39,8 @@ std::shared_ptr<const std::vector<int32_t>> FirstIndices(size_t count) {
 std::vector<int32_t> OrderOf(const std::vector<double>& values) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return values[static_cast<size_t>(a)] < values[static_cast<size_t>(b)]; });
   return order;
 }
 
@@ -58,10 +57,8 @@ void StageChain::NumberFaces() {
   for (std::vector<ChainNode>* nodes : {&inner_, &top_}) {
     for (ChainNode& node : *nodes) {
       const LatePart& late = *node.late;
-      node.face_below =
-          below.try_emplace({late.own_work, late.live}, static_cast<int32_t>(below.size())).first->second;
-      node.face_above =
-          above.try_emplace({late.above_work, late.above}, static_cast<int32_t>(above.size())).first->second;
+      node.face_below = below.try_emplace({late.own_work, late.live}, static_cast<int32_t>(below.size())).first->second;
+      node.face_above = above.try_emplace({late.above_work, late.above}, static_cast<int32_t>(above.size())).first->second;
     }
   }
   faces_below_ = static_cast<int32_t>(below.size());
@@ -92,8 +89,7 @@ bool StageChain::DropTooLarge(ChainScope& scope) const {
 void StageChain::Keep(std::vector<int32_t> kept, int32_t layer, ChainScope& scope) const {
   if (kept.size() == scope.nodes[layer]->size()) return;
   const bool same = layer > 0 && layer + 1 < problem_.layers && *scope.nodes[layer - 1] == kept;
-  scope.nodes[layer] =
-      same ? scope.nodes[layer - 1] : std::make_shared<const std::vector<int32_t>>(std::move(kept));
+  scope.nodes[layer] = same ? scope.nodes[layer - 1] : std::make_shared<const std::vector<int32_t>>(std::move(kept));
 }
 
 std::vector<Bytes> StageChain::Transients(const ChainScope& scope) const {
@@ -118,10 +114,8 @@ std::vector<Bytes> StageChain::Transients(const ChainScope& scope) const {
 
 double StageChain::PricedValue(const KeptPart& kept, const StagePrices& prices) {
   return static_cast<double>(kept.exposed.value) + prices.memory * static_cast<double>(kept.held.value) +
-         prices.stall * static_cast<double>(kept.stall.value) +
-         prices.copy_out * static_cast<double>(kept.copy_out.value) +
-         prices.copy_in * static_cast<double>(kept.copy_in.value) +
-         prices.host * static_cast<double>(kept.host.value);
+         prices.stall * static_cast<double>(kept.stall.value) + prices.copy_out * static_cast<double>(kept.copy_out.value) +
+         prices.copy_in * static_cast<double>(kept.copy_in.value) + prices.host * static_cast<double>(kept.host.value);
 }
 
 double StageChain::PricedBudget(const ChainScope& scope, const StagePrices& prices) const {

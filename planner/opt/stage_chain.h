@@ -65,18 +65,18 @@ struct ChainUse {
 struct ChainBound {
   bool feasible = false;  // there is a chain whose pairs fit the interval
   double bound = 0;
-  std::vector<int32_t> chain;          // the node of each layer of a best chain,
-  std::vector<const KeptPart*> kept;   // and its kept part
+  std::vector<int32_t> chain;         // the node of each layer of a best chain,
+  std::vector<const KeptPart*> kept;  // and its kept part
   ChainUse use;
 };
 
 // Values of one layer's nodes, by position in the scope. Infinite: no chain has the node.
 struct LayerValues {
-  std::vector<double> own;             // of the node, with its set's best kept part
-  std::vector<const KeptPart*> kept;   // that part
-  std::vector<double> above;           // least of all layers above, with what pairs expose
-  std::vector<int32_t> link;           // the position in the layer above that attains it
-  std::vector<double> below;           // the same of all layers below
+  std::vector<double> own;            // of the node, with its set's best kept part
+  std::vector<const KeptPart*> kept;  // that part
+  std::vector<double> above;          // least of all layers above, with what pairs expose
+  std::vector<int32_t> link;          // the position in the layer above that attains it
+  std::vector<double> below;          // the same of all layers below
 
   // Of the best chain that has the node; Values must have been asked for both ways.
   double Through(size_t i) const { return own[i] + above[i] + below[i]; }
@@ -130,10 +130,9 @@ class StageChain {
   void NumberFaces();
   void Keep(std::vector<int32_t> kept, int32_t layer, ChainScope& scope) const;
   LayerValues ValuesOf(const ChainScope& scope, int32_t layer, const StagePrices& prices) const;
-  Link BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other,
-                const std::vector<double>& values, const std::vector<int32_t>& order) const;
-  std::vector<Link> BestLinks(const ChainScope& scope, int32_t layer, int32_t other,
-                              const std::vector<double>& values) const;
+  Link BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other, const std::vector<double>& values,
+                const std::vector<int32_t>& order) const;
+  std::vector<Link> BestLinks(const ChainScope& scope, int32_t layer, int32_t other, const std::vector<double>& values) const;
 
   const RecomputeProblem& problem_;
   const StageParts parts_;

@@ -30,8 +30,8 @@ class StageMilp {
  public:
   StageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices, Nanos limit, StageGoal goal,
             int32_t most_columns)
-      : chain_(chain), problem_(chain.problem()), scope_(scope), prices_(prices), limit_(AsDouble(limit) + 0.5),
-        goal_(goal), values_(chain.Values(scope, prices, true)), budget_(chain.PricedBudget(scope, prices)) {
+      : chain_(chain), problem_(chain.problem()), scope_(scope), prices_(prices), limit_(AsDouble(limit) + 0.5), goal_(goal),
+        values_(chain.Values(scope, prices, true)), budget_(chain.PricedBudget(scope, prices)) {
     SetUnits();
     AddSharedRows();
     for (int32_t l = 0; l < problem_.layers; ++l) AddFaces(l);
@@ -92,8 +92,7 @@ class StageMilp {
     host_row_ = program_.AddRow(-kUnbounded, Memory(problem_.host_budget));
     exposed_row_ = program_.AddRow(-kUnbounded, goal_ == StageGoal::kMemory ? limit_ / time_unit_ : kUnbounded);
     for (int32_t l = 0; l < problem_.layers; ++l) transient_rows_.push_back(program_.AddRow(-kUnbounded, 0));
-    program_.AddColumn(Memory(scope_.least_transient), Memory(scope_.most_transient),
-                       goal_ == StageGoal::kMemory ? 1 : 0);
+    program_.AddColumn(Memory(scope_.least_transient), Memory(scope_.most_transient), goal_ == StageGoal::kMemory ? 1 : 0);
     program_.Add(memory_row_, 1);
     for (int row : transient_rows_) program_.Add(row, -1);
     program_.AddColumn(0, kUnbounded, Cost(Nanos(1)) * time_unit_);
@@ -115,8 +114,7 @@ class StageMilp {
       if (!Within(values.Through(i))) continue;
       const LatePart& late = *chain_.node(layer, (*scope_.nodes[layer])[i]).late;
       AddFace(faces_below_.back(), FaceBelow(late), late, values.own[i] + values.above[i], layer > 0);
-      AddFace(faces_above_.back(), FaceAbove(late), late, values.own[i] + values.below[i],
-              layer + 1 < problem_.layers);
+      AddFace(faces_above_.back(), FaceAbove(late), late, values.own[i] + values.below[i], layer + 1 < problem_.layers);
     }
   }
   void AddFace(std::map<Face, FaceGroup>& groups, const Face& face, const LatePart& late, double value, bool seen) {
@@ -222,7 +220,7 @@ class StageMilp {
   double held_and_transient_ = 0;
   LinearProgram program_;
   int memory_row_ = 0, stall_row_ = 0, copy_out_row_ = 0, copy_in_row_ = 0, host_row_ = 0, exposed_row_ = 0;
-  std::vector<int> transient_rows_;                                // of each layer with the one below it
+  std::vector<int> transient_rows_;                                   // of each layer with the one below it
   std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // of each layer
   std::vector<NodeColumn> nodes_;
   std::vector<KeptColumn> kept_;
@@ -231,8 +229,8 @@ class StageMilp {
 
 }  // namespace
 
-StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices,
-                               Nanos limit, StageGoal goal, const StageMilpLimits& limits) {
+StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices, Nanos limit,
+                               StageGoal goal, const StageMilpLimits& limits) {
   return StageMilp(chain, scope, prices, limit, goal, limits.columns).Solve(limits.seconds);
 }
 

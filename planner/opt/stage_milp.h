@@ -39,8 +39,8 @@ struct StageMilpLimits {
 };
 
 // The best policy of the scope that exposes at most `limit`.
-StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices,
-                               Nanos limit, StageGoal goal, const StageMilpLimits& limits);
+StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices, Nanos limit,
+                               StageGoal goal, const StageMilpLimits& limits);
 
 }  // namespace lynx
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/opt/column_generation.h"
 #include "planner/opt/stage_chain.h"
 #include "planner/opt/stage_milp.h"
-#include "planner/opt/column_generation.h"
 #include "planner/recompute/stage_heu.h"
 
 namespace lynx {
@@ -30,9 +30,7 @@ class Deadline {
   explicit Deadline(double seconds)
       : end_(std::chrono::steady_clock::now() +
              std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))) {}
-  double left() const {
-    return std::max(0.0, std::chrono::duration<double>(end_ - std::chrono::steady_clock::now()).count());
-  }
+  double left() const { return std::max(0.0, std::chrono::duration<double>(end_ - std::chrono::steady_clock::now()).count()); }
   bool passed() const { return left() <= 0; }
 
  private:
@@ -40,9 +38,7 @@ class Deadline {
 };
 
 // The largest integer objective that a real bound allows to rule out: all solutions have at least this.
-Nanos CeilOf(double bound) {
-  return Nanos(std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bound - 1e-6))));
-}
+Nanos CeilOf(double bound) { return Nanos(std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bound - 1e-6)))); }
 
 class OptSearch {
  public:
@@ -218,14 +214,13 @@ class OptSearch {
   bool Over() const { return gave_up_ || deadline_.passed(); }
 
   // Whether there is a solution up to `target` in the interval, and the best one. Keeps it if it is the best so far.
-  absl::StatusOr<StageMilpResult> SolveMilp(const Interval& interval, Nanos target, StageGoal goal,
-                                            int32_t most_columns) {
+  absl::StatusOr<StageMilpResult> SolveMilp(const Interval& interval, Nanos target, StageGoal goal, int32_t most_columns) {
     ChainScope scope = interval.scope;
     if (!chain_.DropBeyond(scope, interval.prices, static_cast<double>(target.value) + 0.5)) {
       return StageMilpResult{.status = LinearProgram::Status::kInfeasible};
     }
-    const StageMilpResult milp = SolveStageMilp(chain_, scope, interval.prices, target, goal,
-                                                {.seconds = deadline_.left(), .columns = most_columns});
+    const StageMilpResult milp =
+        SolveStageMilp(chain_, scope, interval.prices, target, goal, {.seconds = deadline_.left(), .columns = most_columns});
     if (milp.too_large) return milp;
     ++result_.milps;
     result_.nodes += milp.nodes;
@@ -264,8 +259,7 @@ double OptResult::gap() const {
   return 1 - static_cast<double>(bound.value) / static_cast<double>(solution->value.exposed.value);
 }
 
-absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const StagePolicy& policy,
-                                        Nanos most_exposed) {
+absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const StagePolicy& policy, Nanos most_exposed) {
   const auto mismatch = [](const std::string& what) {
     return absl::InternalError(absl::StrCat("a policy of the MILP is not what the MILP takes it for: ", what));
   };
@@ -276,8 +270,7 @@ absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const S
                                  value->host.value, " of ", problem.host_budget.value, " bytes of the host"));
   }
   if (value->exposed > most_exposed) {
-    return mismatch(
-        absl::StrCat("it exposes ", value->exposed.value, " ns where ", most_exposed.value, " were allowed"));
+    return mismatch(absl::StrCat("it exposes ", value->exposed.value, " ns where ", most_exposed.value, " were allowed"));
   }
   return value;
 }

@@ -32,7 +32,7 @@ enum class OptStatus : uint8_t {
 const char* OptStatusName(OptStatus status);  // "optimal", "feasible", "infeasible", "stopped"
 
 struct OptOptions {
-  double seconds = 60;       // at most so long, about
+  double seconds = 60;  // at most so long, about
   // It also gives up, as if out of time, where it needs a larger MILP: a limit of effort that no clock measures.
   int32_t columns = std::numeric_limits<int32_t>::max();
   bool least_memory = true;  // look for the least memory among optimal policies
@@ -45,7 +45,7 @@ struct OptResult {
   bool least_memory = false;              // proven: none of the same exposed time takes less device memory
   std::optional<Nanos> start;             // what HEU's solution exposes
   int32_t milps = 0;
-  int64_t nodes = 0;  // of their branch and bound
+  int64_t nodes = 0;         // of their branch and bound
   int32_t largest_milp = 0;  // columns
 
   // (exposed - bound) / exposed; 0 where nothing is exposed.
@@ -58,8 +58,7 @@ absl::StatusOr<OptResult> SolveStage(const RecomputeProblem& problem, const OptO
 
 // The check of each solution of the MILP: the value of a policy that obeys the rules, fits, and exposes at most that;
 // Internal, naming what is wrong, for any other.
-absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const StagePolicy& policy,
-                                        Nanos most_exposed);
+absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const StagePolicy& policy, Nanos most_exposed);
 
 }  // namespace lynx
 

@@ -49,10 +49,10 @@ struct SlicePlan {
 struct StagePlan {
   std::vector<SlicePlan> slices;  // by chunk
   Program program;
-  Bytes arena;       // planned activation peak of each rank of the stage = allocated size
+  Bytes arena;  // planned activation peak of each rank of the stage = allocated size
   Bytes live_peak;
   StateBytes states;
-  Bytes host;        // host memory of each rank, for what is offloaded: the most at any time
+  Bytes host;  // host memory of each rank, for what is offloaded: the most at any time
   // Predicted, per step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
@@ -65,13 +65,13 @@ struct Plan {
   ModelSpec model;
   ParallelLayout layout;
   int32_t micro_batch = 1;
-  int32_t microbatches = 1;  // per replica and step
+  int32_t microbatches = 1;                   // per replica and step
   RecomputeMode mode = RecomputeMode::kAuto;  // what the policies come from; auto: HEU
-  Bytes activation_limit;    // of each arena; 0 = none. Where devices' memory sets it: the largest of the stages' limits
+  Bytes activation_limit;         // of each arena; 0 = none. Where devices' memory sets it: the largest of the stages' limits
   std::vector<StagePlan> stages;  // by pipeline rank
-  Nanos step;                // predicted
+  Nanos step;                     // predicted
   bool measured_profile = false;
-  std::string digest;        // SHA-256 of PlanText without this field
+  std::string digest;  // SHA-256 of PlanText without this field
 
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
@@ -85,7 +85,7 @@ struct Infeasible {
   Bytes needed;  // with everything recomputed, in the best layout tried; above `limit`. An estimate where `reason`
                  // names no amount: there activations fit, but no arena of the whole step
   Bytes limit;
-  std::string reason;   // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
+  std::string reason;      // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
   std::string suggestion;  // the smallest change that fits: "activationMemoryPerRank: 3.4GiB" or "tp: 4" ...
 };
 

@@ -32,13 +32,13 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, "\nnanos forward ", stage.forward.value, " backward ", stage.backward.value, " weight ",
                   stage.weight.value, " optimizer ", stage.optimizer.value);
   absl::StrAppend(text, " recompute_hidden ", stage.recompute_hidden.value, " recompute_exposed ",
-                  stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value,
-                  " stall ", stage.stall.value);
+                  stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value, " stall ",
+                  stage.stall.value);
   if (stage.core_wait.value > 0) absl::StrAppend(text, " core_wait ", stage.core_wait.value);
   absl::StrAppend(text, "\n");
   if (stage.proof) {
-    absl::StrAppend(text, "proof ", ProofStatusName(stage.proof->status), ", nanos exposed ",
-                    stage.proof->exposed.value, " bound ", stage.proof->bound.value, "\n");
+    absl::StrAppend(text, "proof ", ProofStatusName(stage.proof->status), ", nanos exposed ", stage.proof->exposed.value,
+                    " bound ", stage.proof->bound.value, "\n");
   }
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
@@ -50,35 +50,33 @@ absl::Status CheckSlices(const Plan& plan) {
     const std::vector<SlicePlan>& slices = plan.stages[static_cast<size_t>(rank)].slices;
     if (static_cast<int64_t>(slices.size()) != pipeline.chunks) {
       return absl::FailedPreconditionError(absl::StrCat("plan: stage ", rank, " has ", slices.size(), " slices, ",
-                                                        LayoutText(plan.layout), " puts ", pipeline.chunks,
-                                                        " on each"));
+                                                        LayoutText(plan.layout), " puts ", pipeline.chunks, " on each"));
     }
     for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
       const int32_t stage = slices[static_cast<size_t>(chunk)].stage;
       if (stage == pipeline.StageOn(rank, chunk)) continue;
-      return absl::FailedPreconditionError(absl::StrCat("plan: stage ", rank, " has virtual stage ", stage, " as slice ",
-                                                        chunk, ", but ", LayoutText(plan.layout), " has ",
+      return absl::FailedPreconditionError(absl::StrCat("plan: stage ", rank, " has virtual stage ", stage, " as slice ", chunk,
+                                                        ", but ", LayoutText(plan.layout), " has ",
                                                         pipeline.StageOn(rank, chunk), " there"));
     }
   }
   int32_t next = 0;
   for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
     if (pipeline.Previous(stage) == kNoStage) next = 0;
-    const SlicePlan& slice = plan.stages[static_cast<size_t>(pipeline.RankOf(stage))]
-                                 .slices[static_cast<size_t>(pipeline.ChunkOf(stage))];
+    const SlicePlan& slice =
+        plan.stages[static_cast<size_t>(pipeline.RankOf(stage))].slices[static_cast<size_t>(pipeline.ChunkOf(stage))];
     if (slice.first_layer != next || slice.end_layer <= next) {
-      return absl::FailedPreconditionError(absl::StrCat("plan: a stage has layers ", slice.first_layer, " to ",
-                                                        slice.end_layer, ", but layer ", next, " comes next"));
+      return absl::FailedPreconditionError(absl::StrCat("plan: a stage has layers ", slice.first_layer, " to ", slice.end_layer,
+                                                        ", but layer ", next, " comes next"));
     }
     if (static_cast<int64_t>(slice.policy.layers.size()) != slice.layers()) {
       return absl::FailedPreconditionError(absl::StrCat("plan: policies for ", slice.policy.layers.size(),
-                                                        " layers in a stage that has layers ", slice.first_layer,
-                                                        " to ", slice.end_layer));
+                                                        " layers in a stage that has layers ", slice.first_layer, " to ",
+                                                        slice.end_layer));
     }
     next = slice.end_layer;
     if (pipeline.Next(stage) == kNoStage && next != plan.model.layers) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("plan: stages cover ", next, " of ", plan.model.layers, " layers"));
+      return absl::FailedPreconditionError(absl::StrCat("plan: stages cover ", next, " of ", plan.model.layers, " layers"));
     }
   }
   return absl::OkStatus();
@@ -88,15 +86,14 @@ absl::Status CheckSlices(const Plan& plan) {
 absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;
-  const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 &&
-                     l.tp >= 1 && l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.virtual_stages >= 1 &&
-                     l.virtual_stages <= kMaxPipelineChunks && plan.micro_batch >= 1 && plan.microbatches >= 1;
+  const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 && l.tp >= 1 &&
+                     l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.virtual_stages >= 1 && l.virtual_stages <= kMaxPipelineChunks &&
+                     plan.micro_batch >= 1 && plan.microbatches >= 1;
   if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
   }
   if (static_cast<int64_t>(plan.stages.size()) != l.pp) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("plan: ", plan.stages.size(), " stages in a layout with pp ", l.pp));
+    return absl::FailedPreconditionError(absl::StrCat("plan: ", plan.stages.size(), " stages in a layout with pp ", l.pp));
   }
   return CheckSlices(plan);
 }
@@ -117,26 +114,24 @@ absl::Status CheckMemory(const Plan& plan, int32_t index) {
   const StageContext context = plan.ContextOf(index);
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(stage.program, context, stage.arena));
   if (memory.arena != stage.arena || memory.live_peak != stage.live_peak) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "plan: stage ", index, " states an arena of ", stage.arena.value, " bytes (peak ", stage.live_peak.value,
-        "), its program needs ", memory.arena.value, " (peak ", memory.live_peak.value, ")"));
+    return absl::FailedPreconditionError(absl::StrCat("plan: stage ", index, " states an arena of ", stage.arena.value,
+                                                      " bytes (peak ", stage.live_peak.value, "), its program needs ",
+                                                      memory.arena.value, " (peak ", memory.live_peak.value, ")"));
   }
   if (memory.host_peak != stage.host) {
     return absl::FailedPreconditionError(absl::StrCat("plan: stage ", index, " states ", stage.host.value,
-                                                      " bytes of host memory, its program sends ",
-                                                      memory.host_peak.value, " there"));
+                                                      " bytes of host memory, its program sends ", memory.host_peak.value,
+                                                      " there"));
   }
   const StateBytes states = StatesOf(context);
   if (states.weights != stage.states.weights || states.gradients != stage.states.gradients ||
       states.optimizer != stage.states.optimizer) {
     return absl::FailedPreconditionError(absl::StrCat("plan: stage ", index, " states ", stage.states.total().value,
-                                                      " bytes of model states, its layers have ",
-                                                      states.total().value));
+                                                      " bytes of model states, its layers have ", states.total().value));
   }
   if (plan.activation_limit.value > 0 && stage.arena > plan.activation_limit) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the arena of stage ", index, " has ", stage.arena.value,
-                                                      " bytes, more than the limit of ",
-                                                      plan.activation_limit.value));
+                                                      " bytes, more than the limit of ", plan.activation_limit.value));
   }
   return absl::OkStatus();
 }
@@ -160,8 +155,8 @@ std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   std::vector<const SlicePlan*> slices;
   for (int32_t stage = 0; stage < pipeline.pieces(); ++stage) {
-    slices.push_back(&plan.stages[static_cast<size_t>(pipeline.RankOf(stage))]
-                          .slices[static_cast<size_t>(pipeline.ChunkOf(stage))]);
+    slices.push_back(
+        &plan.stages[static_cast<size_t>(pipeline.RankOf(stage))].slices[static_cast<size_t>(pipeline.ChunkOf(stage))]);
   }
   return slices;
 }
@@ -178,8 +173,8 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
   if (r == plain.rotary) return text;
-  absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", RopeScalingName(r.scaling), " ", ExactText(r.factor),
-                  " ", r.original_seq);
+  absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", RopeScalingName(r.scaling), " ",
+                  ExactText(r.factor), " ", r.original_seq);
   for (const double value : {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, r.attention_factor}) {
     absl::StrAppend(&text, " ", ExactText(value));
   }
@@ -189,18 +184,16 @@ std::string FeaturesText(const ModelSpec& m) {
 std::string PlanText(const Plan& plan) {
   const ModelSpec& m = plan.model;
   std::string text = "lynx plan 1\n";
-  absl::StrAppend(&text, "model layers ", m.layers, " hidden ", m.hidden, " heads ", m.heads, " ffn ", m.ffn, " seq ",
-                  m.seq);
+  absl::StrAppend(&text, "model layers ", m.layers, " hidden ", m.hidden, " heads ", m.heads, " ffn ", m.ffn, " seq ", m.seq);
   absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), " family ", ModelFamilyName(m.family),
                   " kv_heads ", m.key_heads(), " attention ", AttentionKernelName(m.attention));
   absl::StrAppend(&text, " dtype ", DataTypeName(m.dtype), " masks ", DropoutMasksName(m.dropout_masks), " tied ",
                   m.tied_embeddings ? 1 : 0, FeaturesText(m), "\n");
   absl::StrAppend(&text, "layout ", LayoutText(plan.layout), " micro_batch ", plan.micro_batch, " microbatches ",
                   plan.microbatches, "\n");
-  absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ",
-                  plan.activation_limit.value, "\n");
-  absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ",
-                  plan.measured_profile ? "measured" : "not measured", "\n");
+  absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ", plan.activation_limit.value, "\n");
+  absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ", plan.measured_profile ? "measured" : "not measured",
+                  "\n");
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     AppendStage(plan.ContextOf(static_cast<int32_t>(i)).graph(), plan.stages[i], static_cast<int>(i), &text);
   }
@@ -219,8 +212,7 @@ absl::StatusOr<Plan> FinishedPlan(Plan plan) {
 absl::Status CheckPlan(const Plan& plan) {
   LYNX_RETURN_IF_ERROR(CheckShape(plan));
   if (const std::string digest = Sha256Hex(PlanText(plan)); digest != plan.digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("plan: its digest is ", digest, ", but it states ", plan.digest));
+    return absl::FailedPreconditionError(absl::StrCat("plan: its digest is ", digest, ", but it states ", plan.digest));
   }
   LYNX_RETURN_IF_ERROR(CheckPrograms(plan));
   for (int32_t stage = 0; stage < plan.layout.pp; ++stage) LYNX_RETURN_IF_ERROR(CheckMemory(plan, stage));

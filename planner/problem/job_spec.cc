@@ -95,7 +95,8 @@ absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
   const RopeScaling scaling = rotary.scaling;
   const auto only = [&](const char* field, bool has, double value, double otherwise) {
     if (has || value == otherwise) return absl::OkStatus();
-    return Bad(field, value, absl::StrCat("means nothing with model.rope.scaling ", RopeScalingName(scaling), "; leave it out"));
+    return Bad(field, value,
+               absl::StrCat("means nothing with model.rope.scaling ", RopeScalingName(scaling), "; leave it out"));
   };
   const bool llama3 = scaling == RopeScaling::kLlama3, yarn = scaling == RopeScaling::kYarn;
   const bool from_original = llama3 || yarn || scaling == RopeScaling::kDynamic;
@@ -118,13 +119,15 @@ absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
     return Bad("model.rope.betaFast", rotary.beta_fast,
                absl::StrCat("must be above model.rope.betaSlow, which is ", rotary.beta_slow));
   }
-  return InRealRange("model.rope.attentionFactor", rotary.attention_factor, 0, 1e6, "must be from 0 (as the scaling says) to 1e6");
+  return InRealRange("model.rope.attentionFactor", rotary.attention_factor, 0, 1e6,
+                     "must be from 0 (as the scaling says) to 1e6");
 }
 
 absl::Status ValidateRotary(const ModelSpec& model) {
   const RotarySpec& rotary = model.rotary;
   const int32_t head = model.head_size();
-  if (!(rotary.theta > 1) || !std::isfinite(rotary.theta)) return Bad("model.rope.theta", rotary.theta, "must be a number above 1");
+  if (!(rotary.theta > 1) || !std::isfinite(rotary.theta))
+    return Bad("model.rope.theta", rotary.theta, "must be a number above 1");
   LYNX_RETURN_IF_ERROR(InRange("model.rope.dims", rotary.dims, 0, head));
   if (rotary.dims % 2 != 0) {
     return Bad("model.rope.dims", rotary.dims, "must be even: rotary positions turn pairs of a head's elements");
@@ -141,7 +144,8 @@ absl::Status ValidateRotary(const ModelSpec& model) {
 // What only one family has.
 absl::Status ValidateFamily(const ModelSpec& model) {
   if (model.family == ModelFamily::kLlama) {
-    if (model.dropout != 0) return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
+    if (model.dropout != 0)
+      return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
     return ValidateRotary(model);
   }
   if (model.qkv_bias) return Bad("model.qkvBias", "true", "is for model.family llama; gpt has biases everywhere");
@@ -205,10 +209,8 @@ absl::Status ValidateOptimizer(const OptimizerSpec& optimizer) {
   if (!(optimizer.eps > 0) || !std::isfinite(optimizer.eps)) {
     return Bad("train.optimizer.eps", optimizer.eps, "must be above 0");
   }
-  LYNX_RETURN_IF_ERROR(
-      InRealRange("train.optimizer.weightDecay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
-  return InRealRange("train.optimizer.clipNorm", optimizer.clip_norm, 0, 1e9,
-                     "must be at least 0 (0 = no clipping)");
+  LYNX_RETURN_IF_ERROR(InRealRange("train.optimizer.weightDecay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
+  return InRealRange("train.optimizer.clipNorm", optimizer.clip_norm, 0, 1e9, "must be at least 0 (0 = no clipping)");
 }
 
 absl::Status ValidateTrain(const TrainSpec& train) {
@@ -306,16 +308,14 @@ absl::Status ValidateParallel(const JobSpec& spec) {
     }
   }
   if (p.pp > spec.model.layers) {
-    return Bad(
-        "parallel.pp", p.pp,
-        absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
+    return Bad("parallel.pp", p.pp,
+               absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
   if (p.dp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "parallel.dp", p.dp));
     if (spec.train.micro_batch > 0) {
       const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
-      LYNX_RETURN_IF_ERROR(
-          Divides("train.globalBatch", spec.train.global_batch, "train.microBatch * parallel.dp", samples));
+      LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "train.microBatch * parallel.dp", samples));
     }
   }
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
@@ -323,12 +323,10 @@ absl::Status ValidateParallel(const JobSpec& spec) {
   const std::string rule = absl::StrCat("parallel.tp * ", p.cp > 1 ? "parallel.cp * " : "",
                                         "parallel.pp * parallel.dp (auto counted as 1) is ", product);
   if (product > spec.resources.max_ranks) {
-    return Bad("resources.ranks (most)", spec.resources.max_ranks,
-               absl::StrCat("must be at least ", product, ": ", rule));
+    return Bad("resources.ranks (most)", spec.resources.max_ranks, absl::StrCat("must be at least ", product, ": ", rule));
   }
   if (p.tp > 0 && p.cp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
-    return Bad("resources.ranks (least)", spec.resources.min_ranks,
-               absl::StrCat("must be at most ", product, ": ", rule));
+    return Bad("resources.ranks (least)", spec.resources.min_ranks, absl::StrCat("must be at most ", product, ": ", rule));
   }
   return absl::OkStatus();
 }
@@ -430,16 +428,12 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
 }
 
 const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }
-bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) {
-  return ParseName(kRecomputeModes, name, mode);
-}
+bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) { return ParseName(kRecomputeModes, name, mode); }
 const char* ModelFamilyName(ModelFamily family) { return kModelFamilies.at(static_cast<size_t>(family)); }
 bool ParseModelFamily(const std::string& name, ModelFamily& family) { return ParseName(kModelFamilies, name, family); }
 const char* RopeScalingName(RopeScaling scaling) { return kRopeScalings.at(static_cast<size_t>(scaling)); }
 bool ParseRopeScaling(const std::string& name, RopeScaling& scaling) { return ParseName(kRopeScalings, name, scaling); }
-const char* AttentionKernelName(AttentionKernel attention) {
-  return kAttentionKernels.at(static_cast<size_t>(attention));
-}
+const char* AttentionKernelName(AttentionKernel attention) { return kAttentionKernels.at(static_cast<size_t>(attention)); }
 bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention) {
   return ParseName(kAttentionKernels, name, attention);
 }
@@ -458,19 +452,13 @@ bool ParsePartitionMethod(const std::string& name, PartitionMethod& method) {
   return ParseName(kPartitionMethods, name, method);
 }
 const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
-bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
-  return ParseName(kLrSchedules, name, schedule);
-}
-const char* NonFinitePolicyName(NonFinitePolicy policy) {
-  return kNonFinitePolicies.at(static_cast<size_t>(policy));
-}
+bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) { return ParseName(kLrSchedules, name, schedule); }
+const char* NonFinitePolicyName(NonFinitePolicy policy) { return kNonFinitePolicies.at(static_cast<size_t>(policy)); }
 bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
   return ParseName(kNonFinitePolicies, name, policy);
 }
 const char* FailureActionName(FailureAction action) { return kFailureActions.at(static_cast<size_t>(action)); }
-bool ParseFailureAction(const std::string& name, FailureAction& action) {
-  return ParseName(kFailureActions, name, action);
-}
+bool ParseFailureAction(const std::string& name, FailureAction& action) { return ParseName(kFailureActions, name, action); }
 const char* NodeCheckPolicyName(NodeCheckPolicy policy) { return kNodeCheckPolicies.at(static_cast<size_t>(policy)); }
 bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy) {
   return ParseName(kNodeCheckPolicies, name, policy);

@@ -38,16 +38,16 @@ enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
 // Rotary positions (Su et al. 2021). Names and meanings are those of Hugging Face's `rope_theta` and `rope_scaling`;
 // worker/model/rotary_table.h has the formulas.
 struct RotarySpec {
-  double theta = 10000;        // base of the angles, above 1
-  int32_t dims = 0;            // leading elements of a head that turn, even; 0 = all of them
+  double theta = 10000;  // base of the angles, above 1
+  int32_t dims = 0;      // leading elements of a head that turn, even; 0 = all of them
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;           // at least 1; 1 without scaling
   int32_t original_seq = 0;    // positions before scaling; only kDynamic, kLlama3, kYarn have it, and need it
   double low_freq_factor = 1;  // kLlama3 only
   double high_freq_factor = 4;
-  double beta_fast = 32;       // kYarn only
+  double beta_fast = 32;  // kYarn only
   double beta_slow = 1;
-  double attention_factor = 0; // kYarn only: factor of cosines and sines; 0 = 0.1 ln(factor) + 1
+  double attention_factor = 0;  // kYarn only: factor of cosines and sines; 0 = 0.1 ln(factor) + 1
 
   bool operator==(const RotarySpec&) const = default;
 };
@@ -55,8 +55,22 @@ struct RotarySpec {
 // What a model has that the engine cannot compute: such a model is planned as its family's layers and never trained. One
 // bit each in ModelSpec::plan_only; planner/problem/model_families.h names and explains them.
 enum class PlanOnlyFeature : uint8_t {
-  kGatedGelu, kExactGelu, kOtherActivation, kLayerNorm, kNormOffset, kPostNorms, kWholeQueryNorm, kParallelResidual,
-  kSoftCapping, kMultipliers, kSkippedRotary, kLocalLayers, kOtherRopeScaling, kRotaryWithLayerNorm, kLinearBiases, kOtherPositions,
+  kGatedGelu,
+  kExactGelu,
+  kOtherActivation,
+  kLayerNorm,
+  kNormOffset,
+  kPostNorms,
+  kWholeQueryNorm,
+  kParallelResidual,
+  kSoftCapping,
+  kMultipliers,
+  kSkippedRotary,
+  kLocalLayers,
+  kOtherRopeScaling,
+  kRotaryWithLayerNorm,
+  kLinearBiases,
+  kOtherPositions,
   kUnknownFamily,
 };
 inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kUnknownFamily) + 1;
@@ -65,15 +79,15 @@ constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeature
 
 // A decoder-only transformer.
 struct ModelSpec {
-  int32_t layers = 0;   // transformer layers, 1..1000
-  int32_t hidden = 0;   // h; a multiple of heads where head_dim is 0
-  int32_t heads = 0;    // a
-  int32_t ffn = 0;      // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
-  int32_t seq = 0;      // s, tokens per sample
-  int32_t vocab = 256;  // v; 256 for bytes
-  double dropout = 0.1; // in [0, 1); one rate for embedding, attention and residual dropout; 0 for Llama
+  int32_t layers = 0;    // transformer layers, 1..1000
+  int32_t hidden = 0;    // h; a multiple of heads where head_dim is 0
+  int32_t heads = 0;     // a
+  int32_t ffn = 0;       // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
+  int32_t seq = 0;       // s, tokens per sample
+  int32_t vocab = 256;   // v; 256 for bytes
+  double dropout = 0.1;  // in [0, 1); one rate for embedding, attention and residual dropout; 0 for Llama
   ModelFamily family = ModelFamily::kGpt;
-  int32_t kv_heads = 0; // key and value heads, a divisor of heads; 0 = as many as heads (Normalize prefers 0)
+  int32_t kv_heads = 0;  // key and value heads, a divisor of heads; 0 = as many as heads (Normalize prefers 0)
   AttentionKernel attention = AttentionKernel::kUnfused;
   DataType dtype = DataType::kFloat32;
   DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
@@ -127,7 +141,7 @@ struct TrainSpec {
   OptimizerSpec optimizer;
   LrSchedule schedule = LrSchedule::kCosine;
   int64_t warmup_steps = 0;
-  double min_lr = 0;         // where linear and cosine end
+  double min_lr = 0;  // where linear and cosine end
   uint64_t seed = 1234;
   NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
   int64_t eval_every = 0;    // steps between evaluations of the validation loss; 0 = never
@@ -167,8 +181,8 @@ struct ParallelSpec {  // 0 = auto
   int32_t tp = 0;
   int32_t pp = 0;
   int32_t dp = 0;
-  int32_t cp = 0;              // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 0;  // model chunks of a rank; above 1 only with the interleaved or a custom schedule
+  int32_t cp = 0;                            // context parallelism: ranks that share a sequence
+  int32_t virtual_stages = 0;                // model chunks of a rank; above 1 only with the interleaved or a custom schedule
   Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
   std::string schedule_text;  // of kCustom: as ScheduleText prints it; else empty
@@ -187,14 +201,24 @@ struct ParallelSpec {  // 0 = auto
 // al. 2024). kNoOverlap: per stage, the least exposed time that fits without any window. kHeu, kOpt: with windows, by
 // the heuristic and by the exact MILP.
 enum class RecomputeMode : uint8_t {
-  kAuto, kNone, kFull, kFullKeepCollectives, kSelective, kUniform, kBlock, kBalanced, kNoOverlap, kHeu, kOpt,
+  kAuto,
+  kNone,
+  kFull,
+  kFullKeepCollectives,
+  kSelective,
+  kUniform,
+  kBlock,
+  kBalanced,
+  kNoOverlap,
+  kHeu,
+  kOpt,
 };
 
 struct RecomputeOptions {
-  int32_t layers = 0;               // N of kUniform and kBlock; 0 = that of the shortest step that fits
-  int32_t offload_permille = 0;     // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
+  int32_t layers = 0;                    // N of kUniform and kBlock; 0 = that of the shortest step that fits
+  int32_t offload_permille = 0;          // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
   std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
-  bool forbids_offload = false;     // nothing goes to the host, whatever chooses
+  bool forbids_offload = false;          // nothing goes to the host, whatever chooses
 
   bool operator==(const RecomputeOptions&) const = default;
 };
@@ -203,9 +227,9 @@ struct RecomputeOptions {
 inline constexpr int64_t kCopiesAuto = -1;
 
 struct CheckpointSpec {
-  std::string directory;     // "" = below the server's data directory
-  int64_t every_steps = 0;   // 0 = only at the end
-  int32_t keep = 2;          // newest checkpoints kept; >= 1
+  std::string directory;    // "" = below the server's data directory
+  int64_t every_steps = 0;  // 0 = only at the end
+  int32_t keep = 2;         // newest checkpoints kept; >= 1
   // Where the job begins: a checkpoint of another run, or a directory of them, whose newest whole one it is; "" = at initial
   // weights. Absolute as DataSpec::path. One of step 0 gives its weights; of any other, the run goes on, unless
   // `weights_only`.
@@ -233,8 +257,8 @@ struct SchedulingSpec {
 // that rank, or has failed.
 enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
 
-// For failures with this exit code (128 + signal where one ended it), or with a reason or one of the rank's last lines that holds
-// this text; exactly one of the two is set.
+// For failures with this exit code (128 + signal where one ended it), or with a reason or one of the rank's last lines that
+// holds this text; exactly one of the two is set.
 struct FailureRule {
   int32_t exit_code = -1;  // 0..255
   std::string log;
@@ -281,25 +305,25 @@ absl::Status ValidateName(const std::string& name, const char* field);
 // "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"
 const char* RecomputeModeName(RecomputeMode mode);
 bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode);
-const char* ModelFamilyName(ModelFamily family);    // "gpt", "llama"
+const char* ModelFamilyName(ModelFamily family);  // "gpt", "llama"
 bool ParseModelFamily(const std::string& name, ModelFamily& family);
-const char* RopeScalingName(RopeScaling scaling);   // "none", "linear", "dynamic", "llama3", "yarn"
+const char* RopeScalingName(RopeScaling scaling);  // "none", "linear", "dynamic", "llama3", "yarn"
 bool ParseRopeScaling(const std::string& name, RopeScaling& scaling);
 const char* AttentionKernelName(AttentionKernel attention);  // "unfused", "fused"
 bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention);
-const char* DataTypeName(DataType dtype);           // "float32", "bfloat16"
+const char* DataTypeName(DataType dtype);  // "float32", "bfloat16"
 bool ParseDataType(const std::string& name, DataType& dtype);
-const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
+const char* DropoutMasksName(DropoutMasks masks);  // "regenerated", "stored"
 bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
-const char* DeviceKindName(DeviceKind kind);        // "any", "cpu", "cuda"
+const char* DeviceKindName(DeviceKind kind);  // "any", "cpu", "cuda"
 bool ParseDeviceKind(const std::string& name, DeviceKind& kind);
-const char* ChoiceName(Choice choice);              // "auto", "off", "on"
+const char* ChoiceName(Choice choice);  // "auto", "off", "on"
 bool ParseChoice(const std::string& name, Choice& choice);
-const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
+const char* ZeroStageName(ZeroStage zero);  // "auto", "none", "optimizer", "gradients", "weights"
 bool ParseZeroStage(const std::string& name, ZeroStage& zero);
 const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "compute", "greedy"
 bool ParsePartitionMethod(const std::string& name, PartitionMethod& method);
-const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "cosine"
+const char* LrScheduleName(LrSchedule schedule);  // "constant", "linear", "cosine"
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
 const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
 bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
@@ -307,7 +331,7 @@ const char* FailureActionName(FailureAction action);  // "retry", "exclude-node"
 bool ParseFailureAction(const std::string& name, FailureAction& action);
 const char* NodeCheckPolicyName(NodeCheckPolicy policy);  // "auto", "always", "never"
 bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy);
-const char* DataKindName(DataKind kind);            // "text", "megatron"
+const char* DataKindName(DataKind kind);  // "text", "megatron"
 bool ParseDataKind(const std::string& name, DataKind& kind);
 
 }  // namespace lynx

@@ -12,18 +12,17 @@ using enum Tensor;
 
 // Indexed by Tensor.
 constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
-    "x",        "ln1",      "ln1_full",     "qkv",       "qk_normed", "probs",      "probs_mask", "probs_dropped", "context",
-    "lse",      "proj_sum", "x1",           "mask1",     "ln2",        "ln2_full",   "fc1",           "gelu",
-    "silu",     "swiglu",   "fc2_sum",      "mask2",     "embed_sum",  "embed_mask", "lnf",           "lnf_full",
-    "logits",   "loss_stats", "grad",       "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",     "grad_proj",
-    "grad_context", "grad_qkv", "grad_ln1", "grad_lnf",  "grad_embed", "weights",
-    "weight_grads", "workspace"};
+    "x",         "ln1",          "ln1_full",   "qkv",      "qk_normed", "probs",      "probs_mask",  "probs_dropped",
+    "context",   "lse",          "proj_sum",   "x1",       "mask1",     "ln2",        "ln2_full",    "fc1",
+    "gelu",      "silu",         "swiglu",     "fc2_sum",  "mask2",     "embed_sum",  "embed_mask",  "lnf",
+    "lnf_full",  "logits",       "loss_stats", "grad",     "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",
+    "grad_proj", "grad_context", "grad_qkv",   "grad_ln1", "grad_lnf",  "grad_embed", "weights",     "weight_grads",
+    "workspace"};
 
 // Indexed by Op.
 constexpr std::array<std::string_view, kOpCount> kOpNames = {
-    "embed", "position", "ln1", "qkv",  "rope", "probs",  "drop", "context", "flash", "proj", "mask1", "add1",
-    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2", "mask2", "add2",   "lnf",   "logits", "loss",
-    "qk_norm"};
+    "embed", "position", "ln1",  "qkv",  "rope",   "probs", "drop",  "context", "flash", "proj",   "mask1", "add1",
+    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2",   "mask2", "add2",    "lnf",   "logits", "loss",  "qk_norm"};
 
 constexpr std::array<std::string_view, kSegmentCount> kSegmentNames = {"none", "embed", "norm1", "attn", "norm2",
                                                                        "mlp",  "head",  "out",   "end"};

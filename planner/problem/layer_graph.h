@@ -77,12 +77,31 @@ inline constexpr int kSegmentCount = 9;
 
 enum class Op : uint8_t {
   // embedding
-  kEmbed, kPosition,
+  kEmbed,
+  kPosition,
   // transformer
-  kLn1, kQkv, kRope, kProbs, kDrop, kContext, kFlash, kProj, kMask1, kAdd1, kLn2, kFc1, kGelu, kSilu, kSwiglu, kFc2,
-  kMask2, kAdd2,
+  kLn1,
+  kQkv,
+  kRope,
+  kProbs,
+  kDrop,
+  kContext,
+  kFlash,
+  kProj,
+  kMask1,
+  kAdd1,
+  kLn2,
+  kFc1,
+  kGelu,
+  kSilu,
+  kSwiglu,
+  kFc2,
+  kMask2,
+  kAdd2,
   // head
-  kLnf, kLogits, kLoss,
+  kLnf,
+  kLogits,
+  kLoss,
   // transformer, behind the others because dropout's decisions depend on their numbers
   kQkNorm,
 };
@@ -95,50 +114,50 @@ constexpr bool Contains(OpSet set, Op op) { return (set & Bit(op)) != 0; }
 
 enum class Tensor : uint8_t {
   // forward; the transformer ones are what a recomputation policy decides on
-  kX,          // (b, n, h)       layer input. Key's layer: the layer that reads it
-  kLn1,        // (b, n, h)
-  kLn1Full,    // (b, q, h)       gathered ln1
-  kQkv,        // (b, q, (a + 2k)/t, d)  rope works in place here, where queries and keys have no norms
-  kQkNormed,   // (b, q, (a + 2k)/t, d)  qkv with queries and keys normed, values as they were; rope works in place here
-  kProbs,      // (b, a/t, q, s)  softmax of the masked scores, before dropout
-  kProbsMask,  // (b, a/t, q, s)  bytes
+  kX,             // (b, n, h)       layer input. Key's layer: the layer that reads it
+  kLn1,           // (b, n, h)
+  kLn1Full,       // (b, q, h)       gathered ln1
+  kQkv,           // (b, q, (a + 2k)/t, d)  rope works in place here, where queries and keys have no norms
+  kQkNormed,      // (b, q, (a + 2k)/t, d)  qkv with queries and keys normed, values as they were; rope works in place here
+  kProbs,         // (b, a/t, q, s)  softmax of the masked scores, before dropout
+  kProbsMask,     // (b, a/t, q, s)  bytes
   kProbsDropped,  // (b, a/t, q, s)
-  kContext,    // (b, q, a/t, d)
-  kLse,        // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
-  kProjSum,    // (b, q, h)       partial sum of proj, with sequence parallelism
-  kX1,         // (b, n, h)
-  kMask1,      // (b, n, h)       bytes; of add1's dropout
-  kLn2,        // (b, n, h)
-  kLn2Full,    // (b, q, h)       gathered ln2
-  kFc1,        // (b, q, f/t); Llama: (b, q, 2, f/t), gate and up
-  kGelu,       // (b, q, f/t)
-  kSilu,       // (b, q, f/t)     silu(gate)
-  kSwiglu,     // (b, q, f/t)     silu(gate) * up
-  kFc2Sum,     // (b, q, h)       partial sum of fc2, with sequence parallelism
-  kMask2,      // (b, n, h)       bytes; of add2's dropout
-  kEmbedSum,   // (b, q, h)       partial sum of embed, with sequence parallelism
-  kEmbedMask,  // (b, n, h)       bytes; of position's dropout
-  kLnf,        // (b, n, h)
-  kLnfFull,    // (b, q, h)       gathered lnf
-  kLogits,     // (b, q, ceil(v/t))  32-bit; overwritten by its gradient
-  kLossStats,  // (t, b, q, 3)    32-bit, per vocabulary shard: max, sum of exp(logit - max), target logit. logits writes
-               //                 it beside kLogits
+  kContext,       // (b, q, a/t, d)
+  kLse,           // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
+  kProjSum,       // (b, q, h)       partial sum of proj, with sequence parallelism
+  kX1,            // (b, n, h)
+  kMask1,         // (b, n, h)       bytes; of add1's dropout
+  kLn2,           // (b, n, h)
+  kLn2Full,       // (b, q, h)       gathered ln2
+  kFc1,           // (b, q, f/t); Llama: (b, q, 2, f/t), gate and up
+  kGelu,          // (b, q, f/t)
+  kSilu,          // (b, q, f/t)     silu(gate)
+  kSwiglu,        // (b, q, f/t)     silu(gate) * up
+  kFc2Sum,        // (b, q, h)       partial sum of fc2, with sequence parallelism
+  kMask2,         // (b, n, h)       bytes; of add2's dropout
+  kEmbedSum,      // (b, q, h)       partial sum of embed, with sequence parallelism
+  kEmbedMask,     // (b, n, h)       bytes; of position's dropout
+  kLnf,           // (b, n, h)
+  kLnfFull,       // (b, q, h)       gathered lnf
+  kLogits,        // (b, q, ceil(v/t))  32-bit; overwritten by its gradient
+  kLossStats,     // (t, b, q, 3)    32-bit, per vocabulary shard: max, sum of exp(logit - max), target logit. logits writes
+                  //                 it beside kLogits
   // backward
-  kGrad,       // (b, n, h)       gradient of x, flowing backward in place; its key has layer kNoLayer
-  kGradFc2,    // (b, q, h)       gradient of fc2's output (dropout applied); with sequence parallelism gathered in place
-  kGradFc1,    // as fc1; GPT: gradient of gelu's output, then in place of fc1's
-  kGradSwiglu, // (b, q, f/t)
-  kGradLn2,    // (b, q, h)       partial sum, reduced in place
-  kGradProj,   // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
-  kGradContext,// (b, q, a/t, d)
-  kGradQkv,    // as qkv
-  kGradLn1,    // (b, q, h)       partial sum, reduced in place
-  kGradLnf,    // (b, q, h)       partial sum, reduced in place
-  kGradEmbed,  // (b, q, h)       gathered grad, with sequence parallelism
+  kGrad,         // (b, n, h)       gradient of x, flowing backward in place; its key has layer kNoLayer
+  kGradFc2,      // (b, q, h)       gradient of fc2's output (dropout applied); with sequence parallelism gathered in place
+  kGradFc1,      // as fc1; GPT: gradient of gelu's output, then in place of fc1's
+  kGradSwiglu,   // (b, q, f/t)
+  kGradLn2,      // (b, q, h)       partial sum, reduced in place
+  kGradProj,     // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
+  kGradContext,  // (b, q, a/t, d)
+  kGradQkv,      // as qkv
+  kGradLn1,      // (b, q, h)       partial sum, reduced in place
+  kGradLnf,      // (b, q, h)       partial sum, reduced in place
+  kGradEmbed,    // (b, q, h)       gathered grad, with sequence parallelism
   // of weights; only where ZeRO shares them out (planner/program/state_sharing.h)
   kWeights,          // a layer's, gathered for its passes
   kWeightGradients,  // 32-bit; a layer's, of what was computed since they were last reduced
-  kWorkspace,  // scratch of one action
+  kWorkspace,        // scratch of one action
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
 
@@ -209,16 +228,16 @@ struct OpInfo {
   LayerType layer_type;
   Segment forward_segment;
   Segment backward_segment;
-  std::vector<Tensor> reads;            // forward inputs
-  Tensor output;                        // forward output. kX: the next layer's; the embedding's: the first layer's.
-                                        // kWorkspace: none (loss)
-  bool in_place;                        // output is also read (add1, add2, position, rope)
-  std::vector<Tensor> backward_reads;   // forward tensors that the input-gradient pass reads
-  std::vector<TensorUse> gradients;     // gradient tensors that the input-gradient pass touches
-  std::vector<Tensor> weight_reads;     // forward tensors that the weight-gradient pass reads
-  std::vector<Tensor> weight_gradients; // gradient tensors that the weight-gradient pass reads
-  bool has_weight_pass;                 // a W action computes its weight gradient (linears, biases of add1/add2).
-                                        // The input-gradient pass makes those of norms, embedding and positions
+  std::vector<Tensor> reads;              // forward inputs
+  Tensor output;                          // forward output. kX: the next layer's; the embedding's: the first layer's.
+                                          // kWorkspace: none (loss)
+  bool in_place;                          // output is also read (add1, add2, position, rope)
+  std::vector<Tensor> backward_reads;     // forward tensors that the input-gradient pass reads
+  std::vector<TensorUse> gradients;       // gradient tensors that the input-gradient pass touches
+  std::vector<Tensor> weight_reads;       // forward tensors that the weight-gradient pass reads
+  std::vector<Tensor> weight_gradients;   // gradient tensors that the weight-gradient pass reads
+  bool has_weight_pass;                   // a W action computes its weight gradient (linears, biases of add1/add2).
+                                          // The input-gradient pass makes those of norms, embedding and positions
   std::vector<Tensor> side_outputs = {};  // written beside `output`: masks, log-sum-exp, loss statistics
 };
 

@@ -23,8 +23,11 @@ std::string LayoutText(const ParallelLayout& layout) {
 
 ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
   const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
-  ParallelLayout layout{.tp = at_least_one(parallel.tp), .pp = at_least_one(parallel.pp), .dp = at_least_one(parallel.dp),
-                        .cp = at_least_one(parallel.cp), .virtual_stages = at_least_one(parallel.virtual_stages),
+  ParallelLayout layout{.tp = at_least_one(parallel.tp),
+                        .pp = at_least_one(parallel.pp),
+                        .dp = at_least_one(parallel.dp),
+                        .cp = at_least_one(parallel.cp),
+                        .virtual_stages = at_least_one(parallel.virtual_stages),
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
   if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
@@ -53,17 +56,21 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
                                                       "of this version trains only with ", can));
   };
   if (model.plan_only != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("the model can be planned (lynxctl plan), but the engine of this version does not train it, for "
-                                                      "it lacks: ", PlanOnlyText(model.plan_only)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the model can be planned (lynxctl plan), but the engine of this version does not train it, for "
+                     "it lacks: ",
+                     PlanOnlyText(model.plan_only)));
   }
   if (model.window > 0 && model.seq > model.window) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model.seq ", model.seq, " is longer than the attention window, model.window ", model.window,
-        ": the engine of this version attends to all positions before one; train on sequences of at most ", model.window, " tokens"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("model.seq ", model.seq, " is longer than the attention window, model.window ", model.window,
+                     ": the engine of this version attends to all positions before one; train on sequences of at most ",
+                     model.window, " tokens"));
   }
   const int32_t turning = model.rotary.dims == 0 ? model.head_size() : model.rotary.dims;
   if (model.family == ModelFamily::kLlama && turning > kMaxRotaryDims) {
-    return absl::FailedPreconditionError(absl::StrCat("rotary positions turn ", turning, " elements of a head; the engine of this version turns at most ",
+    return absl::FailedPreconditionError(absl::StrCat("rotary positions turn ", turning,
+                                                      " elements of a head; the engine of this version turns at most ",
                                                       kMaxRotaryDims, " (model.headDim, model.rope.dims)"));
   }
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");

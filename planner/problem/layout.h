@@ -19,8 +19,8 @@ struct ParallelLayout {
   int32_t pp = 1;
   int32_t dp = 1;
   int32_t cp = 1;
-  int32_t virtual_stages = 1;      // model chunks of a rank
-  bool sequence_parallel = false;  // only with tp > 1
+  int32_t virtual_stages = 1;                                    // model chunks of a rank
+  bool sequence_parallel = false;                                // only with tp > 1
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;  // never kAuto
   SharedSchedule custom = {};                                    // null unless the schedule is kCustom
@@ -54,9 +54,8 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel);
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
 // FailedPrecondition naming the job file's field, unless Lynx's own engine can train the model in this layout: so far
-// what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the attention window, over tp (with
-// sequence parallelism or without), pp and dp, with any schedule.
-// Anything else can be planned only.
+// what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the attention window,
+// over tp (with sequence parallelism or without), pp and dp, with any schedule. Anything else can be planned only.
 inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine turns
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 

@@ -29,8 +29,7 @@ std::string CustomScheduleText(const ParallelLayout& layout) {
 Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches) {
   LYNX_CHECK(CheckScheduleOf(layout, microbatches).ok());
   if (layout.schedule == ScheduleKind::kCustom) return *layout.custom.schedule;
-  absl::StatusOr<Schedule> schedule =
-      GenerateSchedule(layout.schedule, layout.pp, PipelineOf(layout).chunks, microbatches);
+  absl::StatusOr<Schedule> schedule = GenerateSchedule(layout.schedule, layout.pp, PipelineOf(layout).chunks, microbatches);
   LYNX_CHECK(schedule.ok());
   return *std::move(schedule);
 }
@@ -68,10 +67,9 @@ absl::Status CheckScheduleOf(const ParallelLayout& layout, int32_t microbatches)
   if (custom->shape.ranks == layout.pp && chunks == layout.virtual_stages && custom->microbatches == microbatches) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the custom schedule is one of ", custom->shape.ranks, " ranks, ", chunks, " virtual stages and ",
-                   custom->microbatches, " microbatches; the layout has ", layout.pp, ", ", layout.virtual_stages, " and ",
-                   microbatches));
+  return absl::InvalidArgumentError(absl::StrCat("the custom schedule is one of ", custom->shape.ranks, " ranks, ", chunks,
+                                                 " virtual stages and ", custom->microbatches, " microbatches; the layout has ",
+                                                 layout.pp, ", ", layout.virtual_stages, " and ", microbatches));
 }
 
 }  // namespace lynx

@@ -142,8 +142,8 @@ constexpr NotPlanned kNotPlanned[] = {
 };
 
 absl::Status NotExported(const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
 }
 
 }  // namespace
@@ -180,12 +180,13 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
   }
   if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
   if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {
-    return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.", model.qk_norm ? "qkNorm" : "qkvBias"));
+    return NotExported(
+        absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.", model.qk_norm ? "qkNorm" : "qkvBias"));
   }
   if (model.rotary.dims != 0 && model.head_dim != 0) return NotExported("both model.rope.dims and model.headDim");
   if (model.rotary.dims != 0 && model.rotary.scaling != RopeScaling::kNone) {
-    return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ",
-                                    RopeScalingName(model.rotary.scaling)));
+    return NotExported(
+        absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ", RopeScalingName(model.rotary.scaling)));
   }
   if (model.rotary.dims != 0) return FindModelFamily("phi3");
   if (model.qk_norm) return FindModelFamily("qwen3");

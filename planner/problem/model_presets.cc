@@ -30,8 +30,7 @@ ModelPreset Gpt(std::string name, const char* source, int32_t layers, int32_t hi
            .tied_embeddings = true}};
 }
 
-ModelPreset Llama(std::string name, int32_t layers, int32_t hidden, int32_t heads, int32_t ffn,
-                  int32_t kv_heads = 0) {
+ModelPreset Llama(std::string name, int32_t layers, int32_t hidden, int32_t heads, int32_t ffn, int32_t kv_heads = 0) {
   return {std::move(name),
           kYuan,
           {.layers = layers,

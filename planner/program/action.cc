@@ -145,8 +145,7 @@ class ActionParser {
   std::string_view Name() {
     const size_t start = at_;
     while (at_ < text_.size() &&
-           ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9') ||
-            text_[at_] == '_')) {
+           ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9') || text_[at_] == '_')) {
       ++at_;
     }
     return text_.substr(start, at_ - start);

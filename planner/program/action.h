@@ -44,24 +44,47 @@ inline constexpr int32_t kNoLayer = -3;
 inline constexpr int32_t kNoMicrobatch = -1;
 
 enum class ActionKind : uint8_t {
-  kForward, kBackward, kWeight, kRecompute,
-  kAllReduceStart, kAllReduceWait,
-  kBackwardAllReduceStart, kBackwardAllReduceWait,
-  kRecomputeAllReduceStart, kRecomputeAllReduceWait,
-  kAllGatherStart, kAllGatherWait,
-  kBackwardAllGatherStart, kBackwardAllGatherWait,
-  kRecomputeAllGatherStart, kRecomputeAllGatherWait,
-  kReduceScatterStart, kReduceScatterWait,
-  kBackwardReduceScatterStart, kBackwardReduceScatterWait,
-  kRecomputeReduceScatterStart, kRecomputeReduceScatterWait,
-  kOffloadStart, kOffloadWait,
-  kReloadStart, kReloadWait,
-  kSendForwardStart, kSendForwardWait, kRecvForwardStart, kRecvForwardWait,
-  kSendBackwardStart, kSendBackwardWait, kRecvBackwardStart, kRecvBackwardWait,
-  kDataReduceStart, kDataReduceWait,
-  kNormStart, kNormWait,
+  kForward,
+  kBackward,
+  kWeight,
+  kRecompute,
+  kAllReduceStart,
+  kAllReduceWait,
+  kBackwardAllReduceStart,
+  kBackwardAllReduceWait,
+  kRecomputeAllReduceStart,
+  kRecomputeAllReduceWait,
+  kAllGatherStart,
+  kAllGatherWait,
+  kBackwardAllGatherStart,
+  kBackwardAllGatherWait,
+  kRecomputeAllGatherStart,
+  kRecomputeAllGatherWait,
+  kReduceScatterStart,
+  kReduceScatterWait,
+  kBackwardReduceScatterStart,
+  kBackwardReduceScatterWait,
+  kRecomputeReduceScatterStart,
+  kRecomputeReduceScatterWait,
+  kOffloadStart,
+  kOffloadWait,
+  kReloadStart,
+  kReloadWait,
+  kSendForwardStart,
+  kSendForwardWait,
+  kRecvForwardStart,
+  kRecvForwardWait,
+  kSendBackwardStart,
+  kSendBackwardWait,
+  kRecvBackwardStart,
+  kRecvBackwardWait,
+  kDataReduceStart,
+  kDataReduceWait,
+  kNormStart,
+  kNormWait,
   kOptimizer,
-  kWeightGatherStart, kWeightGatherWait,
+  kWeightGatherStart,
+  kWeightGatherWait,
 };
 inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kWeightGatherWait) + 1;
 
@@ -83,12 +106,12 @@ struct ActionInfo {
   Phase phase;
   Stream stream;
   Group group;
-  ActionKind counterpart;    // a start's wait, a wait's start; itself for kWhole
+  ActionKind counterpart;  // a start's wait, a wait's start; itself for kWhole
   bool has_microbatch;
   bool has_layer;
   bool has_segment;
   Operands operands;
-  Pass segment_pass;         // which pass's segments `segment` names (kForward or kBackward)
+  Pass segment_pass;  // which pass's segments `segment` names (kForward or kBackward)
   // Of the tensor-parallel group's actions: which collective of that pass's segment, and whether it is a repetition.
   Collective collective = Collective::kNone;
   bool repeated = false;

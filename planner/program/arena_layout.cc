@@ -185,8 +185,7 @@ bool SplitsWeight(const Program& program) {
 }
 
 // Offsets of buffers that begin in the given order (of time), in slots by size. Returns their end.
-Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& kept,
-                   std::vector<Bytes>& offsets) {
+Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& kept, std::vector<Bytes>& offsets) {
   using Taken = std::pair<int32_t, int32_t>;  // last action, buffer
   std::priority_queue<Taken, std::vector<Taken>, std::greater<>> taken;
   std::map<Bytes, std::vector<Bytes>> free;  // slots, by size
@@ -317,7 +316,7 @@ class BufferGroups {
 
   const std::vector<BufferInstance>& buffers_;
   const std::vector<int32_t>& members_;
-  std::vector<int32_t> group_of_;  // by member
+  std::vector<int32_t> group_of_;       // by member
   std::vector<Bytes> bytes_, offsets_;  // by group
   size_t words_ = 0;
   std::vector<Word> meets_;  // by group: which others ever live while it does
@@ -328,8 +327,7 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
   std::vector<int32_t> kept, rest;
   for (int32_t i = 0; i < static_cast<int32_t>(plan.buffers.size()); ++i) {
     const BufferInstance& buffer = plan.buffers[static_cast<size_t>(i)];
-    const bool keeps =
-        KeptForBackward(program, buffer) || (splits_weight && KeptForWeights(program, buffer));
+    const bool keeps = KeptForBackward(program, buffer) || (splits_weight && KeptForWeights(program, buffer));
     (keeps ? kept : rest).push_back(i);
   }
   std::vector<Bytes> offsets(plan.buffers.size());
@@ -344,9 +342,8 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
 std::vector<int32_t> KeptFirstOrder(const Program& program, const MemoryPlan& plan) {
   std::vector<int32_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto rest = std::stable_partition(order.begin(), order.end(), [&](int32_t i) {
-    return KeptForBackward(program, plan.buffers[static_cast<size_t>(i)]);
-  });
+  const auto rest = std::stable_partition(
+      order.begin(), order.end(), [&](int32_t i) { return KeptForBackward(program, plan.buffers[static_cast<size_t>(i)]); });
   std::stable_sort(rest, order.end(), [&](int32_t a, int32_t b) {
     return plan.buffers[static_cast<size_t>(a)].bytes > plan.buffers[static_cast<size_t>(b)].bytes;
   });
@@ -371,8 +368,7 @@ void TryOrder(const Program& program, std::vector<int32_t> order, Bytes enough, 
     for (const int32_t index : order) arena = std::max(arena, placed.Place(index));
     looks += placed.looks();
     const auto size = [&](int32_t i) { return plan.buffers[static_cast<size_t>(i)].bytes; };
-    std::stable_partition(order.begin(), order.end(),
-                          [&](int32_t i) { return placed.offset(i) + size(i) > plan.live_peak; });
+    std::stable_partition(order.begin(), order.end(), [&](int32_t i) { return placed.offset(i) + size(i) > plan.live_peak; });
     if (arena >= plan.arena) continue;
     plan.arena = arena;
     for (size_t i = 0; i < plan.buffers.size(); ++i) plan.buffers[i].offset = placed.offset(static_cast<int32_t>(i));

@@ -38,8 +38,7 @@ class AccessList {
 
   // A tensor of the action's own layer; the gradient that flows through all layers has none of its own.
   void Add(Tensor tensor, AccessMode mode) {
-    AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch},
-           mode);
+    AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch}, mode);
   }
 
   // The x that a layer's last segment writes: the next layer's input.
@@ -131,8 +130,7 @@ void AddOps(const Action& action, const LayerGraph& graph, AccessList& list) {
         list.NeedWorkspace(WorkspaceBytes(op, Pass::kWeight, list.shape()));
       }
       return;
-    default:
-      LYNX_CHECK(!"not an action that runs ops");
+    default: LYNX_CHECK(!"not an action that runs ops");
   }
 }
 
@@ -220,20 +218,19 @@ class CurrentInstances {
 
   int32_t& operator[](const BufferKey& key) {
     const auto layer = static_cast<size_t>(key.layer - kNoLayer);
-    const bool known = layer < row_of_layer_.size() && row_of_layer_[layer] != kNone &&
-                       key.microbatch >= kNoMicrobatch && key.microbatch < microbatches_;
+    const bool known = layer < row_of_layer_.size() && row_of_layer_[layer] != kNone && key.microbatch >= kNoMicrobatch &&
+                       key.microbatch < microbatches_;
     if (!known) return others_.try_emplace(key, kNone).first->second;
     return instances_[static_cast<size_t>(row_of_layer_[layer]) * RowSize() +
-                      static_cast<size_t>(key.microbatch - kNoMicrobatch) * kTensorCount +
-                      static_cast<size_t>(key.tensor)];
+                      static_cast<size_t>(key.microbatch - kNoMicrobatch) * kTensorCount + static_cast<size_t>(key.tensor)];
   }
 
  private:
   size_t RowSize() const { return static_cast<size_t>(microbatches_ - kNoMicrobatch) * kTensorCount; }
 
   const int32_t microbatches_;
-  std::vector<int32_t> row_of_layer_;  // [layer - kNoLayer]; kNone: not on this rank
-  std::vector<int32_t> instances_;     // [row][microbatch - kNoMicrobatch][tensor]
+  std::vector<int32_t> row_of_layer_;               // [layer - kNoLayer]; kNone: not on this rank
+  std::vector<int32_t> instances_;                  // [row][microbatch - kNoMicrobatch][tensor]
   absl::flat_hash_map<BufferKey, int32_t> others_;  // of programs that are not the rank's
 };
 
@@ -270,29 +267,15 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
     case kOffloadStart:
     case kOffloadWait:
     case kReloadStart:
-    case kReloadWait:
-      AddCopy(action, list);
-      break;
+    case kReloadWait: AddCopy(action, list); break;
     case kSendForwardStart:
-    case kSendForwardWait:
-      list.AddBoundaryX(output_layer, AccessMode::kRead);
-      break;
-    case kRecvForwardStart:
-      list.AddBoundaryX(slice->first_layer, AccessMode::kWrite);
-      break;
-    case kRecvForwardWait:
-      list.AddBoundaryX(slice->first_layer, AccessMode::kUpdate);
-      break;
+    case kSendForwardWait: list.AddBoundaryX(output_layer, AccessMode::kRead); break;
+    case kRecvForwardStart: list.AddBoundaryX(slice->first_layer, AccessMode::kWrite); break;
+    case kRecvForwardWait: list.AddBoundaryX(slice->first_layer, AccessMode::kUpdate); break;
     case kSendBackwardStart:
-    case kSendBackwardWait:
-      list.Add(Tensor::kGrad, AccessMode::kRead);
-      break;
-    case kRecvBackwardStart:
-      list.Add(Tensor::kGrad, AccessMode::kWrite);
-      break;
-    case kRecvBackwardWait:
-      list.Add(Tensor::kGrad, AccessMode::kUpdate);
-      break;
+    case kSendBackwardWait: list.Add(Tensor::kGrad, AccessMode::kRead); break;
+    case kRecvBackwardStart: list.Add(Tensor::kGrad, AccessMode::kWrite); break;
+    case kRecvBackwardWait: list.Add(Tensor::kGrad, AccessMode::kUpdate); break;
     case kDataReduceStart:
       if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRead);
       break;
@@ -307,8 +290,7 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
       break;
     case kNormStart:
     case kNormWait:
-    case kOptimizer:
-      break;
+    case kOptimizer: break;
     default:  // collectives of the tensor-parallel group
       LYNX_CHECK(InfoOf(action.kind).group == Group::kTensor);
       AddCollective(action, context.graph(), list);
@@ -334,8 +316,7 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
       }
       if (instance == kNone) {
         return absl::FailedPreconditionError(absl::StrCat("action ", i, " (", ActionText(program[i]), ") reads ",
-                                                          BufferKeyText(access.key),
-                                                          ", which no action before it writes"));
+                                                          BufferKeyText(access.key), ", which no action before it writes"));
       }
       plan.buffers[static_cast<size_t>(instance)].last = index;
       if (access.mode == AccessMode::kRelease) instance = kNone;

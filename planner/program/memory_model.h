@@ -23,9 +23,9 @@ namespace lynx {
 
 struct BufferKey {
   Tensor tensor = Tensor::kX;
-  int32_t layer = kNoLayer;            // kX of a slice's output: end_layer, or kHeadLayer where the slice has the head
-                                       // (whose final norm reads it). kGrad: kNoLayer on a rank with one slice, else
-                                       // the first layer of the slice that the gradient leaves the rank from
+  int32_t layer = kNoLayer;  // kX of a slice's output: end_layer, or kHeadLayer where the slice has the head
+                             // (whose final norm reads it). kGrad: kNoLayer on a rank with one slice, else
+                             // the first layer of the slice that the gradient leaves the rank from
   int32_t microbatch = kNoMicrobatch;
 
   auto operator<=>(const BufferKey&) const = default;
@@ -73,8 +73,7 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
 // For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
-std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
-                                                 const MemoryPlan& memory);
+std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context, const MemoryPlan& memory);
 
 // Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and,
 // for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones; what a

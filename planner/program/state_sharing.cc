@@ -6,9 +6,7 @@
 namespace lynx {
 namespace {
 
-bool Shares(const StageContext& context, ZeroStage from) {
-  return context.layout.zero >= from && context.gradient_ranks() > 1;
-}
+bool Shares(const StageContext& context, ZeroStage from) { return context.layout.zero >= from && context.gradient_ranks() > 1; }
 
 template <class Test>
 bool AnyOp(const std::vector<Op>& ops, const Test& test) {

@@ -1,11 +1,11 @@
 // See validate.h. The validator knows the tables of ops, tensors and action kinds, and nothing of the lowering: what
 // it expects of a program it derives from the rank's context alone.
 //
-// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A program
-// interleaves them; W, R and what ends the step stand between them under rules of their own.
+// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A
+// program interleaves them; W, R and what ends the step stand between them under rules of their own.
 //
-// x1 or x counts as incomplete while it is made again (planner/program/validate_recompute.h). That nothing is read before it is written is what the memory model's
-// fold finds, which runs last.
+// x1 or x counts as incomplete while it is made again (planner/program/validate_recompute.h). That nothing is read before it is
+// written is what the memory model's fold finds, which runs last.
 #include "planner/program/validate.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 class StageValidator {
  public:
   StageValidator(const Program& program, const StageContext& context)
-      : program_(program), context_(context), pipeline_(context.pipeline()), graph_(context.graph()),
-        remade_(context), copies_(context) {
+      : program_(program), context_(context), pipeline_(context.pipeline()), graph_(context.graph()), remade_(context),
+        copies_(context) {
     for (const StageSlice& slice : context.slices) slices_.emplace_back(context, slice);
   }
 
@@ -79,8 +79,8 @@ class StageValidator {
   absl::Status FailIf(const std::optional<std::string>& rule) const { return rule ? Fail(*rule) : absl::OkStatus(); }
 
   SliceProgress* FindSlice(int32_t stage) {
-    const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                    [&](const SliceProgress& slice) { return slice.slice().stage == stage; });
+    const auto found =
+        std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.slice().stage == stage; });
     return found == slices_.end() ? nullptr : &*found;
   }
   // The action's stage is on the rank.
@@ -132,8 +132,7 @@ class StageValidator {
 
   absl::Status CheckGroup(const Action& action, const SliceProgress& slice) const {
     switch (InfoOf(action.kind).group) {
-      case Group::kTensor:
-        return collectives() ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
+      case Group::kTensor: return collectives() ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
       case Group::kNextStage:
         if (slice.slice().has_head) return Fail("the last stage has no next stage");
         return slice.sends() ? absl::OkStatus() : Fail("the next stage is on this rank: nothing is sent");
@@ -144,8 +143,7 @@ class StageValidator {
         return context_.gradient_ranks() > 1 ? absl::OkStatus() : Fail("there is no data-parallel group with dp 1");
       case Group::kNone:
       case Group::kWorld:
-      case Group::kHost:
-        break;
+      case Group::kHost: break;
     }
     return absl::OkStatus();
   }
@@ -201,8 +199,8 @@ class StageValidator {
   absl::Status CheckComplete() const {
     for (int32_t k = 0; k < context_.microbatches; ++k) {
       // Of two copies of the model a microbatch goes through the one in which it has begun.
-      const auto begun = std::find_if(slices_.begin(), slices_.end(),
-                                      [&](const SliceProgress& slice) { return slice.HasBegun(k); });
+      const auto begun =
+          std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.HasBegun(k); });
       const int32_t pipe = begun == slices_.end() ? 0 : pipeline_.PipeOf(begun->slice().stage);
       for (const SliceProgress& slice : slices_) {
         if (pipeline_.PipeOf(slice.slice().stage) != pipe) continue;
@@ -213,8 +211,8 @@ class StageValidator {
       if (const std::optional<Action> action = slice.LackingWeight()) return Lacks(*action);
       if (context_.gradient_ranks() == 1) continue;
       for (const int32_t layer : slice.Layers()) {
-        const bool reduced = ReducesEachMicrobatch(context_) ? Reductions(layer) == slice.begun().size()
-                                                             : reduced_.contains(layer);
+        const bool reduced =
+            ReducesEachMicrobatch(context_) ? Reductions(layer) == slice.begun().size() : reduced_.contains(layer);
         if (!reduced) return Lacks({.kind = kDataReduceStart, .stage = slice.slice().stage, .layer = layer});
       }
     }
@@ -259,16 +257,10 @@ class StageValidator {
         LYNX_RETURN_IF_ERROR(CheckNotReduced(action));
         LYNX_RETURN_IF_ERROR(FailIf(remade_.Backward(action)));
         return Advance(action, Pass::kBackward);
-      case kWeight:
-        LYNX_RETURN_IF_ERROR(CheckNotReduced(action));
-        return FailIf(SliceOf(action).AdvanceWeight(action));
-      case kRecompute:
-        LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
-        return FailIf(remade_.Recompute(action));
-      case kDataReduceStart:
-        return CheckReduction(action);
-      default:
-        return absl::OkStatus();
+      case kWeight: LYNX_RETURN_IF_ERROR(CheckNotReduced(action)); return FailIf(SliceOf(action).AdvanceWeight(action));
+      case kRecompute: LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action)); return FailIf(remade_.Recompute(action));
+      case kDataReduceStart: return CheckReduction(action);
+      default: return absl::OkStatus();
     }
   }
 
@@ -372,9 +364,8 @@ class StageValidator {
       return absl::OkStatus();
     }
     if (pending.empty() || !IsWaitFor(action, pending.front())) {
-      return Fail(pending.empty()
-                      ? "waits for a transfer that has not started"
-                      : absl::StrCat("waits out of order: ", ActionText(pending.front()), " started first"));
+      return Fail(pending.empty() ? "waits for a transfer that has not started"
+                                  : absl::StrCat("waits out of order: ", ActionText(pending.front()), " started first"));
     }
     pending.pop_front();
     return absl::OkStatus();

@@ -26,12 +26,11 @@ absl::Status CheckSlices(const StageContext& c) {
   }
   for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
     const StageSlice& s = c.slices[static_cast<size_t>(chunk)];
-    const StageSlice expected =
-        SliceOf(c.layout, pipeline.StageOn(c.pipeline_rank, chunk), s.first_layer, s.end_layer);
+    const StageSlice expected = SliceOf(c.layout, pipeline.StageOn(c.pipeline_rank, chunk), s.first_layer, s.end_layer);
     if (s.first_layer < 0 || s.first_layer >= s.end_layer || s.end_layer > c.model.layers || s != expected ||
         (s.first_layer == 0) != s.has_embedding || (s.end_layer == c.model.layers) != s.has_head) {
-      return fail(absl::StrCat("layers [", s.first_layer, ", ", s.end_layer, ") of ", c.model.layers,
-                               " are not what stage ", expected.stage, " of ", pipeline.stages(), " can have"));
+      return fail(absl::StrCat("layers [", s.first_layer, ", ", s.end_layer, ") of ", c.model.layers, " are not what stage ",
+                               expected.stage, " of ", pipeline.stages(), " can have"));
     }
   }
   return absl::OkStatus();
@@ -48,10 +47,9 @@ absl::Status CheckSlicesJoin(const std::vector<StageContext>& contexts) {
     const StageSlice& first_copy = slice_of(pipeline.PieceOf(stage));
     const bool follows = pipeline.Previous(stage) == kNoStage || slice.first_layer == slice_of(stage - 1).end_layer;
     if (follows && slice.first_layer == first_copy.first_layer && slice.end_layer == first_copy.end_layer) continue;
-    return absl::FailedPreconditionError(absl::StrCat("context ", pipeline.RankOf(stage), " (stage ", stage, ", layers [",
-                                                      slice.first_layer, ", ", slice.end_layer, "), ",
-                                                      LayoutText(contexts.front().layout),
-                                                      ") does not continue the stages before it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("context ", pipeline.RankOf(stage), " (stage ", stage, ", layers [", slice.first_layer, ", ",
+                     slice.end_layer, "), ", LayoutText(contexts.front().layout), ") does not continue the stages before it"));
   }
   return absl::OkStatus();
 }
@@ -101,14 +99,13 @@ absl::Status CheckContext(const StageContext& c) {
   }
   if (c.pipeline_rank < 0 || c.pipeline_rank >= c.layout.pp) return fail(absl::StrCat("there are ", c.layout.pp, " stages"));
   if (c.microbatches < 1 || c.micro_batch < 1) {
-    return fail(
-        absl::StrCat(c.microbatches, " microbatches of ", c.micro_batch, " samples: both must be at least 1"));
+    return fail(absl::StrCat(c.microbatches, " microbatches of ", c.micro_batch, " samples: both must be at least 1"));
   }
   const ModelSpec& m = c.model;
-  if (m.hidden < 1 || m.heads < 1 || m.ffn < 1 || m.seq < 1 || m.vocab < 1 || m.heads % c.layout.tp != 0 ||
-      m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.ffn % c.layout.tp != 0) {
-    return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads,
-                             ", ffn ", m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
+  if (m.hidden < 1 || m.heads < 1 || m.ffn < 1 || m.seq < 1 || m.vocab < 1 || m.heads % c.layout.tp != 0 || m.head_dim < 0 ||
+      (m.head_dim == 0 && m.hidden % m.heads != 0) || m.ffn % c.layout.tp != 0) {
+    return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads, ", ffn ",
+                             m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
   }
   return CheckSlices(c);
 }
@@ -124,8 +121,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs, const std::v
     if (c.pipeline_rank != static_cast<int32_t>(s) || c.model != first.model || c.layout != first.layout ||
         c.micro_batch != first.micro_batch || c.microbatches != first.microbatches ||
         c.layout.pp != static_cast<int32_t>(contexts.size())) {
-      return absl::FailedPreconditionError(absl::StrCat("context ", s, " (stage ", c.pipeline_rank, ", ",
-                                                        LayoutText(c.layout),
+      return absl::FailedPreconditionError(absl::StrCat("context ", s, " (stage ", c.pipeline_rank, ", ", LayoutText(c.layout),
                                                         ") does not continue the stages before it"));
     }
     LYNX_RETURN_IF_ERROR(CheckContext(c));

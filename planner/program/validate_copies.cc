@@ -60,8 +60,7 @@ std::optional<std::string> CopyRules::Follow(const Action& action) {
 std::optional<std::string> CopyRules::AtEnd() const {
   for (const auto& [key, state] : states_) {
     if (state.place != Place::kOnHost) continue;
-    return absl::StrCat(BufferKeyText(key), " is still in the host's memory, where ", ActionText(state.offload),
-                        " has put it");
+    return absl::StrCat(BufferKeyText(key), " is still in the host's memory, where ", ActionText(state.offload), " has put it");
   }
   return std::nullopt;
 }

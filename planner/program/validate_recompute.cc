@@ -67,8 +67,8 @@ RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor,
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {
     if (state != (context_.layout.tp > 1 ? Sum::kComplete : Sum::kPartial)) {
-      return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", std::string(TensorName(tensor)), ", unless ",
-                          std::string(OpName(first)), " and its all-reduce have just been recomputed");
+      return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", std::string(TensorName(tensor)),
+                          ", unless ", std::string(OpName(first)), " and its all-reduce have just been recomputed");
     }
     state = Sum::kWhole;
     return std::nullopt;

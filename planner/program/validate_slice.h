@@ -77,7 +77,7 @@ class SliceProgress {
   bool receives_ = false, sends_ = false;
   Sequence sequences_[2];  // forward, backward
   std::vector<int32_t> begun_;
-  std::vector<int32_t> place_;                    // per microbatch: its place in begun_; -1: none
+  std::vector<int32_t> place_;                     // per microbatch: its place in begun_; -1: none
   std::map<LayerSegment, int32_t> weight_passes_;  // of how many microbatches
 };
 

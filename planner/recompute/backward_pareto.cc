@@ -38,8 +38,7 @@ BackwardPareto::BackwardPareto(const RecomputeProblem& problem, bool top)
     inputs_[set] = inputs_[others] | item.inputs;
     must_live_[set] = must_live_[others];
     if (item.read_by == 0) continue;
-    for (int k = std::countr_zero(item.read_by); k < std::bit_width(item.read_by); ++k)
-      must_live_[set][k] += item.bytes;
+    for (int k = std::countr_zero(item.read_by); k < std::bit_width(item.read_by); ++k) must_live_[set][k] += item.bytes;
   }
 }
 
@@ -95,8 +94,7 @@ void BackwardPareto::Finish(const State& state) {
   const auto bettered = [&](const LatePoint& point) {
     return point.transient >= floor.transient && point.exposed >= floor.exposed;
   };
-  points_.erase(std::remove_if(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(), bettered),
-                points_.end());
+  points_.erase(std::remove_if(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(), bettered), points_.end());
   points_.push_back({state.policy, floor.transient, floor.exposed});
 }
 

@@ -62,10 +62,10 @@ struct ItemTables {
 // before it. Undecided items know when they are due and until when they are read.
 struct LateState {
   LatePart part;
-  ItemSet set = 0;    // late items
+  ItemSet set = 0;     // late items
   ItemSet inputs = 0;  // what making them again reads
-  ItemNumbers due;    // of undecided items: the last moment that serves what reads them
-  ItemNumbers last;   // of undecided items: the last phase in which something reads them, plus one
+  ItemNumbers due;     // of undecided items: the last moment that serves what reads them
+  ItemNumbers last;    // of undecided items: the last phase in which something reads them, plus one
 
   void Forget(int i) {
     due.Set(i, 0);
@@ -153,10 +153,7 @@ class LateMaking {
 class LateFrontSearch {
  public:
   LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
-      : problem_(problem),
-        items_(static_cast<int>(problem.items.size())),
-        making_(making),
-        top_(top),
+      : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), top_(top),
         packing_(MostNumbers(problem)) {}
 
   // Indexed by the set of late items.
@@ -244,8 +241,7 @@ class LateFrontSearch {
   }
 
   void Add(const LateState& state) {
-    const auto [head, inserted] =
-        heads_.try_emplace(std::tuple(state.set, state.due.bits(), state.last.bits()), -1);
+    const auto [head, inserted] = heads_.try_emplace(std::tuple(state.set, state.due.bits(), state.last.bits()), -1);
     const uint64_t packed = packing_.Pack(NumbersOf(state.part));
     for (int32_t n = head->second; n >= 0; n = links_[n].next) {
       if (!PackedNumbers::MayAllBeAtMost(links_[n].packed, packed)) continue;
@@ -423,8 +419,13 @@ class KeptSearch {
   }
 
   KeptPart PartOf(const Found& found) const {
-    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .exposed = found.exposed,
-                  .stall = found.stall, .copy_out = found.copy_out, .copy_in = found.copy_in, .host = found.host};
+    KeptPart part{.policy = early_[found.early][found.part].policy,
+                  .held = found.held,
+                  .exposed = found.exposed,
+                  .stall = found.stall,
+                  .copy_out = found.copy_out,
+                  .copy_in = found.copy_in,
+                  .host = found.host};
     for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
       part.policy[std::countr_zero(rest)] = Placement::kOffload;
     }

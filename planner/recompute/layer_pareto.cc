@@ -135,7 +135,7 @@ struct SetTables {
 
   std::vector<Bytes> bytes;
   std::vector<ItemSet> inputs, readers;  // what making them again reads; items that are made again from some of them
-  ItemSet read = 0;  // by segments
+  ItemSet read = 0;                      // by segments
 };
 
 // A way to treat the items that are not late.
@@ -151,12 +151,8 @@ struct Kept {
 class KeptSearch {
  public:
   KeptSearch(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
-      : problem_(problem),
-        tables_(tables),
-        or_more_(in_flight == InFlightUse::kOrMore),
-        early_(problem, tables.inputs),
-        least_held_(tables.bytes.size()),
-        least_stored_(tables.bytes.size()) {
+      : problem_(problem), tables_(tables), or_more_(in_flight == InFlightUse::kOrMore), early_(problem, tables.inputs),
+        least_held_(tables.bytes.size()), least_stored_(tables.bytes.size()) {
     RankOffloads();
     LYNX_CHECK(!or_more_ || by_copy_.empty());
     for (unsigned set = 1; set < least_held_.size(); ++set) {
@@ -199,8 +195,7 @@ class KeptSearch {
       return static_cast<double>(std::max(item.copy_out, item.copy_in).value) /
              static_cast<double>(std::max<int64_t>(1, item.bytes.value));
     };
-    std::stable_sort(by_copy_.begin(), by_copy_.end(),
-                     [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
+    std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
   }
 
   // Kept on the device or on the host.
@@ -256,8 +251,8 @@ class KeptSearch {
 
   // With the items offloaded, of least copy time per byte first, that fit into the layer's share of the host.
   void Finish(const State& state) {
-    Kept kept{early_.Exposed(state.early),
-              tables_.bytes[state.kept] * problem_.in_flight + tables_.bytes[state.early], state.stored, state.early};
+    Kept kept{early_.Exposed(state.early), tables_.bytes[state.kept] * problem_.in_flight + tables_.bytes[state.early],
+              state.stored, state.early};
     Add(kept);
     Nanos copy_out, copy_in;
     Bytes host;
@@ -340,8 +335,7 @@ class Values {
     return {value.exposed.value, value.held.value, or_more_ ? value.stored.value : 0, value.transient.value};
   }
   bool Betters(const Value& a, const Value& b) const {
-    return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed &&
-           (!or_more_ || a.stored <= b.stored);
+    return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed && (!or_more_ || a.stored <= b.stored);
   }
 
   const bool or_more_;
@@ -354,10 +348,7 @@ class Values {
 class Search {
  public:
   Search(const RecomputeProblem& problem, InFlightUse in_flight)
-      : problem_(problem),
-        or_more_(in_flight == InFlightUse::kOrMore),
-        tables_(problem),
-        kept_(problem, tables_, in_flight) {}
+      : problem_(problem), or_more_(in_flight == InFlightUse::kOrMore), tables_(problem), kept_(problem, tables_, in_flight) {}
 
   // One result for each of `fronts`.
   std::vector<std::vector<LayerPoint>> Run(std::span<BackwardPareto* const> fronts) {
@@ -395,9 +386,9 @@ class Search {
   // What was found of inner layers, or of the top layer.
   struct Joined {
     BackwardPareto* late;
-    Values values;                 // of what was found
+    Values values;                     // of what was found
     BackwardPareto::Floor floor = {};  // of the set of late items that is looked at
-    bool hopeless = false;         // so is that set
+    bool hopeless = false;             // so is that set
     std::vector<Found> found = {};
     size_t last = 0;  // what bettered another one last: likely to better the next one too
     // What nothing bettered when so much had been found: bounds are often met.
@@ -435,9 +426,8 @@ class Search {
 
   // Whether something found betters whatever these make with the late items.
   bool Hopeless(std::span<const Kept> kept, Joined& of) const {
-    return std::all_of(kept.begin(), kept.end(), [&](const Kept& with) {
-      return Bettered(Join(with, of.floor.exposed, of.floor.transient), of);
-    });
+    return std::all_of(kept.begin(), kept.end(),
+                       [&](const Kept& with) { return Bettered(Join(with, of.floor.exposed, of.floor.transient), of); });
   }
 
   void Join(ItemSet late, const std::vector<Kept>& kept, Joined& of) const {
@@ -514,12 +504,11 @@ class Search {
 }  // namespace
 
 Bytes HeldInFlight(const LayerPoint& point, const RecomputeProblem& problem) {
-  return point.stored * problem.in_flight + point.once +
-         point.offloaded * std::min(problem.in_flight, problem.resident);
+  return point.stored * problem.in_flight + point.once + point.offloaded * std::min(problem.in_flight, problem.resident);
 }
 
-std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem,
-                                                    std::span<BackwardPareto* const> fronts, InFlightUse in_flight) {
+std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem, std::span<BackwardPareto* const> fronts,
+                                                    InFlightUse in_flight) {
   return Search(problem, in_flight).Run(fronts);
 }
 

@@ -42,8 +42,8 @@ enum class InFlightUse : uint8_t { kGiven, kOrMore };
 std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight);
 // The same for each of `fronts`, with what is known of late items: they are of the problem or of one that differs in
 // layers, microbatches in flight, stall, forward windows and copies alone.
-std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem,
-                                                    std::span<BackwardPareto* const> fronts, InFlightUse in_flight);
+std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem, std::span<BackwardPareto* const> fronts,
+                                                    InFlightUse in_flight);
 
 }  // namespace lynx
 

@@ -26,8 +26,7 @@ class Improvement {
   }
 
   StagePolicy Run() && {
-    for (int round = 0; round < kMaxRounds && worth_.exposed.value > 0 && Exchange(); ++round) {
-    }
+    for (int round = 0; round < kMaxRounds && worth_.exposed.value > 0 && Exchange(); ++round) {}
     return std::move(policy_);
   }
 
@@ -91,8 +90,7 @@ class Improvement {
     const size_t layers = policy_.layers.size();
     for (size_t l = 0; l < layers; ++l) {
       const LayerPolicy& policy = policy_.layers[l];
-      const bool alike =
-          l > 0 && l + 2 < layers && policy_.layers[l - 1] == policy && policy_.layers[l + 1] == policy;
+      const bool alike = l > 0 && l + 2 < layers && policy_.layers[l - 1] == policy && policy_.layers[l + 1] == policy;
       if (alike) continue;
       for (const Choice& choice : ChoicesFor(policy, IsTop(l))) {
         uses[l] = choice.use;

@@ -20,12 +20,21 @@ namespace lynx {
 // parallelism a pass has two: forward attn, mlp; backward mlp, attn.
 enum class Placement : uint8_t {
   kStore,
-  kForward1, kForward2, kForward3, kForward4,  // windows of layer l of the forward that runs just before backward k
-  kStall,                                      // before the wait for the gradient of microbatch k from the next stage
-  kAbove1, kAbove2, kAbove3, kAbove4,          // windows of the backward of layer l+1
-  kOwn1, kOwn2, kOwn3, kOwn4,                  // windows of layer l's own backward; only for what is read after them
-  kCritical,                                   // just before the backward segment that reads it, exposed
-  kOffload,                                    // not made again: kept in the host's memory between forward and backward
+  kForward1,
+  kForward2,
+  kForward3,
+  kForward4,  // windows of layer l of the forward that runs just before backward k
+  kStall,     // before the wait for the gradient of microbatch k from the next stage
+  kAbove1,
+  kAbove2,
+  kAbove3,
+  kAbove4,  // windows of the backward of layer l+1
+  kOwn1,
+  kOwn2,
+  kOwn3,
+  kOwn4,      // windows of layer l's own backward; only for what is read after them
+  kCritical,  // just before the backward segment that reads it, exposed
+  kOffload,   // not made again: kept in the host's memory between forward and backward
 };
 inline constexpr int kPlacementCount = 16;
 constexpr Placement ForwardWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kForward1) + i); }
@@ -55,9 +64,9 @@ struct StagePolicy {
 // One of the modes that treat every layer alike: none, full, full-keep-collectives, selective, balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
 // Also uniform and block, with N of options.layers: groups of N layers from the first on, of which only the first one's
-// input is kept (N of 0 and 1: every layer's); the first N layers recomputed, the others stored. And of what the policy would store,
-// options.offload_permille by bytes goes to the host, tensor by tensor as they come, as near to that share of the layers so
-// far as whole tensors allow without exceeding it. Inputs of layers stay.
+// input is kept (N of 0 and 1: every layer's); the first N layers recomputed, the others stored. And of what the policy would
+// store, options.offload_permille by bytes goes to the host, tensor by tensor as they come, as near to that share of the layers
+// so far as whole tensors allow without exceeding it. Inputs of layers stay.
 StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
 // "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);

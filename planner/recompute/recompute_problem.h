@@ -62,23 +62,19 @@ inline constexpr Nanos kMaxWork{int64_t{1} << 44};  // 4.9 hours
 inline constexpr int32_t kMaxProblemLayers = 1 << 10;
 inline constexpr int32_t kMaxInFlight = 1 << 12;
 
-constexpr PlacementSet BitOf(Placement placement) {
-  return static_cast<PlacementSet>(1 << static_cast<int>(placement));
-}
+constexpr PlacementSet BitOf(Placement placement) { return static_cast<PlacementSet>(1 << static_cast<int>(placement)); }
 constexpr bool Contains(PlacementSet set, Placement placement) { return (set & BitOf(placement)) != 0; }
 inline constexpr PlacementSet kAnyPlacement = 0xffff;
-constexpr int IndexOf(Placement placement, Placement first) {
-  return static_cast<int>(placement) - static_cast<int>(first);
-}
+constexpr int IndexOf(Placement placement, Placement first) { return static_cast<int>(placement) - static_cast<int>(first); }
 
 struct RecomputeItem {
-  Bytes bytes;              // of one microbatch
-  Nanos cost;               // to make it again alone, its collective included
-  ItemSet inputs = 0;       // items before it that making it again reads
-  SegmentSet read_by = 0;   // backward segments that read it, for the input or the weight gradient
-  bool collective = false;  // making it again repeats a collective: never in a window of another one
+  Bytes bytes;                           // of one microbatch
+  Nanos cost;                            // to make it again alone, its collective included
+  ItemSet inputs = 0;                    // items before it that making it again reads
+  SegmentSet read_by = 0;                // backward segments that read it, for the input or the weight gradient
+  bool collective = false;               // making it again repeats a collective: never in a window of another one
   PlacementSet allowed = kAnyPlacement;  // besides kStore, which always is
-  Nanos copy_out, copy_in;  // to the host and back, alone
+  Nanos copy_out, copy_in;               // to the host and back, alone
 
   auto operator<=>(const RecomputeItem&) const = default;
 };
@@ -94,9 +90,9 @@ struct RecomputeProblem {
   int32_t in_flight = 1;  // microbatches
   Bytes budget;           // for held and transient memory
 
-  int32_t resident = 2;       // microbatches of an offloaded item that are on the device at most
-  Nanos copy_out, copy_in;    // copy time of the whole stage that is hidden, for each direction
-  Bytes host_budget;          // of the whole stage; 0: nothing can be offloaded
+  int32_t resident = 2;     // microbatches of an offloaded item that are on the device at most
+  Nanos copy_out, copy_in;  // copy time of the whole stage that is hidden, for each direction
+  Bytes host_budget;        // of the whole stage; 0: nothing can be offloaded
 
   int segments() const { return static_cast<int>(backward.size()) + 1; }
   auto operator<=>(const RecomputeProblem&) const = default;

@@ -14,12 +14,9 @@ namespace lynx {
 
 const char* ProofStatusName(ProofStatus status) {
   switch (status) {
-    case ProofStatus::kOptimal:
-      return "optimal";
-    case ProofStatus::kTimeLimit:
-      return "time limit";
-    case ProofStatus::kModel:
-      return "model only";
+    case ProofStatus::kOptimal: return "optimal";
+    case ProofStatus::kTimeLimit: return "time limit";
+    case ProofStatus::kModel: return "model only";
   }
   return "";
 }
@@ -29,8 +26,7 @@ namespace {
 // Takes lines apart, word by word. The first mistake stays.
 class Reader {
  public:
-  explicit Reader(std::string_view text)
-      : lines_(absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {}
+  explicit Reader(std::string_view text) : lines_(absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {}
 
   // Moves on to the next line, whose first word it must be.
   bool Line(const std::string& name) {
@@ -131,9 +127,9 @@ Placement ReadPlacement(Reader& reader) {
 absl::Status CheckSolution(const RecomputeProblem& problem, const StageAnswer& answer) {
   const StageValue& value = answer.solution->value;
   if (!Fits(problem, value)) {
-    return absl::InvalidArgumentError(absl::StrCat("the solution takes ", value.bytes().value, " of ",
-                                                   problem.budget.value, " bytes and ", value.host.value, " of ",
-                                                   problem.host_budget.value, " bytes of the host"));
+    return absl::InvalidArgumentError(absl::StrCat("the solution takes ", value.bytes().value, " of ", problem.budget.value,
+                                                   " bytes and ", value.host.value, " of ", problem.host_budget.value,
+                                                   " bytes of the host"));
   }
   if (value.exposed < answer.bound || (answer.proven && value.exposed > answer.bound)) {
     return absl::InvalidArgumentError(absl::StrCat("the solution exposes ", value.exposed.value, " ns where ",
@@ -146,16 +142,15 @@ absl::Status CheckSolution(const RecomputeProblem& problem, const StageAnswer& a
 }  // namespace
 
 std::string ProblemText(const RecomputeProblem& problem) {
-  std::string text =
-      absl::StrCat("problem layers ", problem.layers, " in_flight ", problem.in_flight, " budget ",
-                   problem.budget.value, " stall ", problem.stall.value, " early ", problem.early.value);
+  std::string text = absl::StrCat("problem layers ", problem.layers, " in_flight ", problem.in_flight, " budget ",
+                                  problem.budget.value, " stall ", problem.stall.value, " early ", problem.early.value);
   absl::StrAppend(&text, " resident ", problem.resident, " copy_out ", problem.copy_out.value, " copy_in ",
                   problem.copy_in.value, " host_budget ", problem.host_budget.value, "\n");
   AppendTimes("forward", problem.forward, text);
   AppendTimes("backward", problem.backward, text);
   for (const RecomputeItem& item : problem.items) {
-    absl::StrAppend(&text, "item bytes ", item.bytes.value, " cost ", item.cost.value, " inputs ", item.inputs,
-                    " read_by ", item.read_by);
+    absl::StrAppend(&text, "item bytes ", item.bytes.value, " cost ", item.cost.value, " inputs ", item.inputs, " read_by ",
+                    item.read_by);
     absl::StrAppend(&text, " collective ", item.collective ? 1 : 0, " allowed ", item.allowed, " copy_out ",
                     item.copy_out.value, " copy_in ", item.copy_in.value, "\n");
   }
@@ -191,8 +186,7 @@ std::string AnswerText(const RecomputeProblem& problem, const StageAnswer& answe
   if (answer.solution) {
     for (const LayerPolicy& layer : answer.solution->policy.layers) {
       text += "layer";
-      for (size_t i = 0; i < problem.items.size(); ++i)
-        absl::StrAppend(&text, " ", std::string(PlacementName(layer[i])));
+      for (size_t i = 0; i < problem.items.size(); ++i) absl::StrAppend(&text, " ", std::string(PlacementName(layer[i])));
       text += "\n";
     }
   }

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "planner/recompute/layer_pareto.h"
 #include "planner/recompute/layer_choices.h"
+#include "planner/recompute/layer_pareto.h"
 
 namespace lynx {
 namespace {
@@ -78,8 +78,7 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
   for (const LayerPoint& point : points) {
     const Nanos copies = std::max(Excess(point.use.copy_out, copy_out), Excess(point.use.copy_in, copy_in));
     const Bytes held = HeldInFlight(point, problem);
-    priced.push_back(
-        {point.exposed + Excess(point.use.stall, stall) + copies, held, point.transient, &point});
+    priced.push_back({point.exposed + Excess(point.use.stall, stall) + copies, held, point.transient, &point});
   }
   std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
@@ -184,20 +183,16 @@ class StageHeu::MixSearch {
       if (slack < Bytes(0)) break;
       // Where all but one layer can be fast, the slower point does not matter: the first one has seen to that.
       const auto at_least = [&](const FrontPoint* point, Bytes held) { return point->held < held; };
-      const auto all_fast = [&](Bytes room, const FrontPoint* point) {
-        return room < point->held * (inner_layers_ - 1);
-      };
-      const auto begin =
-          slow == level.hull.front()
-              ? level.inner.begin()
-              : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
-                         std::upper_bound(level.inner.begin(), level.inner.end(), left - slow->held, all_fast));
+      const auto all_fast = [&](Bytes room, const FrontPoint* point) { return room < point->held * (inner_layers_ - 1); };
+      const auto begin = slow == level.hull.front()
+                             ? level.inner.begin()
+                             : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
+                                        std::upper_bound(level.inner.begin(), level.inner.end(), left - slow->held, all_fast));
       for (auto f = begin; f != level.inner.end(); ++f) {
         const Bytes step = (*f)->held - slow->held;
         const int64_t fit = FastLayers(step, slack);
         if (step.value > 0 && fit == 0 && slack < step) break;  // points further on need even more memory
-        const Nanos floor =
-            top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
+        const Nanos floor = top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
         if (!full() || floor <= best_.back().exposed) TryPair(level, top, *slow, **f, slack);
       }
     }
@@ -224,15 +219,19 @@ class StageHeu::MixSearch {
                                         [](Bytes bytes, const FrontPoint* point) { return bytes < point->held; });
     const FrontPoint& filler = **std::prev(after);
     const int64_t slow_count = inner_layers_ - 1 - fit;
-    Add({.slow = &slow, .fast = &fast, .filler = &filler, .top = &top, .fast_count = fit,
+    Add({.slow = &slow,
+         .fast = &fast,
+         .filler = &filler,
+         .top = &top,
+         .fast_count = fit,
          .exposed = top.exposed + slow.exposed * slow_count + fast.exposed * fit + filler.exposed,
          .bytes = top.held + slow.held * slow_count + fast.held * fit + filler.held + level.transient});
   }
 
   void Add(const Mix& mix) {
     if (full() && mix.key() >= best_.back().key()) return;
-    const auto after = std::upper_bound(best_.begin(), best_.end(), mix,
-                                        [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
+    const auto after =
+        std::upper_bound(best_.begin(), best_.end(), mix, [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
     // Mixes of the same value are most often the same mix, found by way of another pair.
     if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
     best_.insert(after, mix);
@@ -382,8 +381,7 @@ class StageHeu::Placing {
     return it->second;
   }
 
-  static void Take(const FrontPoint& point, const LatePart& part, StageSolution& solution,
-                   std::vector<LayerUse>& uses) {
+  static void Take(const FrontPoint& point, const LatePart& part, StageSolution& solution, std::vector<LayerUse>& uses) {
     LayerPolicy policy = point.policy;
     for (int i = 0; i < kMaxItems; ++i) {
       if (part.policy[i] != Placement::kStore) policy[i] = part.policy[i];
@@ -414,9 +412,7 @@ struct StageHeu::Shared {
   Placing::Cache placing;
 };
 
-StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem), shared_(std::make_shared<Shared>()) {
-  FindFronts();
-}
+StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem), shared_(std::make_shared<Shared>()) { FindFronts(); }
 
 StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) const {
   StageHeu heu;

@@ -49,9 +49,7 @@ std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy&
 class Leaving {
  public:
   explicit Leaving(const RecomputeProblem& problem)
-      : problem_(problem),
-        frees_(problem.in_flight - problem.resident),
-        most_bytes_(problem.host_budget / problem.in_flight) {
+      : problem_(problem), frees_(problem.in_flight - problem.resident), most_bytes_(problem.host_budget / problem.in_flight) {
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
       if (problem.items[static_cast<size_t>(i)].bytes.value > 0) order_.push_back(i);
     }
@@ -122,12 +120,10 @@ class Leaving {
     if (least >= static_cast<double>(best_copies_)) return;
     const RecomputeItem& item = problem_.items[static_cast<size_t>(i)];
     const int64_t enough = (wanted.value + item.bytes.value - 1) / item.bytes.value;
-    const int64_t most =
-        std::min({enough, int64_t{available_[static_cast<size_t>(i)]}, room.value / item.bytes.value});
+    const int64_t most = std::min({enough, int64_t{available_[static_cast<size_t>(i)]}, room.value / item.bytes.value});
     for (int64_t count = most; count >= 0; --count) {
       counts_[static_cast<size_t>(i)] = static_cast<int32_t>(count);
-      Try(k + 1, wanted - item.bytes * count, room - item.bytes * count,
-          copies + (item.copy_out + item.copy_in).value * count);
+      Try(k + 1, wanted - item.bytes * count, room - item.bytes * count, copies + (item.copy_out + item.copy_in).value * count);
     }
     counts_[static_cast<size_t>(i)] = 0;
   }
@@ -178,8 +174,7 @@ bool Better(const OffloadSolution& a, const OffloadSolution& b) {
 // What memory costs that copies free, if all items leave alike.
 class Purchase {
  public:
-  explicit Purchase(const RecomputeProblem& problem)
-      : problem_(problem), frees_(problem.in_flight - problem.resident) {
+  explicit Purchase(const RecomputeProblem& problem) : problem_(problem), frees_(problem.in_flight - problem.resident) {
     for (const RecomputeItem& item : problem.items) {
       bytes_ += item.bytes;
       out_ += item.copy_out;
@@ -195,8 +190,7 @@ class Purchase {
   // What copies that free so much expose, and slow.
   Nanos Cost(Bytes freed, int32_t copy_slowdown_permille) const {
     const Nanos out = Copies(out_, freed), in = Copies(in_, freed);
-    return std::max(Excess(out, problem_.copy_out), Excess(in, problem_.copy_in)) +
-           Slowed(out + in, copy_slowdown_permille);
+    return std::max(Excess(out, problem_.copy_out), Excess(in, problem_.copy_in)) + Slowed(out + in, copy_slowdown_permille);
   }
 
  private:
@@ -227,7 +221,8 @@ class OffloadSearch {
  public:
   OffloadSearch(const StageHeu& heu, const StageHeu& offloading, const RecomputeProblem& problem,
                 int32_t copy_slowdown_permille)
-      : heu_(heu), offloading_(offloading), problem_(problem), slowdown_(copy_slowdown_permille), purchase_(problem), leaving_(problem) {}
+      : heu_(heu), offloading_(offloading), problem_(problem), slowdown_(copy_slowdown_permille), purchase_(problem),
+        leaving_(problem) {}
 
   std::optional<OffloadSolution> Run() {
     if (problem_.budget >= heu_.LeastBytes(problem_.layers)) {
@@ -278,9 +273,8 @@ class OffloadSearch {
       const Bytes freed = std::max(Bytes(0), value.bytes() - problem_.budget);
       if (freed <= bought) amounts.push_back({value.exposed + purchase_.Cost(freed, slowdown_), bought, value});
     }
-    std::stable_sort(amounts.begin(), amounts.end(), [](const Amount& a, const Amount& b) {
-      return std::tie(a.cost, a.bought) < std::tie(b.cost, b.bought);
-    });
+    std::stable_sort(amounts.begin(), amounts.end(),
+                     [](const Amount& a, const Amount& b) { return std::tie(a.cost, a.bought) < std::tie(b.cost, b.bought); });
     return amounts;
   }
 

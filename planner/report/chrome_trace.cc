@@ -73,9 +73,8 @@ class Writer {
       Slices(i, tracks[i]);
       Counters(i, tracks[i].memory);
     }
-    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\n\"otherData\":{", facts,
-                        ",\"told_until_us\":", JsonString(Micros(end_)), "},\n\"traceEvents\":[\n", events_,
-                        "\n]}\n");
+    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\n\"otherData\":{", facts, ",\"told_until_us\":", JsonString(Micros(end_)),
+                        "},\n\"traceEvents\":[\n", events_, "\n]}\n");
   }
 
  private:
@@ -92,8 +91,8 @@ class Writer {
 
   void Describe(size_t process, const Track& track) {
     const auto add = [&](const char* what, size_t lane, const std::string& argument) {
-      Add(process, absl::StrCat("\"tid\":", Thread(process, lane), ",\"ph\":\"M\",\"name\":\"", what, "\",\"args\":{",
-                                argument, "}"));
+      Add(process,
+          absl::StrCat("\"tid\":", Thread(process, lane), ",\"ph\":\"M\",\"name\":\"", what, "\",\"args\":{", argument, "}"));
     };
     add("process_name", 0, absl::StrCat("\"name\":", JsonString(track.name)));
     add("process_sort_index", 0, absl::StrCat("\"sort_index\":", process));
@@ -105,9 +104,8 @@ class Writer {
 
   void Slice(size_t process, const TimelineSpan& span, const std::string& name, const std::string& arguments) {
     Add(process, absl::StrCat("\"tid\":", Thread(process, span.lane), ",\"ph\":\"X\",\"ts\":", Micros(span.begin),
-                              ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"", SpanKindId(span.kind),
-                              "\",\"name\":", JsonString(name),
-                              arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
+                              ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"", SpanKindId(span.kind), "\",\"name\":",
+                              JsonString(name), arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
   }
 
   static std::string Arguments(const Action& action, const ActionSpan& span) {
@@ -149,13 +147,12 @@ class Writer {
   }
 
   // An arrow from the begin of the transfer to the end of the wait for it.
-  void Flow(size_t process, const TimelineSpan& wait, int32_t start,
-            const std::map<int32_t, TimelineSpan>& transfers) {
+  void Flow(size_t process, const TimelineSpan& wait, int32_t start, const std::map<int32_t, TimelineSpan>& transfers) {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;
     const std::string fields = absl::StrCat("\"cat\":\"wait\",\"name\":\"transfer\",\"id\":", ++flows_);
-    Add(process, absl::StrCat("\"tid\":", Thread(process, it->second.lane),
-                              ",\"ph\":\"s\",\"ts\":", Micros(it->second.begin), ",", fields));
+    Add(process, absl::StrCat("\"tid\":", Thread(process, it->second.lane), ",\"ph\":\"s\",\"ts\":", Micros(it->second.begin),
+                              ",", fields));
     Add(process, absl::StrCat("\"tid\":", Thread(process, wait.lane), ",\"ph\":\"f\",\"bp\":\"e\",\"ts\":",
                               Micros(std::max(wait.begin, it->second.begin)), ",", fields));
   }
@@ -169,8 +166,8 @@ class Writer {
         absl::StrAppend(&values, values.empty() ? "" : ",", JsonString(MemoryKindName(kind)), ":",
                         point.live[static_cast<size_t>(kind)].value);
       }
-      Add(process, absl::StrCat("\"ph\":\"C\",\"ts\":", Micros(point.begin), ",\"name\":\"arena bytes\",\"args\":{",
-                                values, "}"));
+      Add(process,
+          absl::StrCat("\"ph\":\"C\",\"ts\":", Micros(point.begin), ",\"name\":\"arena bytes\",\"args\":{", values, "}"));
     }
   }
 
@@ -199,9 +196,8 @@ absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t li
   return ChromeTraceText{Writer(end).Json(tracks, facts), end};
 }
 
-absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan,
-                                                    const MeasuredStep& measured, const Simulation* predicted,
-                                                    size_t limit) {
+absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan, const MeasuredStep& measured,
+                                                    const Simulation* predicted, size_t limit) {
   std::vector<Track> tracks;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     StageTimes times;
@@ -215,8 +211,7 @@ absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, cons
   const Nanos end = EndOf(tracks, std::max(measured.end, plan.step), limit);
   const std::string times = absl::StrCat("measured, of step ", measured.step + 1,
                                          predicted == nullptr ? "" : "; below each stage as it was predicted");
-  const std::string facts =
-      absl::StrCat(Facts(job, plan, times), ",\"measured_step_us\":", JsonString(Micros(measured.end)));
+  const std::string facts = absl::StrCat(Facts(job, plan, times), ",\"measured_step_us\":", JsonString(Micros(measured.end)));
   return ChromeTraceText{Writer(end).Json(tracks, facts), end};
 }
 

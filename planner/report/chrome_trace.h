@@ -25,9 +25,8 @@ absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t li
 
 // The same of a measured step of the plan with its prediction; `predicted`: null where it is not known. `job`: its
 // name.
-absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan,
-                                                    const MeasuredStep& measured, const Simulation* predicted,
-                                                    size_t limit = 1'000'000);
+absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan, const MeasuredStep& measured,
+                                                    const Simulation* predicted, size_t limit = 1'000'000);
 
 }  // namespace lynx
 

@@ -138,18 +138,16 @@ std::vector<std::string> PolicyMissing(const char* framework, const Plan& plan, 
   std::vector<std::string> missing;
   if (summary.windows) {
     const PlanFigures figures = FiguresOf(plan);
-    missing.push_back(absl::StrCat("windows: Lynx hides ",
-                                   PercentText(figures.hidden.value, (figures.hidden + figures.exposed).value),
-                                   " of the recomputation behind transfers and stalls; ", framework,
-                                   " recomputes on the critical path"));
+    missing.push_back(
+        absl::StrCat("windows: Lynx hides ", PercentText(figures.hidden.value, (figures.hidden + figures.exposed).value),
+                     " of the recomputation behind transfers and stalls; ", framework, " recomputes on the critical path"));
   }
   if (instead) {
     const Nanos slower = instead->step - plan.step;
     missing.push_back(absl::StrCat("the policy of each layer and stage: exported is the best that ", framework,
                                    " has for this layout, ", PolicyWords(exported), "; predicted step ",
                                    FormatDuration(instead->step), " instead of ", FormatDuration(plan.step), " (",
-                                   slower.value < 0 ? "-" : "+",
-                                   PercentText(std::abs(slower.value), plan.step.value), ")"));
+                                   slower.value < 0 ? "-" : "+", PercentText(std::abs(slower.value), plan.step.value), ")"));
   }
   return missing;
 }
@@ -218,8 +216,7 @@ RecomputeSummary SummaryOf(const Plan& plan) {
   }
   if (summary.kind == LayerRecompute::kNothing) return summary;
   const std::optional<int32_t> first = CommonFirstLayers(slices, runs);
-  const bool whole_layers =
-      summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
+  const bool whole_layers = summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
   if (!first || (*first > 0 && !whole_layers)) {
     summary.kind = LayerRecompute::kMixed;
   } else {
@@ -257,9 +254,9 @@ std::string ScheduleMissing(const ParallelLayout& layout, const std::string& run
 
 std::string ExportComment(const ExportInput& input) {
   const Plan& plan = input.plan;
-  return absl::StrCat("Written for ", ExportTargetText(input.target), " by lynxctl export; plan ",
-                      plan.digest.substr(0, 12), ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch, " x ",
-                      plan.microbatches, ", predicted step ", FormatDuration(plan.step));
+  return absl::StrCat("Written for ", ExportTargetText(input.target), " by lynxctl export; plan ", plan.digest.substr(0, 12),
+                      ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch, " x ", plan.microbatches,
+                      ", predicted step ", FormatDuration(plan.step));
 }
 
 std::string ExportHeader(const std::string& what, const ExportInput& input, const std::string& mark) {
@@ -295,10 +292,10 @@ absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRe
   if (!CanExpress(format, summary)) {
     LYNX_ASSIGN_OR_RETURN(instead, Substitute(format, request, plan));
     if (!instead) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(kFrameworks[static_cast<size_t>(format)], " has no policy with which this job fits in ",
-                       LayoutText(plan.layout), ": storing everything and every recomputation that it has need more "
-                       "memory than there is; allow more memory or ranks, or another layout"));
+      return absl::FailedPreconditionError(absl::StrCat(kFrameworks[static_cast<size_t>(format)],
+                                                        " has no policy with which this job fits in ", LayoutText(plan.layout),
+                                                        ": storing everything and every recomputation that it has need more "
+                                                        "memory than there is; allow more memory or ranks, or another layout"));
     }
     exported = SummaryOf(*instead);
   }

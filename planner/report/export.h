@@ -25,8 +25,8 @@ bool ParseExportFormat(const std::string& name, ExportFormat& format);
 
 // A version of a framework that exports are written for.
 struct ExportVersion {
-  const char* name;      // "0.19"; as users give it
-  const char* checked;   // the tag or commit that exports were checked with, "core_v0.19.0"
+  const char* name;     // "0.19"; as users give it
+  const char* checked;  // the tag or commit that exports were checked with, "core_v0.19.0"
 };
 // Those of a format, oldest first.
 absl::Span<const ExportVersion> ExportVersions(ExportFormat format);
@@ -63,11 +63,11 @@ absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRe
 // How the layers of a plan recompute, in words that frameworks have.
 enum class LayerRecompute : uint8_t {
   kNothing,
-  kAttentionCore,    // selective (Korthikanti et al. 2022)
+  kAttentionCore,       // selective (Korthikanti et al. 2022)
   kNormsAndActivation,  // balanced (Yuan et al. 2024)
-  kLayer,            // all but the layer's input, repeating its collective
+  kLayer,               // all but the layer's input, repeating its collective
   kLayerButCollective,
-  kMixed,            // anything else: per tensor, or in windows
+  kMixed,  // anything else: per tensor, or in windows
 };
 struct RecomputeSummary {
   LayerRecompute kind = LayerRecompute::kNothing;  // of the layers that recompute

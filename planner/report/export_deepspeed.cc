@@ -82,8 +82,8 @@ class DeepSpeed {
       config_.Object("tensor_parallel", tensor);
     }
     if (layout_.tp > 1 && layout_.pp > 1) {
-      Miss(absl::StrCat("tensor parallelism beside pipeline parallelism: give PipelineModule a topology with tp ",
-                        layout_.tp, " and layers that are parallel themselves, such as Megatron-LM's"));
+      Miss(absl::StrCat("tensor parallelism beside pipeline parallelism: give PipelineModule a topology with tp ", layout_.tp,
+                        " and layers that are parallel themselves, such as Megatron-LM's"));
     }
     if (layout_.sequence_parallel) Miss("sequence parallelism: norms and residuals are whole on every rank");
     if (layout_.cp > 1) {
@@ -115,8 +115,9 @@ class DeepSpeed {
     config_.Object("bf16", bf16);
     // Some of 0.18 and all of 0.19 refuse it without ZeRO; all of 0.16 and some of 0.17 refuse bf16 without it.
     if (stage == 0 && version_ >= DeepSpeedVersion::k0_18) {
-      Miss("weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "
-           "parallel.zero: optimizer has them in 32 bits");
+      Miss(
+          "weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "
+          "parallel.zero: optimizer has them in 32 bits");
       return;
     }
     JsonObject types;
@@ -149,8 +150,7 @@ class DeepSpeed {
       checkpointing.Bool("partition_activations", false);
       checkpointing.Bool("cpu_checkpointing", false);
       checkpointing.Bool("contiguous_memory_optimization", false);
-      checkpointing.Number("number_checkpoints",
-                           (plan_.model.layers + recompute_.group_layers - 1) / recompute_.group_layers);
+      checkpointing.Number("number_checkpoints", (plan_.model.layers + recompute_.group_layers - 1) / recompute_.group_layers);
       config_.Object("activation_checkpointing", checkpointing);
       Miss(absl::StrCat("which layers recompute: the model's code calls deepspeed.checkpointing.checkpoint for ",
                         recompute_.group_layers == 1 ? std::string("each layer")
@@ -166,8 +166,7 @@ class DeepSpeed {
     JsonObject optimizer, parameters;
     optimizer.Text("type", "AdamW");
     parameters.Real("lr", train.optimizer.lr);
-    parameters.Raw("betas", absl::StrCat("[", RealText(train.optimizer.beta1), ", ",
-                                         RealText(train.optimizer.beta2), "]"));
+    parameters.Raw("betas", absl::StrCat("[", RealText(train.optimizer.beta1), ", ", RealText(train.optimizer.beta2), "]"));
     parameters.Real("eps", train.optimizer.eps);
     parameters.Real("weight_decay", train.optimizer.weight_decay);
     optimizer.Object("params", parameters);
@@ -175,11 +174,11 @@ class DeepSpeed {
     config_.Real("gradient_clipping", train.optimizer.clip_norm);
     Scheduler();
     if (train.optimizer.weight_decay > 0) {
-      Miss("weight decay of matrices alone: DeepSpeed decays all that the script hands to deepspeed.initialize; hand over "
-           "norms and biases as a group with weight_decay 0");
+      Miss(
+          "weight decay of matrices alone: DeepSpeed decays all that the script hands to deepspeed.initialize; hand over "
+          "norms and biases as a group with weight_decay 0");
     }
-    Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ",
-                      train.seed));
+    Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ", train.seed));
   }
 
   // DeepSpeed's schedulers warm up for two steps at least, and 0.19.3 and later refuse 0 of them: without warm-up the

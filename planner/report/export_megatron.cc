@@ -14,9 +14,7 @@ class Arguments {
  public:
   void Group(const std::string& title) { absl::StrAppend(&text_, "\n  # ", title, "\n"); }
   void Flag(const std::string& name) { absl::StrAppend(&text_, "  ", name, "\n"); }
-  void Value(const std::string& name, const std::string& value) {
-    absl::StrAppend(&text_, "  ", name, " ", value, "\n");
-  }
+  void Value(const std::string& name, const std::string& value) { absl::StrAppend(&text_, "  ", name, " ", value, "\n"); }
   void Value(const std::string& name, int64_t value) { Value(name, absl::StrCat(value)); }
   const std::string& text() const { return text_; }
 
@@ -64,10 +62,9 @@ class Megatron {
   void Miss(const std::string& text) { missing_.push_back(text); }
 
   std::string Script() const {
-    std::string text = absl::StrCat(
-        "#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
-        "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
-        " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
+    std::string text = absl::StrCat("#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
+                                    "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
+                                    " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
     // Collectives and products are issued in the order in which they stand only with one connection.
     if ((layout_.tp > 1 || layout_.cp > 1) && !Fsdp()) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
     return absl::StrCat(text, "MEGATRON_ARGS=(", args_.text(), ")\n");
@@ -103,7 +100,8 @@ class Megatron {
     }
     if (model_.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model_.plan_only)));
     if (model_.window != 0 && model_.seq > model_.window) {
-      Miss(absl::StrCat("attention within a window of ", model_.window, " positions: the plan counts attention to all of them"));
+      Miss(
+          absl::StrCat("attention within a window of ", model_.window, " positions: the plan counts attention to all of them"));
     }
     if (!model_.tied_embeddings) args_.Flag("--untie-embeddings-and-output-weights");
     args_.Value("--attention-dropout", RealText(model_.dropout));
@@ -114,8 +112,9 @@ class Megatron {
       Miss("fused attention in 32 bits: Transformer Engine has it for 16 only; model.dtype: bfloat16");
     }
     if (model_.dropout > 0 && model_.dropout_masks == DropoutMasks::kRegenerated) {
-      Miss("dropout masks drawn again in the backward pass: Megatron-LM keeps a byte for each element, which this "
-           "plan's memory does not count; model.dropoutMasks: stored does");
+      Miss(
+          "dropout masks drawn again in the backward pass: Megatron-LM keeps a byte for each element, which this "
+          "plan's memory does not count; model.dropoutMasks: stored does");
     }
   }
 
@@ -137,8 +136,9 @@ class Megatron {
     } else if (rotary.scaling == RopeScaling::kLinear && whole(rotary.factor)) {
       args_.Value("--rotary-seq-len-interpolation-factor", static_cast<int64_t>(rotary.factor));
     } else {
-      Miss(absl::StrCat(RopeScalingName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
-                        ": Megatron-LM's arguments have linear scaling by whole numbers, and Llama 3.1's with its own frequencies"));
+      Miss(absl::StrCat(
+          RopeScalingName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
+          ": Megatron-LM's arguments have linear scaling by whole numbers, and Llama 3.1's with its own frequencies"));
     }
   }
 
@@ -165,8 +165,8 @@ class Megatron {
     }
     if (layout_.pp == 1) return;
     if (layout_.schedule != ScheduleKind::kOneForwardOneBackward && layout_.schedule != ScheduleKind::kInterleaved) {
-      Miss(ScheduleMissing(layout_, layout_.virtual_stages > 1 ? "Megatron-LM runs interleaved 1F1B"
-                                                               : "Megatron-LM runs 1F1B"));
+      Miss(
+          ScheduleMissing(layout_, layout_.virtual_stages > 1 ? "Megatron-LM runs interleaved 1F1B" : "Megatron-LM runs 1F1B"));
     }
   }
 
@@ -180,8 +180,9 @@ class Megatron {
       args_.Flag("--no-gradient-accumulation-fusion");
       args_.Value("--ckpt-format", "fsdp_dtensor");
       if (layout_.tp > 1 || layout_.cp > 1) {
-        Miss("sharded gradients or weights beside tensor or context parallelism at full speed: Megatron-FSDP refuses "
-             "CUDA_DEVICE_MAX_CONNECTIONS=1, with which the others overlap best (before Blackwell)");
+        Miss(
+            "sharded gradients or weights beside tensor or context parallelism at full speed: Megatron-FSDP refuses "
+            "CUDA_DEVICE_MAX_CONNECTIONS=1, with which the others overlap best (before Blackwell)");
       }
       return;
     }
@@ -202,8 +203,7 @@ class Megatron {
     }
     args_.Value("--recompute-granularity", "full");
     args_.Value("--recompute-method", recompute_.first_layers > 0 ? "block" : "uniform");
-    args_.Value("--recompute-num-layers",
-                recompute_.first_layers > 0 ? recompute_.first_layers : recompute_.group_layers);
+    args_.Value("--recompute-num-layers", recompute_.first_layers > 0 ? recompute_.first_layers : recompute_.group_layers);
     if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
       Miss("keeping the results of collectives: Megatron-LM repeats those of a layer that it recomputes in full");
     }
@@ -229,7 +229,7 @@ class Megatron {
     if (spec_.checkpoint.every_steps > 0) {
       args_.Value("--save-interval", spec_.checkpoint.every_steps);
       args_.Value("--save", spec_.checkpoint.directory.empty() ? "\"${CHECKPOINTS:?set it to a folder}\""
-                                                              : Quoted(spec_.checkpoint.directory));
+                                                               : Quoted(spec_.checkpoint.directory));
       Miss(absl::StrCat("keeping the newest ", spec_.checkpoint.keep, " checkpoints: Megatron-LM keeps all"));
     }
   }

@@ -83,15 +83,14 @@ class Chooser {
     const int64_t parts = tokens ? int64_t{layout_.sequence_parallel ? layout_.tp : 1} * (layout_.cp > 1 ? 2 * layout_.cp : 1)
                                  : int64_t{2} * layout_.tp * layout_.cp;
     if (length % parts == 0) return;
-    Miss(absl::StrCat(tokens ? "microbatches" : "sequences", " of ", length, " tokens: torchtitan wants a multiple of ",
-                      parts, " in this layout; change model.seq"));
+    Miss(absl::StrCat(tokens ? "microbatches" : "sequences", " of ", length, " tokens: torchtitan wants a multiple of ", parts,
+                      " in this layout; change model.seq"));
   }
 
   void Training() {
     const TrainSpec& train = spec_.train;
     // It always clips; to a norm without limit, nothing is.
-    choices_.max_norm =
-        train.optimizer.clip_norm > 0 ? train.optimizer.clip_norm : std::numeric_limits<double>::infinity();
+    choices_.max_norm = train.optimizer.clip_norm > 0 ? train.optimizer.clip_norm : std::numeric_limits<double>::infinity();
     if (version_ == TorchtitanVersion::k0_2_2 && plan_.model.dtype == DataType::kBfloat16 && !Fsdp() &&
         layout_.tp * layout_.pp > 1) {
       Miss("bfloat16 without FSDP beside tensor or pipeline parallelism: mixed precision comes with FSDP or DDP");
@@ -100,9 +99,11 @@ class Chooser {
     choices_.seed = static_cast<int64_t>(train.seed & kLargest);
     if (train.seed > kLargest) Miss(absl::StrCat("the seed ", train.seed, ": torchtitan's end at ", kLargest));
     choices_.min_lr_factor = train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0;
-    Miss(absl::StrCat("the data ", spec_.data.path, ": torchtitan reads Hugging Face datasets, and its test data stand in "
-                      "for them; set ", version_ == TorchtitanVersion::k0_2_2 ? "training.dataset" : "dataloader",
-                      " and a tokenizer of at most ", plan_.model.vocab, " tokens"));
+    Miss(absl::StrCat("the data ", spec_.data.path,
+                      ": torchtitan reads Hugging Face datasets, and its test data stand in "
+                      "for them; set ",
+                      version_ == TorchtitanVersion::k0_2_2 ? "training.dataset" : "dataloader", " and a tokenizer of at most ",
+                      plan_.model.vocab, " tokens"));
   }
 
   // Up to 0.2.2 DDP works without any other parallelism only, so that replicas are sharded beside others; beside context
@@ -118,8 +119,9 @@ class Chooser {
     choices_.shards = Sharded() ? layout_.dp : 1;
     if (Fsdp()) choices_.reshard = layout_.zero == ZeroStage::kWeights ? "always" : "never";
     if (Sharded() && layout_.zero == ZeroStage::kNone) {
-      Miss("replicas that share nothing beside tensor or pipeline parallelism: torchtitan's DDP stands alone; FSDP that "
-           "keeps gathered weights takes its place, and shards gradients and optimizer states");
+      Miss(
+          "replicas that share nothing beside tensor or pipeline parallelism: torchtitan's DDP stands alone; FSDP that "
+          "keeps gathered weights takes its place, and shards gradients and optimizer states");
     }
     if (layout_.cp > 1 && layout_.zero == ZeroStage::kNone) {
       Miss("context parallelism that shares no states: torchtitan shards them over its ranks with FSDP");

@@ -149,8 +149,7 @@ class Writer {
     job.Raw("model_spec", "model()").Call("loss", loss).Call("dataloader", data).Call("debug", debug);
     job.Call("training", Training()).Call("optimizer", Optimizer()).Call("lr_scheduler", Scheduler());
     job.Call("parallelism", Parallelism());
-    job.Raw("activation_checkpoint",
-            input_.recompute.kind == LayerRecompute::kNothing ? "None" : "FullAC.Config()");
+    job.Raw("activation_checkpoint", input_.recompute.kind == LayerRecompute::kNothing ? "None" : "FullAC.Config()");
     if (spec_.checkpoint.every_steps > 0) job.Call("checkpoint", Checkpoints());
     return absl::StrCat("\ndef lynx_job() -> Trainer.Config:\n", Return(job));
   }

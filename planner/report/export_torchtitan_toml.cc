@@ -59,8 +59,8 @@ class Writer {
   void Training() {
     const TrainSpec& train = spec_.train;
     toml_.Section("training");
-    toml_.Number("local_batch_size", layout_.pp > 1 ? int64_t{plan_.micro_batch} * plan_.microbatches
-                                                    : int64_t{plan_.micro_batch});
+    toml_.Number("local_batch_size",
+                 layout_.pp > 1 ? int64_t{plan_.micro_batch} * plan_.microbatches : int64_t{plan_.micro_batch});
     toml_.Number("global_batch_size", int64_t{plan_.micro_batch} * plan_.microbatches * layout_.dp);
     toml_.Number("seq_len", plan_.model.seq);
     toml_.Number("steps", train.steps);
@@ -133,22 +133,42 @@ std::string RopeScalingArgs(const RotarySpec& rotary) {
 // The feed-forward's size is the multiple of `multiple_of` at or above ffn_dim_multiplier * 8/3 * dim.
 std::string ModelModule(const ExportInput& input) {
   const ModelSpec& model = input.plan.model;
-  return absl::StrCat(
-      ExportHeader("torchtitan's model", input, "# "),
-      "# torchtitan.toml has it imported: PYTHONPATH names its folder.\n"
-      "from torchtitan.models.llama3 import TransformerModelArgs, llama3_args\n"
-      "from torchtitan.models.llama3.model.args import RoPEScalingArgs\n\n"
-      "llama3_args[", JsonString(input.spec.name), "] = TransformerModelArgs(\n"
-      "    dim=", model.hidden, ",\n"
-      "    n_layers=", model.layers, ",\n"
-      "    n_heads=", model.heads, ",\n"
-      "    n_kv_heads=", model.key_heads(), ",\n"
-      "    vocab_size=", model.vocab, ",\n"
-      "    multiple_of=", model.ffn, ",  # the feed-forward's size, with a small multiplier\n"
-      "    ffn_dim_multiplier=", RealText(model.ffn / (4.0 * model.hidden)), ",\n"
-      "    norm_eps=", RealText(model.norm_epsilon), ",\n"
-      "    rope_theta=", RealText(model.rotary.theta), ",\n"
-      "    rope_scaling_args=", RopeScalingArgs(model.rotary), ")\n");
+  return absl::StrCat(ExportHeader("torchtitan's model", input, "# "),
+                      "# torchtitan.toml has it imported: PYTHONPATH names its folder.\n"
+                      "from torchtitan.models.llama3 import TransformerModelArgs, llama3_args\n"
+                      "from torchtitan.models.llama3.model.args import RoPEScalingArgs\n\n"
+                      "llama3_args[",
+                      JsonString(input.spec.name),
+                      "] = TransformerModelArgs(\n"
+                      "    dim=",
+                      model.hidden,
+                      ",\n"
+                      "    n_layers=",
+                      model.layers,
+                      ",\n"
+                      "    n_heads=",
+                      model.heads,
+                      ",\n"
+                      "    n_kv_heads=",
+                      model.key_heads(),
+                      ",\n"
+                      "    vocab_size=",
+                      model.vocab,
+                      ",\n"
+                      "    multiple_of=",
+                      model.ffn,
+                      ",  # the feed-forward's size, with a small multiplier\n"
+                      "    ffn_dim_multiplier=",
+                      RealText(model.ffn / (4.0 * model.hidden)),
+                      ",\n"
+                      "    norm_eps=",
+                      RealText(model.norm_epsilon),
+                      ",\n"
+                      "    rope_theta=",
+                      RealText(model.rotary.theta),
+                      ",\n"
+                      "    rope_scaling_args=",
+                      RopeScalingArgs(model.rotary), ")\n");
 }
 
 }  // namespace

@@ -47,8 +47,7 @@ std::string LegendItem(const char* id, const char* name) {
 }
 
 std::string Figure(const char* title, const std::string& value, const std::string& more) {
-  return absl::StrCat("<div class=\"figure\"><h2>", title, "</h2><p class=\"value\">", value, "</p>", more,
-                      "</div>\n");
+  return absl::StrCat("<div class=\"figure\"><h2>", title, "</h2><p class=\"value\">", value, "</p>", more, "</div>\n");
 }
 
 std::string Sub(const std::string& text) { return absl::StrCat("<p class=\"sub\">", HtmlEscaped(text), "</p>"); }
@@ -57,8 +56,7 @@ std::string Sub(const std::string& text) { return absl::StrCat("<p class=\"sub\"
 std::string WithSmallUnit(const std::string& text) {
   const size_t space = text.rfind(' ');
   if (space == std::string::npos) return HtmlEscaped(text);
-  return absl::StrCat(HtmlEscaped(text.substr(0, space)), " <small>", HtmlEscaped(text.substr(space + 1)),
-                      "</small>");
+  return absl::StrCat(HtmlEscaped(text.substr(0, space)), " <small>", HtmlEscaped(text.substr(space + 1)), "</small>");
 }
 
 class Page {
@@ -75,8 +73,7 @@ class Page {
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const auto stage = static_cast<int32_t>(i);
       StageFacts facts{.breakdown = BreakdownOf(timelines[i]), .limit = MemoryLimitOf(request_, plan_, stage)};
-      LYNX_ASSIGN_OR_RETURN(facts.memory,
-                            MemoryOf(plan_.stages[i], plan_.ContextOf(stage), step_.simulation.stages[i]));
+      LYNX_ASSIGN_OR_RETURN(facts.memory, MemoryOf(plan_.stages[i], plan_.ContextOf(stage), step_.simulation.stages[i]));
       facts.timeline = std::move(timelines[i]);
       stages_.push_back(std::move(facts));
     }
@@ -84,24 +81,23 @@ class Page {
   }
 
   std::string Html() const {
-    return absl::StrReplaceAll(
-        std::string(PageTemplate()),
-        {{"{{name}}", HtmlEscaped(request_.spec.name)},
-         {"{{subtitle}}", HtmlEscaped(Subtitle())},
-         {"{{chips}}", Chips()},
-         {"{{figures}}", Figures()},
-         {"{{legend}}", TimelineLegend()},
-         {"{{timeline_note}}", TimelineNote()},
-         {"{{breakdown}}", BreakdownSection()},
-         {"{{memory_aside}}", HtmlEscaped(MemoryAside())},
-         {"{{memory}}", MemorySection()},
-         {"{{plan_table}}", absl::StrReplaceAll(HtmlOf(StageTable(plan_)), {{" us<", " µs<"}})},
-         {"{{policy_table}}", HtmlOf(PolicyTable(plan_))},
-         {"{{profile_note}}", HtmlEscaped(ProfileNote())},
-         {"{{footer}}", Footer()},
-         {"{{style}}", std::string(PageStyle())},
-         {"{{script}}", std::string(PageScript())},
-         {"{{data}}", PageData(step_, stages_, detail_, limits_)}});
+    return absl::StrReplaceAll(std::string(PageTemplate()),
+                               {{"{{name}}", HtmlEscaped(request_.spec.name)},
+                                {"{{subtitle}}", HtmlEscaped(Subtitle())},
+                                {"{{chips}}", Chips()},
+                                {"{{figures}}", Figures()},
+                                {"{{legend}}", TimelineLegend()},
+                                {"{{timeline_note}}", TimelineNote()},
+                                {"{{breakdown}}", BreakdownSection()},
+                                {"{{memory_aside}}", HtmlEscaped(MemoryAside())},
+                                {"{{memory}}", MemorySection()},
+                                {"{{plan_table}}", absl::StrReplaceAll(HtmlOf(StageTable(plan_)), {{" us<", " µs<"}})},
+                                {"{{policy_table}}", HtmlOf(PolicyTable(plan_))},
+                                {"{{profile_note}}", HtmlEscaped(ProfileNote())},
+                                {"{{footer}}", Footer()},
+                                {"{{style}}", std::string(PageStyle())},
+                                {"{{script}}", std::string(PageScript())},
+                                {"{{data}}", PageData(step_, stages_, detail_, limits_)}});
   }
 
  private:
@@ -130,24 +126,22 @@ class Page {
     const auto stages = static_cast<int64_t>(plan_.stages.size());
     const Nanos recomputed = figures.hidden + figures.exposed;
     const int64_t stage_time = plan_.step.value * stages;
-    std::string html =
-        Figure("Step", WithSmallUnit(Time(plan_.step)),
-               Sub(absl::StrCat("waiting for a stage: ", PercentText(figures.stall.value, stage_time))));
+    std::string html = Figure("Step", WithSmallUnit(Time(plan_.step)),
+                              Sub(absl::StrCat("waiting for a stage: ", PercentText(figures.stall.value, stage_time))));
     html += Figure("Throughput", absl::StrCat(Grouped(figures.tokens_per_second), " <small>tokens/s</small>"),
                    Sub(absl::StrCat(Grouped(figures.tokens), " tokens a step")));
     if (recomputed.value == 0) {
       html += Figure("Recomputation hidden", "none <small>needed</small>", Sub("everything is stored"));
       html += Figure("Recomputation exposed", WithSmallUnit(Time(Nanos(0))), Sub("everything is stored"));
     } else {
-      const std::string meter = absl::StrCat(
-          "<div class=\"meter\">", BarPart("hidden", "hidden", figures.hidden.value, recomputed.value, ""),
-          BarPart("exposed", "exposed", figures.exposed.value, recomputed.value, ""), "</div>");
-      html += Figure("Recomputation hidden", PercentText(figures.hidden.value, recomputed.value),
-                     absl::StrCat(meter, Sub(absl::StrCat(Time(figures.hidden / stages), " of ",
-                                                          Time(recomputed / stages), " a stage"))));
+      const std::string meter =
+          absl::StrCat("<div class=\"meter\">", BarPart("hidden", "hidden", figures.hidden.value, recomputed.value, ""),
+                       BarPart("exposed", "exposed", figures.exposed.value, recomputed.value, ""), "</div>");
       html += Figure(
-          "Recomputation exposed", WithSmallUnit(Time(figures.exposed / stages)),
-          Sub(absl::StrCat(PercentText(figures.exposed.value, stage_time), " of the step, mean of the stages")));
+          "Recomputation hidden", PercentText(figures.hidden.value, recomputed.value),
+          absl::StrCat(meter, Sub(absl::StrCat(Time(figures.hidden / stages), " of ", Time(recomputed / stages), " a stage"))));
+      html += Figure("Recomputation exposed", WithSmallUnit(Time(figures.exposed / stages)),
+                     Sub(absl::StrCat(PercentText(figures.exposed.value, stage_time), " of the step, mean of the stages")));
     }
     return html + FullestFigure();
   }
@@ -158,10 +152,9 @@ class Page {
     const Bytes total = TotalOf(facts.memory.peak);
     std::string more;
     if (facts.limit.value > 0) {
-      absl::StrAppend(
-          &more, "<div class=\"meter\">",
-          BarPart("stored", "used", std::min(total, facts.limit).value, facts.limit.value, FormatBytes(total)),
-          "</div>", Sub(absl::StrCat("of ", FormatBytes(facts.limit), ", stage ", fullest)));
+      absl::StrAppend(&more, "<div class=\"meter\">",
+                      BarPart("stored", "used", std::min(total, facts.limit).value, facts.limit.value, FormatBytes(total)),
+                      "</div>", Sub(absl::StrCat("of ", FormatBytes(facts.limit), ", stage ", fullest)));
     } else {
       more = Sub(absl::StrCat("stage ", fullest, ", no limit stated"));
     }
@@ -188,12 +181,11 @@ class Page {
   std::string TimelineNote() const {
     if (detail_.size() == 1) return "";
     const Nanos middle = detail_.back().begin - detail_.front().end;
-    return absl::StrCat(
-        "<p class=\"note\">This step has more actions than a page should hold. Each one is shown in the first ",
-        Time(detail_.front().end), " and the last ", Time(plan_.step - detail_.back().begin), "; of the ",
-        Time(middle),
-        " between them the page shows how every interval is divided. The tables and figures count the whole "
-        "step; <code>lynxctl plan --trace</code> writes every action.</p>\n");
+    return absl::StrCat("<p class=\"note\">This step has more actions than a page should hold. Each one is shown in the first ",
+                        Time(detail_.front().end), " and the last ", Time(plan_.step - detail_.back().begin), "; of the ",
+                        Time(middle),
+                        " between them the page shows how every interval is divided. The tables and figures count the whole "
+                        "step; <code>lynxctl plan --trace</code> writes every action.</p>\n");
   }
 
   std::string BarsClass() const { return plan_.stages.size() > kManyStages ? "bars many" : "bars"; }
@@ -234,8 +226,7 @@ class Page {
     Table table;
     table.columns = {{"stage", Align::kRight}};
     for (size_t k = 0; k < all.size(); ++k) {
-      if (all[k].value > 0)
-        table.columns.emplace_back(std::string(SpanKindName(static_cast<SpanKind>(k))), Align::kRight);
+      if (all[k].value > 0) table.columns.emplace_back(std::string(SpanKindName(static_cast<SpanKind>(k))), Align::kRight);
     }
     table.columns.emplace_back("after its last action", Align::kRight);
     for (size_t i = 0; i < stages_.size(); ++i) {
@@ -279,8 +270,8 @@ class Page {
       const auto kind = static_cast<MemoryKind>(k);
       if (all[k].value > 0) html += LegendItem(MemoryKindId(kind), MemoryKindName(kind));
     }
-    return absl::StrCat(html, "</div>\n<details><summary>As a table</summary><div class=\"scroll\">",
-                        HtmlOf(MemoryTable(all)), "</div></details>\n");
+    return absl::StrCat(html, "</div>\n<details><summary>As a table</summary><div class=\"scroll\">", HtmlOf(MemoryTable(all)),
+                        "</div></details>\n");
   }
 
   static std::string MemoryEnd(const StageFacts& facts) {
@@ -293,8 +284,7 @@ class Page {
     Table table;
     table.columns = {{"stage", Align::kRight}};
     for (size_t k = 0; k < all.size(); ++k) {
-      if (all[k].value > 0)
-        table.columns.emplace_back(std::string(MemoryKindName(static_cast<MemoryKind>(k))), Align::kRight);
+      if (all[k].value > 0) table.columns.emplace_back(std::string(MemoryKindName(static_cast<MemoryKind>(k))), Align::kRight);
     }
     for (const char* title : {"together", "limit", "free"}) table.columns.emplace_back(title, Align::kRight);
     for (size_t i = 0; i < stages_.size(); ++i) {

@@ -72,8 +72,7 @@ class Writer {
     std::string json = absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step),
                                     ",\"fullest\":", FullestStage(stages_), ",\n\"kinds\":");
     absl::StrAppend(&json, KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
-                    ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName),
-                    ",\n\"detail\":[");
+                    ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName), ",\n\"detail\":[");
     for (size_t i = 0; i < detail_.size(); ++i) {
       absl::StrAppend(&json, i ? "," : "", "[", Ticks(detail_[i].begin), ",", Ticks(detail_[i].end), "]");
     }
@@ -110,8 +109,8 @@ class Writer {
       if (!Detailed(span, detail_)) continue;
       const Action& action = program[static_cast<size_t>(span.action)];
       const int64_t begin = Ticks(span.begin);
-      absl::StrAppend(&json, json.empty() ? "" : ",", span.lane, ",", static_cast<int>(span.kind), ",",
-                      texts_.IndexOf(action), ",", InfoOf(action.kind).has_microbatch ? action.microbatch : -1, ",");
+      absl::StrAppend(&json, json.empty() ? "" : ",", span.lane, ",", static_cast<int>(span.kind), ",", texts_.IndexOf(action),
+                      ",", InfoOf(action.kind).has_microbatch ? action.microbatch : -1, ",");
       absl::StrAppend(&json, begin - before, ",", Ticks(span.end) - begin);
       before = begin;
     }
@@ -129,9 +128,7 @@ class Writer {
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
     std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));
-    const auto border = [&](int64_t column) {
-      return static_cast<int64_t>(static_cast<__int128>(length) * column / columns);
-    };
+    const auto border = [&](int64_t column) { return static_cast<int64_t>(static_cast<__int128>(length) * column / columns); };
     for (const TimelineSpan& span : timeline.spans) {
       if (span.lane != 0) continue;
       const int64_t from = std::max<int64_t>(0, (span.begin - begin).value);
@@ -186,8 +183,7 @@ class Writer {
       before = begin;
       for (const size_t k : kinds) absl::StrAppend(&values, values.empty() ? "" : ",", point.live[k].value / unit);
     }
-    return absl::StrCat("{\"unit\":", unit, ",\"kinds\":[", kinds_json, "],\"times\":[", times, "],\"values\":[",
-                        values, "]}");
+    return absl::StrCat("{\"unit\":", unit, ",\"kinds\":[", kinds_json, "],\"times\":[", times, "],\"values\":[", values, "]}");
   }
 
   const PredictedStep& step_;
@@ -207,8 +203,8 @@ int32_t FullestStage(const std::vector<StageFacts>& stages) {
   return static_cast<int32_t>(largest - stages.begin());
 }
 
-std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages,
-                     const std::vector<TimeRange>& detail, const PageLimits& limits) {
+std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
+                     const PageLimits& limits) {
   return Writer(step, stages, detail, limits).Json();
 }
 

@@ -22,8 +22,8 @@ struct StageFacts {
 // A step of more ticks than this is counted in coarser ones.
 inline constexpr int64_t kMaxTicks = 1'000'000'000;
 
-std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages,
-                     const std::vector<TimeRange>& detail, const PageLimits& limits);
+std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
+                     const PageLimits& limits);
 
 // The stage whose allocated memory is largest.
 int32_t FullestStage(const std::vector<StageFacts>& stages);

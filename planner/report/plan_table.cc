@@ -52,8 +52,7 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   std::string text;
   for (int i = 1; i < kPlacementCount; ++i) {
     if (ops[i] == 0 || !IsRecomputed(static_cast<Placement>(i))) continue;
-    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":",
-                    ops[i]);
+    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":", ops[i]);
   }
   return text.empty() ? "-" : text;
 }
@@ -64,8 +63,7 @@ void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<Pol
   const std::vector<LayerPolicy>& layers = slice.policy.layers;
   for (size_t begin = 0, end; begin < layers.size(); begin = end) {
     for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
-    const StagePolicy group{
-        {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
+    const StagePolicy group{{layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
     const std::string text = StagePolicyText(graph, group, slice.first_layer + static_cast<int32_t>(begin));
     const size_t colon = text.find(": ");
     runs.emplace_back(text.substr(0, colon), text.substr(colon + 2));
@@ -97,9 +95,9 @@ std::string PolicyLines(const Plan& plan) {
 std::string Prediction(const Plan& plan) {
   const PlanFigures figures = FiguresOf(plan);
   const Nanos recomputed = figures.hidden + figures.exposed;
-  std::string text = absl::StrCat(
-      "predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
-      PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
+  std::string text =
+      absl::StrCat("predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
+                   PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
   if (recomputed.value == 0) {
     absl::StrAppend(&text, ", nothing recomputed");
   } else {
@@ -117,8 +115,8 @@ std::string ModelNotes(const ModelSpec& model) {
                     "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
   }
   if (model.window != 0 && model.seq > model.window) {
-    absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ", model.seq,
-                    "; the engine trains sequences of at most ", model.window, " tokens\n");
+    absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ",
+                    model.seq, "; the engine trains sequences of at most ", model.window, " tokens\n");
   }
   return text;
 }
@@ -139,27 +137,27 @@ Table StageTable(const Plan& plan) {
   const LayerGraph& graph = plan.ContextOf(0).graph();
   constexpr auto kRight = Align::kRight;
   Table table;
-  table.columns = {
-      {"stage", kRight},
-      "layers",
-      {"stored", Align::kLeft, "Tensors kept, of those that could be recomputed, over the stage's layers"},
-      {"recomputed ops", Align::kLeft, "Ops of one microbatch that are run again, by window"},
-      {"hidden", kRight, "Recomputation in windows, per step"},
-      {"exposed", kRight, "Recomputation that makes the step longer, per step"},
-      {"peak", kRight, "The arena of each rank: all activations, their gradients and workspace"},
-      {"limit", kRight, "What the arena may be"},
-      {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
-  const bool offloads = std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.host.value > 0; });
+  table.columns = {{"stage", kRight},
+                   "layers",
+                   {"stored", Align::kLeft, "Tensors kept, of those that could be recomputed, over the stage's layers"},
+                   {"recomputed ops", Align::kLeft, "Ops of one microbatch that are run again, by window"},
+                   {"hidden", kRight, "Recomputation in windows, per step"},
+                   {"exposed", kRight, "Recomputation that makes the step longer, per step"},
+                   {"peak", kRight, "The arena of each rank: all activations, their gradients and workspace"},
+                   {"limit", kRight, "What the arena may be"},
+                   {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
+  const bool offloads =
+      std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.host.value > 0; });
   if (offloads) {
     table.columns.push_back({"offloaded", kRight, "Tensors that wait in the host's memory, over the stage's layers"});
     table.columns.push_back({"host", kRight, "Host memory of each rank, for what is offloaded"});
   }
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
-                          FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
-                          plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
-                          FormatBytes(stage.states.total())});
+    table.rows.push_back(
+        {absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
+         FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
+         plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit), FormatBytes(stage.states.total())});
     if (!offloads) continue;
     table.rows.back().push_back(absl::StrCat(OffloadedCount(graph, stage)));
     table.rows.back().push_back(FormatBytes(stage.host));
@@ -204,8 +202,8 @@ PlanFigures FiguresOf(const Plan& plan) {
     figures.stall += stage.stall;
   }
   figures.tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
-  figures.tokens_per_second = static_cast<int64_t>(static_cast<__int128>(figures.tokens) * 1'000'000'000 /
-                                                   std::max<int64_t>(1, plan.step.value));
+  figures.tokens_per_second =
+      static_cast<int64_t>(static_cast<__int128>(figures.tokens) * 1'000'000'000 / std::max<int64_t>(1, plan.step.value));
   return figures;
 }
 
@@ -216,15 +214,15 @@ std::string PercentText(int64_t part, int64_t whole) {
 
 std::string PlanTable(const Plan& plan) {
   const int32_t ranks = plan.layout.ranks();
-  std::string text = absl::StrCat(LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks",
-                                  "), micro-batch ", plan.micro_batch, " x ", plan.microbatches,
-                                  plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
-                                  RecomputeModeName(plan.mode), "\n\n");
+  std::string text =
+      absl::StrCat(LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks", "), micro-batch ", plan.micro_batch,
+                   " x ", plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
+                   RecomputeModeName(plan.mode), "\n\n");
   absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");
   const Table proofs = ProofTable(plan);
   if (!proofs.rows.empty()) {
-    absl::StrAppend(&text, "what each stage exposes of a microbatch, by the model, and how little it could:\n",
-                    TextOf(proofs), "\n");
+    absl::StrAppend(&text, "what each stage exposes of a microbatch, by the model, and how little it could:\n", TextOf(proofs),
+                    "\n");
   }
   return absl::StrCat(text, ModelNotes(plan.model), Prediction(plan));
 }

@@ -23,8 +23,8 @@ Nanos EndOf(const std::vector<ActionSpan>& spans) {
 
 // When the sum over all ranks was complete.
 Nanos WorldSumOf(const Program& program, const std::vector<ActionSpan>& spans) {
-  const auto norm = std::find_if(program.begin(), program.end(),
-                                 [](const Action& action) { return action.kind == ActionKind::kNormStart; });
+  const auto norm =
+      std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == ActionKind::kNormStart; });
   LYNX_CHECK(norm != program.end());
   return spans[static_cast<size_t>(norm - program.begin())].transfer_end;
 }
@@ -35,8 +35,8 @@ void Move(std::vector<ActionSpan>& spans, Nanos by) {
   }
 }
 
-std::vector<Cell> BreakdownRow(size_t stage, const char* what, const Program& program,
-                               const std::vector<ActionSpan>& spans, Nanos step) {
+std::vector<Cell> BreakdownRow(size_t stage, const char* what, const Program& program, const std::vector<ActionSpan>& spans,
+                               Nanos step) {
   StageTimes times;
   times.spans = spans;
   std::vector<Cell> row = {absl::StrCat(stage), what};
@@ -83,17 +83,14 @@ absl::StatusOr<std::vector<ActionSpan>> SpansOfTrace(const Program& program, std
   for (size_t i = 0; i < program.size(); ++i) {
     const std::span<const int64_t> own = times.subspan(i * kTimesPerAction, kTimesPerAction);
     if (std::any_of(own.begin(), own.end(), [](int64_t t) { return t < 0 || t > kMaxTracedStep.value; })) {
-      return Unfit(
-          absl::StrCat("has a time of action ", i, " that is negative or beyond ", FormatDuration(kMaxTracedStep)));
+      return Unfit(absl::StrCat("has a time of action ", i, " that is negative or beyond ", FormatDuration(kMaxTracedStep)));
     }
     const ActionInfo& info = InfoOf(program[i].kind);
     if (info.phase != Phase::kStart && (own[2] != 0 || own[3] != 0)) {
-      return Unfit(
-          absl::StrCat("has a transfer for action ", i, ", ", ActionText(program[i]), ", which starts none"));
+      return Unfit(absl::StrCat("has a transfer for action ", i, ", ", ActionText(program[i]), ", which starts none"));
     }
     if (own[4] > (info.operands == Operands::kOps ? own[1] : 0)) {
-      return Unfit(
-          absl::StrCat("hides more of action ", i, ", ", ActionText(program[i]), ", than recomputation takes"));
+      return Unfit(absl::StrCat("hides more of action ", i, ", ", ActionText(program[i]), ", than recomputation takes"));
     }
     ActionSpan& span = spans[i];
     span.begin = before + Nanos(own[0]);

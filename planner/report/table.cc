@@ -21,16 +21,11 @@ size_t Width(std::string_view text) {
 
 const char* TerminalCode(Tone tone) {
   switch (tone) {
-    case Tone::kGood:
-      return "32";
-    case Tone::kBad:
-      return "31";
-    case Tone::kMuted:
-      return "2";
-    case Tone::kStrong:
-      return "1";
-    case Tone::kPlain:
-      break;
+    case Tone::kGood: return "32";
+    case Tone::kBad: return "31";
+    case Tone::kMuted: return "2";
+    case Tone::kStrong: return "1";
+    case Tone::kPlain: break;
   }
   return "";
 }
@@ -62,16 +57,11 @@ std::string Line(const std::vector<Column>& columns, const std::vector<Cell>& ro
 
 const char* ClassOf(Tone tone) {
   switch (tone) {
-    case Tone::kGood:
-      return "good";
-    case Tone::kBad:
-      return "bad";
-    case Tone::kMuted:
-      return "muted";
-    case Tone::kStrong:
-      return "strong";
-    case Tone::kPlain:
-      break;
+    case Tone::kGood: return "good";
+    case Tone::kBad: return "bad";
+    case Tone::kMuted: return "muted";
+    case Tone::kStrong: return "strong";
+    case Tone::kPlain: break;
   }
   return "";
 }
@@ -118,8 +108,8 @@ std::string HtmlOf(const Table& table) {
     for (size_t i = 0; i < table.columns.size(); ++i) {
       const Cell& cell = CellAt(row, i);
       const char* tag = i == 0 ? "th" : "td";
-      absl::StrAppend(&html, "<", tag, i == 0 ? " scope=\"row\"" : "",
-                      ClassAttribute(table.columns[i].align, cell.tone), ">", HtmlEscaped(cell.text), "</", tag, ">");
+      absl::StrAppend(&html, "<", tag, i == 0 ? " scope=\"row\"" : "", ClassAttribute(table.columns[i].align, cell.tone), ">",
+                      HtmlEscaped(cell.text), "</", tag, ">");
     }
     html += "</tr>\n";
   }
@@ -130,23 +120,12 @@ std::string HtmlEscaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      case '"': escaped += "&quot;"; break;
+      case '\'': escaped += "&#39;"; break;
+      default: escaped += c;
     }
   }
   return escaped;

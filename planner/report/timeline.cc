@@ -35,14 +35,10 @@ constexpr std::array<KindNames, kSpanKindCount> kSpanKinds = {{
 
 SpanKind ComputeKind(ActionKind kind) {
   switch (kind) {
-    case ActionKind::kBackward:
-      return SpanKind::kBackward;
-    case ActionKind::kWeight:
-      return SpanKind::kWeight;
-    case ActionKind::kOptimizer:
-      return SpanKind::kOptimizer;
-    default:
-      return SpanKind::kForward;
+    case ActionKind::kBackward: return SpanKind::kBackward;
+    case ActionKind::kWeight: return SpanKind::kWeight;
+    case ActionKind::kOptimizer: return SpanKind::kOptimizer;
+    default: return SpanKind::kForward;
   }
 }
 
@@ -96,8 +92,7 @@ class TransferLanes {
 };
 
 // Whole actions and waits: lane 0.
-void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan base,
-                     std::vector<TimelineSpan>& spans) {
+void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan base, std::vector<TimelineSpan>& spans) {
   const ActionInfo& info = InfoOf(action.kind);
   base.begin = span.begin;
   base.end = span.end;
@@ -252,9 +247,9 @@ absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan
   PredictedStep step{.request = &request, .plan = &plan};
   LYNX_ASSIGN_OR_RETURN(step.simulation, SimulateOn(request.cluster, plan));
   if (step.simulation.step != plan.step) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the plan predicts a step of ", plan.step.value, " ns, but with this profile it takes ",
-                     step.simulation.step.value, " ns: give the profile and the cluster that the plan was made for"));
+    return absl::FailedPreconditionError(absl::StrCat("the plan predicts a step of ", plan.step.value,
+                                                      " ns, but with this profile it takes ", step.simulation.step.value,
+                                                      " ns: give the profile and the cluster that the plan was made for"));
   }
   return step;
 }

@@ -51,8 +51,8 @@ struct StageTimeline {
   std::vector<TimelineSpan> spans;  // in order of begin, then lane; those of one lane never overlap
 };
 
-// Lane 0 has the compute actions, the waits and, of measured steps, the starts; a recompute action that is hidden in part is two spans. Every start
-// action puts its transfer on a lane of its stream, on a further one where others are still in flight.
+// Lane 0 has the compute actions, the waits and, of measured steps, the starts; a recompute action that is hidden in part is
+// two spans. Every start action puts its transfer on a lane of its stream, on a further one where others are still in flight.
 StageTimeline TimelineOf(const Program& program, const StageTimes& times);
 
 // Time on lane 0 by kind.
@@ -96,7 +96,8 @@ absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext&
 // At most `limit` points, the largest of each interval, so that no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
-// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as planner/cost/simulate.h.
+// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as
+// planner/cost/simulate.h.
 absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
 
 // A plan with its step simulated again.

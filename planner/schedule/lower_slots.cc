@@ -23,8 +23,7 @@ absl::Status CheckMicrobatchOrder(const Schedule& schedule) {
                                static_cast<size_t>(slot.stage)];
       if (slot.microbatch < before) {
         return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, ": ", SlotText(slot), " stands after ",
-                         SlotText({slot.pass, slot.stage, before}),
+            absl::StrCat("rank ", rank, ": ", SlotText(slot), " stands after ", SlotText({slot.pass, slot.stage, before}),
                          "; programs are made of schedules in which each stage runs its microbatches in ascending order"));
       }
       before = slot.microbatch;
@@ -71,8 +70,8 @@ bool CrossesRanks(const PipelineShape& shape, const Slot& slot, int32_t other) {
 void MarkLast(int32_t stages, std::vector<RankSlot>& slots) {
   std::vector<bool> seen(3 * static_cast<size_t>(stages));
   for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-    const size_t index = static_cast<size_t>(slot->slot.pass) * static_cast<size_t>(stages) +
-                         static_cast<size_t>(slot->slot.stage);
+    const size_t index =
+        static_cast<size_t>(slot->slot.pass) * static_cast<size_t>(stages) + static_cast<size_t>(slot->slot.stage);
     slot->last = !seen[index];
     seen[index] = true;
   }

@@ -28,23 +28,20 @@ constexpr std::array<std::string_view, 3> kPlacementNames = {"looping", "v", "bi
 
 absl::Status CheckBounds(const PipelineShape& shape, int32_t microbatches, bool splits_weight) {
   if (shape.ranks < 1 || shape.ranks > kMaxPipelineRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a pipeline has 1 to ", kMaxPipelineRanks, " ranks, not ", shape.ranks));
+    return absl::InvalidArgumentError(absl::StrCat("a pipeline has 1 to ", kMaxPipelineRanks, " ranks, not ", shape.ranks));
   }
   if (shape.chunks < 1 || shape.chunks > kMaxPipelineChunks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a rank has 1 to ", kMaxPipelineChunks, " chunks, not ", shape.chunks));
+    return absl::InvalidArgumentError(absl::StrCat("a rank has 1 to ", kMaxPipelineChunks, " chunks, not ", shape.chunks));
   }
   if (shape.placement != StagePlacement::kLooping && shape.chunks != 2) {
-    return absl::InvalidArgumentError(absl::StrCat("placement ", PlacementName(shape.placement),
-                                                   " puts 2 chunks on each rank, not ", shape.chunks));
+    return absl::InvalidArgumentError(
+        absl::StrCat("placement ", PlacementName(shape.placement), " puts 2 chunks on each rank, not ", shape.chunks));
   }
   const int64_t passes = splits_weight ? 3 : 2;
   const int64_t most = kMaxScheduleSlots / (passes * shape.pieces());
   if (microbatches < 1 || microbatches > most) {
     return absl::InvalidArgumentError(absl::StrCat("a schedule of ", shape.pieces(), " stages has 1 to ", most,
-                                                   " microbatches (", kMaxScheduleSlots, " slots), not ",
-                                                   microbatches));
+                                                   " microbatches (", kMaxScheduleSlots, " slots), not ", microbatches));
   }
   return absl::OkStatus();
 }
@@ -74,9 +71,7 @@ bool SharedSchedule::operator==(const SharedSchedule& other) const {
   return schedule && other.schedule && *schedule == *other.schedule;
 }
 
-std::string PlacementName(StagePlacement placement) {
-  return std::string(kPlacementNames[static_cast<size_t>(placement)]);
-}
+std::string PlacementName(StagePlacement placement) { return std::string(kPlacementNames[static_cast<size_t>(placement)]); }
 
 bool ParsePlacement(std::string_view name, StagePlacement& placement) {
   for (size_t i = 0; i < kPlacementNames.size(); ++i) {
@@ -87,8 +82,7 @@ bool ParsePlacement(std::string_view name, StagePlacement& placement) {
   return false;
 }
 
-absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches,
-                                bool splits_weight) {
+absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches, bool splits_weight) {
   if (kind == kAuto) return absl::InvalidArgumentError("auto is no schedule but the choice of one");
   const ScheduleKindInfo& info = InfoOf(kind);
   const std::string name = ScheduleKindName(kind);
@@ -98,15 +92,13 @@ absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, i
                                                      PlacementName(shape.placement), "; a custom schedule may"));
     }
     if (splits_weight != info.splits_weight) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, info.splits_weight ? " splits" : " does not split",
-                       " weight gradients from backward; a custom schedule may choose"));
+      return absl::InvalidArgumentError(absl::StrCat(name, info.splits_weight ? " splits" : " does not split",
+                                                     " weight gradients from backward; a custom schedule may choose"));
     }
   }
   if (shape.chunks < info.min_chunks || shape.chunks > info.max_chunks) {
-    const std::string range = info.min_chunks == info.max_chunks
-                                  ? absl::StrCat(info.min_chunks)
-                                  : absl::StrCat(info.min_chunks, " to ", info.max_chunks);
+    const std::string range = info.min_chunks == info.max_chunks ? absl::StrCat(info.min_chunks)
+                                                                 : absl::StrCat(info.min_chunks, " to ", info.max_chunks);
     return absl::InvalidArgumentError(absl::StrCat(name, " puts ", range, " chunks on each rank, not ", shape.chunks,
                                                    kind == kInterleaved && shape.chunks == 1 ? "; use 1f1b" : ""));
   }

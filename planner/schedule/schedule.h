@@ -42,7 +42,14 @@ namespace lynx {
 // Order of forward and backward passes of a pipeline; schedule_generate.h makes each. kAuto: the planner's choice.
 // kCustom: as a text says it.
 enum class ScheduleKind : uint8_t {
-  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera, kCustom,
+  kAuto,
+  kGpipe,
+  kOneForwardOneBackward,
+  kInterleaved,
+  kZeroBubble,
+  kZeroBubbleV,
+  kChimera,
+  kCustom,
 };
 inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kCustom) + 1;
 
@@ -131,8 +138,7 @@ struct SharedSchedule {
 
 // Whether a schedule of that kind exists for this shape and number of microbatches, within the bounds above.
 // InvalidArgument that says what the kind needs.
-absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches,
-                                bool splits_weight);
+absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches, bool splits_weight);
 
 std::string SlotText(const Slot& slot);  // "0F3"
 // Ends with a newline.

@@ -16,8 +16,7 @@ namespace {
 // Microbatches from `microbatches` on do not exist, and their slots are left out.
 class RankSlots {
  public:
-  RankSlots(const PipelineShape& shape, int32_t rank, int32_t microbatches, int32_t passes)
-      : microbatches_(microbatches) {
+  RankSlots(const PipelineShape& shape, int32_t rank, int32_t microbatches, int32_t passes) : microbatches_(microbatches) {
     for (int32_t chunk = 0; chunk < shape.chunks; ++chunk) stages_.push_back(shape.StageOn(rank, chunk));
     done_.resize(stages_.size() * 3);
     slots_.reserve(static_cast<size_t>(passes) * static_cast<size_t>(microbatches) * stages_.size());
@@ -172,25 +171,14 @@ std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank) {
   if (schedule.kind == ScheduleKind::kChimera) return Chimera(shape, rank, microbatches);
   RankSlots slots(shape, rank, microbatches, schedule.splits_weight ? 3 : 2);
   switch (schedule.kind) {
-    case ScheduleKind::kGpipe:
-      Gpipe(microbatches, slots);
-      break;
-    case ScheduleKind::kOneForwardOneBackward:
-      OneForwardOneBackwardOf(shape.ranks, rank, microbatches, slots);
-      break;
-    case ScheduleKind::kInterleaved:
-      Interleaved(shape, rank, microbatches, slots);
-      break;
-    case ScheduleKind::kZeroBubble:
-      ZeroBubbleH1(shape.ranks, rank, microbatches, slots);
-      break;
-    case ScheduleKind::kZeroBubbleV:
-      ZeroBubbleVOf(shape.ranks, rank, microbatches, slots);
-      break;
+    case ScheduleKind::kGpipe: Gpipe(microbatches, slots); break;
+    case ScheduleKind::kOneForwardOneBackward: OneForwardOneBackwardOf(shape.ranks, rank, microbatches, slots); break;
+    case ScheduleKind::kInterleaved: Interleaved(shape, rank, microbatches, slots); break;
+    case ScheduleKind::kZeroBubble: ZeroBubbleH1(shape.ranks, rank, microbatches, slots); break;
+    case ScheduleKind::kZeroBubbleV: ZeroBubbleVOf(shape.ranks, rank, microbatches, slots); break;
     case ScheduleKind::kChimera:
     case ScheduleKind::kCustom:
-    case ScheduleKind::kAuto:
-      LYNX_CHECK(false);
+    case ScheduleKind::kAuto: LYNX_CHECK(false);
   }
   return std::move(slots).Take();
 }

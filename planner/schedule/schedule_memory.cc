@@ -45,16 +45,12 @@ std::vector<Bytes> PeakHeldBytes(const Schedule& schedule, const std::vector<Sta
     for (const Slot& slot : slots) {
       const StageHeldBytes& held = stages[static_cast<size_t>(slot.stage)];
       switch (slot.pass) {
-        case Pass::kForward:
-          now += held.activations;
-          break;
+        case Pass::kForward: now += held.activations; break;
         case Pass::kBackward:
           now -= held.activations;
           if (schedule.splits_weight) now += held.weights;
           break;
-        case Pass::kWeight:
-          now -= held.weights;
-          break;
+        case Pass::kWeight: now -= held.weights; break;
       }
       most = std::max(most, now);
     }

@@ -17,8 +17,7 @@ class SlotOrderer {
   explicit SlotOrderer(const Schedule& schedule) : schedule_(schedule) {}
 
   absl::StatusOr<SlotOrder> Order() {
-    LYNX_RETURN_IF_ERROR(
-        CheckScheduleShape(schedule_.kind, schedule_.shape, schedule_.microbatches, schedule_.splits_weight));
+    LYNX_RETURN_IF_ERROR(CheckScheduleShape(schedule_.kind, schedule_.shape, schedule_.microbatches, schedule_.splits_weight));
     if (schedule_.ranks.size() != static_cast<size_t>(schedule_.shape.ranks)) {
       return absl::InvalidArgumentError(absl::StrCat("the schedule has slots for ", schedule_.ranks.size(),
                                                      " ranks; its pipeline has ", schedule_.shape.ranks));
@@ -91,16 +90,14 @@ class SlotOrderer {
       if (slot.pass != Pass::kForward) {
         const Pass before = slot.pass == Pass::kBackward ? Pass::kForward : Pass::kBackward;
         if (table_[Index(before, slot.stage, slot.microbatch)] == 0) {
-          return Error(rank, i,
-                       absl::StrCat("no ", SlotText({before, slot.stage, slot.microbatch}), " stands before it"));
+          return Error(rank, i, absl::StrCat("no ", SlotText({before, slot.stage, slot.microbatch}), " stands before it"));
         }
       }
       int32_t& pipe = order_.pipe_of_microbatch[static_cast<size_t>(slot.microbatch)];
       if (pipe >= 0 && pipe != stage.pipe) {
-        return Error(
-            rank, i,
-            absl::StrCat("microbatch ", slot.microbatch, " goes through the other pipe: stages ",
-                         pipe * schedule_.shape.pieces(), " to ", (pipe + 1) * schedule_.shape.pieces() - 1));
+        return Error(rank, i,
+                     absl::StrCat("microbatch ", slot.microbatch, " goes through the other pipe: stages ",
+                                  pipe * schedule_.shape.pieces(), " to ", (pipe + 1) * schedule_.shape.pieces() - 1));
       }
       pipe = stage.pipe;
     }
@@ -121,8 +118,7 @@ class SlotOrderer {
         for (size_t pass = 0; pass < passes; ++pass) {
           const Slot slot{static_cast<Pass>(pass), stage, microbatch};
           if (table_[Index(slot.pass, stage, microbatch)] != 0) continue;
-          return absl::InvalidArgumentError(
-              absl::StrCat("rank ", At(stage).rank, ": ", SlotText(slot), " is missing"));
+          return absl::InvalidArgumentError(absl::StrCat("rank ", At(stage).rank, ": ", SlotText(slot), " is missing"));
         }
       }
     }
@@ -195,8 +191,8 @@ class SlotOrderer {
     do {
       const Slot needed = waits_for(rank);
       const size_t at = next_[static_cast<size_t>(rank)];
-      circle.push_back(absl::StrCat("rank ", rank, " waits at slot ", at + 1, " (", SlotText(SlotsOf(rank)[at]),
-                                    ") for ", SlotText(needed), " of rank ", At(needed.stage).rank));
+      circle.push_back(absl::StrCat("rank ", rank, " waits at slot ", at + 1, " (", SlotText(SlotsOf(rank)[at]), ") for ",
+                                    SlotText(needed), " of rank ", At(needed.stage).rank));
       rank = At(needed.stage).rank;
     } while (rank != first && circle.size() < kMost);
     if (rank != first) circle.push_back("and so on");

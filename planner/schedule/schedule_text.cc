@@ -147,16 +147,14 @@ absl::StatusOr<Schedule> ReadHeader(Words words) {
   if (header.kind == ScheduleKind::kCustom && header.chunks == 0 && header.placement != StagePlacement::kLooping) {
     schedule.shape.chunks = 2;
   }
-  LYNX_RETURN_IF_ERROR(
-      CheckScheduleShape(schedule.kind, schedule.shape, schedule.microbatches, schedule.splits_weight));
+  LYNX_RETURN_IF_ERROR(CheckScheduleShape(schedule.kind, schedule.shape, schedule.microbatches, schedule.splits_weight));
   return schedule;
 }
 
 absl::Status ReadRank(Words words, Schedule& schedule) {
   const size_t ranks = static_cast<size_t>(schedule.shape.ranks);
   if (schedule.ranks.size() == ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a line too many: the schedule has ", ranks, " ranks, one a line"));
+    return absl::InvalidArgumentError(absl::StrCat("a line too many: the schedule has ", ranks, " ranks, one a line"));
   }
   std::vector<Slot>& slots = schedule.ranks.emplace_back();
   while (!words.empty()) {
@@ -226,8 +224,8 @@ absl::StatusOr<Schedule> ParseSchedule(std::string_view text) {
         "the schedule is empty: its first line says the kind, as \"1f1b ranks=2 microbatches=4\"");
   }
   if (schedule.ranks.size() != static_cast<size_t>(schedule.shape.ranks)) {
-    return absl::InvalidArgumentError(absl::StrCat("the schedule has ", schedule.ranks.size(), " lines of slots for ",
-                                                   schedule.shape.ranks, " ranks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the schedule has ", schedule.ranks.size(), " lines of slots for ", schedule.shape.ranks, " ranks"));
   }
   return schedule;
 }

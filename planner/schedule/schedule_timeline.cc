@@ -34,8 +34,7 @@ std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StageP
 // Calls visit(slot, begin, end) for each slot in order. `ends` then holds the end of each, from 1; ends[0] is time 0,
 // for those that need nothing.
 template <class Visit>
-void Walk(const SlotOrder& order, const std::vector<StagePassTimes>& costs, std::vector<Nanos>& ends,
-          const Visit& visit) {
+void Walk(const SlotOrder& order, const std::vector<StagePassTimes>& costs, std::vector<Nanos>& ends, const Visit& visit) {
   const std::vector<SlotCost> slot_costs = SlotCosts(order, costs);
   std::vector<Nanos> free(static_cast<size_t>(order.shape.ranks));
   ends.resize(order.slots.size() + 1);

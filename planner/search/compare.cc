@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/candidates/candidate_bound.h"
-#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/candidates/search.h"
+#include "planner/candidates/supported.h"
 #include "planner/search/infeasible.h"
 #include "planner/search/make_plan.h"
 #include "planner/search/plan_among.h"
@@ -24,8 +24,7 @@ void Tell(const CompareOptions& options, const std::string& part) {
   if (options.tell) options.tell(part);
 }
 
-void RunAll(const PlanRequest& request, const CompareOptions& options,
-            const std::vector<std::function<void()>>& tasks) {
+void RunAll(const PlanRequest& request, const CompareOptions& options, const std::vector<std::function<void()>>& tasks) {
   if (options.run && !request.exact) return options.run(tasks);
   for (const std::function<void()>& task : tasks) task();
 }
@@ -70,9 +69,7 @@ struct Family {
   std::vector<Candidate> candidates;
   Nanos bound{std::numeric_limits<int64_t>::max()};  // no plan of it is faster
 
-  std::string name() const {
-    return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp);
-  }
+  std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
 };
 
 std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan, PlanCaches& caches) {
@@ -118,9 +115,8 @@ class Rejected {
 
 // Whether, by bounds, some candidate takes no longer than `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
-  return std::any_of(family.candidates.begin(), family.candidates.end(), [&](const Candidate& candidate) {
-    return CandidateBound(request, candidate, caches).MayTake(step);
-  });
+  return std::any_of(family.candidates.begin(), family.candidates.end(),
+                     [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); });
 }
 
 // Families by what became of them.

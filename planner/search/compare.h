@@ -32,20 +32,20 @@ struct CompareOptions {
 
 struct ComparedPolicy {
   RecomputeMode mode = RecomputeMode::kAuto;
-  std::optional<Plan> plan;             // the fastest with this policy
-  std::optional<Infeasible> lacking;    // set where nothing fits
-  std::string error;                    // set where the planner does not know the policy for this request
+  std::optional<Plan> plan;           // the fastest with this policy
+  std::optional<Infeasible> lacking;  // set where nothing fits
+  std::string error;                  // set where the planner does not know the policy for this request
 };
 
 struct ComparedPartition {
   PartitionMethod method = PartitionMethod::kExact;
   std::optional<Plan> plan;
-  std::string reason;                   // where there is no plan
+  std::string reason;  // where there is no plan
 };
 
 struct PolicyComparison {
-  Plan best;                            // under the request's own recompute mode; every row has its layout
-  std::optional<Plan> unlimited;        // everything stored, as if memory had no limit
+  Plan best;                             // under the request's own recompute mode; every row has its layout
+  std::optional<Plan> unlimited;         // everything stored, as if memory had no limit
   std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
   // All methods under the request's own recompute mode; none where the layout has one stage.
   std::vector<ComparedPartition> partitions;
@@ -57,9 +57,9 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
 
 // A request with one thing changed, and what became of it.
 struct Alternative {
-  std::string change;                   // "1 GiB more memory per device", "parallel.tp: 4"
+  std::string change;  // "1 GiB more memory per device", "parallel.tp: 4"
   std::optional<Plan> plan;
-  std::string reason;                   // where there is no plan
+  std::string reason;  // where there is no plan
 };
 
 struct Explanation {

@@ -44,8 +44,7 @@ std::string Reason(const PlanRequest& request, const Candidate& candidate, const
 }
 
 // Candidates whose shortfall is looked at: those that lack least by a bound.
-std::vector<Candidate> Closest(const PlanRequest& request, const std::vector<Candidate>& candidates,
-                               PlanCaches& caches) {
+std::vector<Candidate> Closest(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches) {
   std::vector<std::pair<Bytes, size_t>> lacking;
   for (size_t i = 0; i < candidates.size(); ++i) {
     // Candidates of a layout are in order of micro-batch, and the smallest needs least.

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/status.h"
-#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
+#include "planner/candidates/supported.h"
 #include "planner/search/infeasible.h"
 #include "planner/search/plan_among.h"
 
@@ -19,8 +19,7 @@ absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, SupportedCandidates(request));
   PlanCaches caches(request);
   std::optional<Infeasible> lacking_host;
-  LYNX_ASSIGN_OR_RETURN(std::optional<Plan> plan,
-                        PlanAmong(request, candidates, caches, {.lacking_host = &lacking_host}));
+  LYNX_ASSIGN_OR_RETURN(std::optional<Plan> plan, PlanAmong(request, candidates, caches, {.lacking_host = &lacking_host}));
   if (plan) return PlanResult(*std::move(plan));
   if (lacking_host) return PlanResult(*std::move(lacking_host));
   return PlanResult(ExplainInfeasible(request, candidates, caches));

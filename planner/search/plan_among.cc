@@ -16,16 +16,14 @@ constexpr int kMaxSearches = 8;
 std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
     const StagePlan& stage = plan.stages[static_cast<size_t>(index)];
-    const std::optional<Bytes> share =
-        HostShareOfStage(cluster, plan.layout, index, stage.states.total() + stage.arena);
+    const std::optional<Bytes> share = HostShareOfStage(cluster, plan.layout, index, stage.states.total() + stage.arena);
     if (stage.host.value == 0 || !share || stage.host <= *share) continue;
-    return Infeasible{
-        .stage = index,
-        .needed = stage.host,
-        .limit = *share,
-        .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(stage.host),
-                               " to the host's memory, of which a device's share is ", FormatBytes(*share)),
-        .suggestion = "a smaller recomputeOptions.offloadShare"};
+    return Infeasible{.stage = index,
+                      .needed = stage.host,
+                      .limit = *share,
+                      .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(stage.host),
+                                             " to the host's memory, of which a device's share is ", FormatBytes(*share)),
+                      .suggestion = "a smaller recomputeOptions.offloadShare"};
   }
   return std::nullopt;
 }
@@ -49,8 +47,8 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
 
 }  // namespace
 
-absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates,
-                                              PlanCaches& caches, const PlanAmongOptions& options) {
+absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
+                                              const PlanAmongOptions& options) {
   if (!request.exact) return FastestWithHostMemory(request, std::move(candidates), caches, options);
   // The search goes on without a solver that fails, but its plan would claim what nobody looked at.
   absl::Status failure;

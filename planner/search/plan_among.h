@@ -23,10 +23,10 @@ struct PlanAmongOptions {
 };
 
 // With its digest. nullopt: none fits into the devices' memory, or into the host's. An error of the request's solver
-// is the result, and so is FinishedPlan's. The caches are of this request, or of one that differs in memory, limits and parallel alone: same
-// model, profiles and nodes.
-absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates,
-                                              PlanCaches& caches, const PlanAmongOptions& options = {});
+// is the result, and so is FinishedPlan's. The caches are of this request, or of one that differs in memory, limits and
+// parallel alone: same model, profiles and nodes.
+absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
+                                              const PlanAmongOptions& options = {});
 
 }  // namespace lynx
 

@@ -137,9 +137,8 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
 
 // The candidates that seem not to fit, until one does.
 void PlanSearch::SimulateDoubtful(Found& found) {
-  std::sort(doubtful_.begin(), doubtful_.end(), [](const Guessed& a, const Guessed& b) {
-    return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate);
-  });
+  std::sort(doubtful_.begin(), doubtful_.end(),
+            [](const Guessed& a, const Guessed& b) { return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate); });
   int tries = 0;
   for (Guessed& doubtful : doubtful_) {
     if (found.draft || tries++ == kMaxDoubtful) break;

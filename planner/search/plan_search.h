@@ -66,9 +66,7 @@ class PlanSearch {
     Tier tier = Tier::kQuick;
     size_t candidate = 0;
 
-    bool operator<(const Entry& o) const {
-      return std::tie(step, tier, candidate) > std::tie(o.step, o.tier, o.candidate);
-    }
+    bool operator<(const Entry& o) const { return std::tie(step, tier, candidate) > std::tie(o.step, o.tier, o.candidate); }
   };
   struct Guessed {
     Nanos step;

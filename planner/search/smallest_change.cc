@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner/candidates/candidate_bound.h"
-#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
+#include "planner/candidates/supported.h"
 #include "planner/problem/stage_context.h"
 #include "planner/search/infeasible.h"
 #include "planner/search/plan_search.h"
@@ -105,8 +105,7 @@ Suggestion AutoModes(const PlanRequest& request) {
   if (request.spec.parallel.zero != ZeroStage::kAuto && Fits(changed)) return "parallel.zero: auto";
   changed = request;
   changed.spec.parallel.sequence_parallel = Choice::kAuto;
-  if (request.spec.parallel.sequence_parallel != Choice::kAuto && Fits(changed))
-    return "parallel.sequenceParallel: auto";
+  if (request.spec.parallel.sequence_parallel != Choice::kAuto && Fits(changed)) return "parallel.sequenceParallel: auto";
   return std::nullopt;
 }
 
@@ -235,8 +234,7 @@ Suggestion MoreNodes(PlanRequest request) {
   const int64_t most = int64_t{devices} + int64_t{more_nodes} * last.devices_per_node;
   if (most > kMaxGrownDevices) return std::nullopt;
   last.nodes += more_nodes;
-  const std::optional<RankChange> found =
-      OtherSizes(request, /*with_tp=*/false, devices + 1, static_cast<int32_t>(most));
+  const std::optional<RankChange> found = OtherSizes(request, /*with_tp=*/false, devices + 1, static_cast<int32_t>(most));
   if (!found) return std::nullopt;
   const int32_t nodes = (found->ranks - devices + last.devices_per_node - 1) / last.devices_per_node;
   return absl::StrCat(found->text, " (", nodes, nodes == 1 ? " more node)" : " more nodes)");

@@ -32,8 +32,8 @@ Bytes ScoresOfLayer(const ModelSpec& model, const Candidate& candidate);
 // Whether they are more than half of what the shortfall's stage needs.
 bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Shortfall& shortfall);
 
-// The request fits nowhere; its candidate `closest` lacks the least memory, which is `shortfall`. The text is "train.microBatch: 2", or
-// "resources.ranks: 8, parallel.pp: 2". Where nothing of the above helps: "a smaller model".
+// The request fits nowhere; its candidate `closest` lacks the least memory, which is `shortfall`. The text is
+// "train.microBatch: 2", or "resources.ranks: 8, parallel.pp: 2". Where nothing of the above helps: "a smaller model".
 std::string SmallestChange(const PlanRequest& request, const Candidate& closest, const Shortfall& shortfall);
 
 }  // namespace lynx

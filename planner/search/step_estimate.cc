@@ -7,8 +7,8 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/cost/op_cost.h"
-#include "planner/recompute/recompute_policy.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_order.h"
 #include "planner/schedule/schedule_timeline.h"
 
@@ -21,10 +21,8 @@ bool TreatsLayersAlike(RecomputeMode mode) {
     case RecomputeMode::kFull:
     case RecomputeMode::kFullKeepCollectives:
     case RecomputeMode::kSelective:
-    case RecomputeMode::kBalanced:
-      return true;
-    default:
-      return false;
+    case RecomputeMode::kBalanced: return true;
+    default: return false;
   }
 }
 
@@ -86,12 +84,10 @@ Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, Recompu
 class Estimator {
  public:
   Estimator(const StepRequest& request, const HardwareProfile& profile)
-      : request_(request),
-        profile_(profile),
-        shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
+      : request_(request), profile_(profile), shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
         graph_(LayerGraph::Of(shape_)),
-        costs_(profile, request.model, request.layout, request.micro_batch, request.ranks_per_node,
-               request.traits.rank_order) {}
+        costs_(profile, request.model, request.layout, request.micro_batch, request.ranks_per_node, request.traits.rank_order) {
+  }
 
   absl::StatusOr<StepEstimate> Run();
 
@@ -215,10 +211,9 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) c
 
 absl::StatusOr<StepEstimate> Estimator::Run() {
   if (!TreatsLayersAlike(request_.recompute)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", RecomputeModeName(request_.recompute),
-                     "\" does not treat every layer alike, so a step under it has to be "
-                     "planned and simulated"));
+    return absl::InvalidArgumentError(absl::StrCat("\"", RecomputeModeName(request_.recompute),
+                                                   "\" does not treat every layer alike, so a step under it has to be "
+                                                   "planned and simulated"));
   }
   const ParallelLayout& layout = request_.layout;
   LYNX_RETURN_IF_ERROR(CheckScheduleOf(layout, request_.microbatches));

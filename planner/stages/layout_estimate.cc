@@ -47,7 +47,8 @@ StepGuess LayoutPlanner::Guess() {
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   // Where everything can be stored in balance, nothing is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
-  std::optional<std::vector<int32_t>> layers = exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
+  std::optional<std::vector<int32_t>> layers =
+      exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
   for (int32_t rank = 0; exact_partition() && layers && rank < stages(); ++rank) {
     if (!fits_.SeemsToFit(RecomputeMode::kNone, rank, (*layers)[rank])) layers.reset();
   }
@@ -88,9 +89,7 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
     const CostModel& costs = fits_.costs().Of(rank);
     StagePassTimes times;
     // With ZeRO-2 and -3, transfers of the layers' states run beside the passes.
-    const auto beside = [&](Nanos work, Nanos transfer) {
-      return std::max(transfer, costs.OverlappedTime(work, transfer));
-    };
+    const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
     const auto add = [&](LayerType type, int32_t count) {
       const int64_t parameters = LayerParameters(type, fits_.shape());
       const ZeroStage zero = candidate_.layout.zero;

@@ -92,8 +92,7 @@ std::vector<int32_t> LayoutPlanner::BaselinePartition(PartitionMethod method, Re
                          [&](int32_t stage, int32_t count) { return fits_.EstimatedCost(mode, stage, count); });
 }
 
-std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
-                                                            const std::vector<int32_t>& ruled_out) {
+std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out) {
   return Partition(
       [&](int32_t stage, int32_t count) -> std::optional<int64_t> {
         if (count >= ruled_out[stage]) return std::nullopt;
@@ -133,9 +132,8 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
     }
   }
   if (all_stored) draft.mode = RecomputeMode::kNone;
-  const auto known = std::find_if(steps_.begin(), steps_.end(), [&](const KnownStep& k) {
-    return k.layers == draft.layers && k.policies == draft.policies;
-  });
+  const auto known = std::find_if(steps_.begin(), steps_.end(),
+                                  [&](const KnownStep& k) { return k.layers == draft.layers && k.policies == draft.policies; });
   if (known != steps_.end() && to_beat && known->step >= *to_beat) return std::nullopt;
   Run(draft);
   return draft;
@@ -290,8 +288,7 @@ std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   for (int32_t group = 1, most = MostGroup(); group <= most; ++group) {
     if (best && !MaySimulateMore()) break;
     fits_.SetNamedLayers(group);
-    std::optional<Draft> draft =
-        DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    std::optional<Draft> draft = DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->simulation.step) : to_beat);
     if (!draft || (best && !Faster(*draft, *best))) continue;
     best = std::move(draft);
     best_group = group;
@@ -443,7 +440,8 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
   return draft;
 }
 
-std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers) {
+std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading,
+                                                        const std::vector<int32_t>& layers) {
   // A draft in which everything happens to be stored came from HEU where that is the request's mode.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
   fits_.SetOffloading(offloading);

@@ -24,8 +24,8 @@ namespace lynx {
 struct Draft {
   Candidate candidate;
   RecomputeMode mode = RecomputeMode::kNone;
-  bool offloading = false;  // whether the mode could send tensors to the host
-  std::vector<int32_t> layers;  // of each pipeline rank
+  bool offloading = false;                         // whether the mode could send tensors to the host
+  std::vector<int32_t> layers;                     // of each pipeline rank
   std::vector<std::vector<StagePolicy>> policies;  // of each rank's virtual stages
   std::vector<Program> programs;
   Bytes peaks;  // sum over stages, of a program with few microbatches
@@ -38,8 +38,8 @@ bool Faster(const Draft& a, const Draft& b);
 // How far a candidate is from fitting, with as little stored as its mode allows.
 struct Shortfall {
   int32_t stage = 0;
-  Bytes needed, limit;  // of the stage's arena
-  Bytes states;         // of the stage
+  Bytes needed, limit;      // of the stage's arena
+  Bytes states;             // of the stage
   bool offloading = false;  // what goes to the host is not in it
   Bytes excess() const { return needed - limit; }
 };
@@ -49,9 +49,7 @@ struct StepGuess {
   Nanos step;
   bool fits = false;  // seems to
 };
-constexpr bool operator<(const StepGuess& a, const StepGuess& b) {
-  return a.fits != b.fits ? a.fits : a.step < b.step;
-}
+constexpr bool operator<(const StepGuess& a, const StepGuess& b) { return a.fits != b.fits ? a.fits : a.step < b.step; }
 
 class LayoutPlanner {
  public:
@@ -62,7 +60,8 @@ class LayoutPlanner {
   // The fastest draft that the planner finds under the request's recompute mode; nullopt when none fits, or none
   // promises to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
-  // With the draft's mode, HEU's or without windows, in the partitions that the baselines would choose; nullopt if none is faster.
+  // With the draft's mode, HEU's or without windows, in the partitions that the baselines would choose; nullopt if none is
+  // faster.
   std::optional<Draft> TryBaselinePartitions(const Draft& draft);
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
@@ -94,7 +93,6 @@ class LayoutPlanner {
   std::optional<Plan> Assemble(Draft draft);
 
  private:
-
   int32_t stages() const { return candidate_.layout.pp; }
   // What each piece of the model gets where the ranks have so many layers.
   std::vector<int32_t> PieceLayers(const std::vector<int32_t>& layers) const;
@@ -114,8 +112,7 @@ class LayoutPlanner {
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
   // The best partition of those that seem to fit.
   std::optional<std::vector<int32_t>> SeemsBest(RecomputeMode mode);
-  std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
-                                            const std::vector<Nanos>& exposed) const;
+  std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers, const std::vector<Nanos>& exposed) const;
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);
@@ -139,8 +136,7 @@ class LayoutPlanner {
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);
-  bool Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages,
-             Draft& draft);
+  bool Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages, Draft& draft);
 
   const PlanRequest& request_;
   const Candidate candidate_;
@@ -154,7 +150,7 @@ class LayoutPlanner {
     std::vector<std::vector<StagePolicy>> policies;
     Nanos step;
   };
-  std::vector<KnownStep> steps_;  // of all that was simulated
+  std::vector<KnownStep> steps_;    // of all that was simulated
   std::vector<StagePlan> refused_;  // of the last plan that Assemble found to be too large somewhere
 };
 

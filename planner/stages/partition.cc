@@ -29,8 +29,7 @@ std::optional<std::vector<int32_t>> Solve(int32_t stages, int32_t layers, const 
       for (int32_t mine = 1; mine < static_cast<int32_t>(costs[stage].size()) && mine <= left; ++mine) {
         const std::optional<int64_t>& rest = best[stage + 1][left - mine].value;
         if (!costs[stage][mine] || !rest) continue;
-        const int64_t total =
-            objective == Objective::kSum ? *costs[stage][mine] + *rest : std::max(*costs[stage][mine], *rest);
+        const int64_t total = objective == Objective::kSum ? *costs[stage][mine] + *rest : std::max(*costs[stage][mine], *rest);
         Suffix& suffix = best[stage][left];
         if (!suffix.value || total < *suffix.value) suffix = {total, mine};
       }

@@ -20,7 +20,8 @@ using StageCost = std::function<std::optional<int64_t>(int32_t stage, int32_t la
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost);
 
 // The same partition, with fewer calls of a `cost` that takes time: `floor(stage, layers)` is cheap, never above `cost`,
-// and does not fall with the layers; the largest number where it does not fit. Numbers of layers that it shows to be in no best partition are not asked for.
+// and does not fall with the layers; the largest number where it does not fit. Numbers of layers that it shows to be in no best
+// partition are not asked for.
 using StageFloor = std::function<int64_t(int32_t stage, int32_t layers)>;
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
                                                       const StageFloor& floor);

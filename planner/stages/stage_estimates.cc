@@ -130,15 +130,11 @@ StageValue StageOracle::EstimateOfPart(RecomputeMode mode, int32_t stage, const 
 
 RecomputeMode StageOracle::EstimatedMode() const {
   switch (request_.spec.recompute) {
-    case RecomputeMode::kAuto:
-      return Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
+    case RecomputeMode::kAuto: return Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
     case RecomputeMode::kHeu:
-    case RecomputeMode::kOpt:
-      return RecomputeMode::kAuto;
-    case RecomputeMode::kBlock:
-      return RecomputeMode::kNoOverlap;
-    default:
-      return request_.spec.recompute;
+    case RecomputeMode::kOpt: return RecomputeMode::kAuto;
+    case RecomputeMode::kBlock: return RecomputeMode::kNoOverlap;
+    default: return request_.spec.recompute;
   }
 }
 

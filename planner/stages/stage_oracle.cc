@@ -30,8 +30,8 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
     : request_(request), candidate_(candidate),
       costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
       shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
-      pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)),
-      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp), named_layers_(request.spec.recompute_options.layers) {
+      pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)), stalls_(candidate.layout.pp),
+      reserves_(candidate.layout.pp), named_layers_(request.spec.recompute_options.layers) {
   for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
     const auto of_slice = [&](int32_t slots) { return (slots + pipeline_.chunks - 1) / pipeline_.chunks; };
     in_flight_.push_back(of_slice(count.activations));
@@ -152,8 +152,7 @@ StageContext StageOracle::Context(int32_t stage, int32_t layers) const {
                        .slices = {}};
   int32_t first = 0, chunk = 0;
   for (const Part& part : PartsOf(stage, layers)) {
-    context.slices.push_back(
-        SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
+    context.slices.push_back(SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
     first += part.layers;
   }
   return context;
@@ -229,7 +228,7 @@ Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& 
 }
 
 MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
-                            std::optional<Bytes> limit) {
+                              std::optional<Bytes> limit) {
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
@@ -308,8 +307,7 @@ Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers)
   for (const Part& part : PartsOf(stage, layers)) {
     const RecomputeProblem* offload = OffloadProblem(mode, stage, part);
     const StageHeu& heu = Heu(mode, stage, part);
-    const Bytes of_part =
-        offload == nullptr ? heu.LeastBytes(part.layers) : LeastBytesWithOffloading(heu, *offload);
+    const Bytes of_part = offload == nullptr ? heu.LeastBytes(part.layers) : LeastBytesWithOffloading(heu, *offload);
     if (pipeline_.chunks == 1) return of_part;
     least = std::max(least, (of_part + Bytes(part.layers - 1)) / part.layers * layers);
   }
@@ -317,7 +315,7 @@ Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers)
 }
 
 std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHeu(RecomputeMode mode, int32_t stage,
-                                                                              int32_t layers, Bytes budget) {
+                                                                                  int32_t layers, Bytes budget) {
   std::vector<StagePolicy> policies;
   Estimate sum;
   std::optional<Part> known;  // the last that was solved: most are alike
@@ -414,7 +412,7 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
 // HEU's last peak says what the exact solution may use, and never less than what is known to fit takes; where its own
 // peak is too large after all, so much less.
 std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& solver, int32_t stage,
-                                                       const std::vector<StagePolicy>& known) {
+                                                           const std::vector<StagePolicy>& known) {
   int32_t layers = 0;
   for (const StagePolicy& policy : known) layers += static_cast<int32_t>(policy.layers.size());
   const std::optional<Bytes> limit = Limit(stage, layers);
@@ -454,8 +452,7 @@ std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& so
     }
     const Bytes excess = fit.peak - *limit;
     for (size_t part = 0; part < parts.size(); ++part) {
-      problems[part].budget =
-          std::max(Bytes(0), problems[part].budget - (excess / layers + Bytes(1)) * parts[part].layers);
+      problems[part].budget = std::max(Bytes(0), problems[part].budget - (excess / layers + Bytes(1)) * parts[part].layers);
     }
   }
   return exact;
@@ -465,8 +462,7 @@ const std::optional<StageOracle::Fit>& StageOracle::FitOf(RecomputeMode mode, in
   const std::tuple key{mode, stage, layers, offloading_};
   auto it = fits_.find(key);
   if (it == fits_.end()) {
-    it = fits_.emplace(key, IsHeuristic(mode) ? FitHeu(mode, stage, layers) : FitNamed(mode, stage, layers))
-             .first;
+    it = fits_.emplace(key, IsHeuristic(mode) ? FitHeu(mode, stage, layers) : FitNamed(mode, stage, layers)).first;
   }
   return it->second;
 }
@@ -500,8 +496,8 @@ Bytes StageOracle::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   for (const bool offloading : offers ? std::vector{false, true} : std::vector{false}) {
     offloading_ = offloading;
     const Bytes bytes = LeastOfHeu(mode, stage, layers);
-    least = std::min(least, estimate ? bytes + rest
-                                     : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, Probed::kArena).arena);
+    least = std::min(least,
+                     estimate ? bytes + rest : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, Probed::kArena).arena);
   }
   return least;
 }

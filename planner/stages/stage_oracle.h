@@ -38,15 +38,13 @@ namespace lynx {
 inline constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
 
 // Whether the mode's policies come from HEU: with its windows, or without.
-constexpr bool IsHeuristic(RecomputeMode mode) {
-  return mode == RecomputeMode::kAuto || mode == RecomputeMode::kNoOverlap;
-}
+constexpr bool IsHeuristic(RecomputeMode mode) { return mode == RecomputeMode::kAuto || mode == RecomputeMode::kNoOverlap; }
 
 class StageOracle {
  public:
   struct Fit {
     std::vector<StagePolicy> policies;  // of the rank's virtual stages, by chunk
-    Nanos exposed;  // per microbatch, by HEU's model; also what copies slow
+    Nanos exposed;                      // per microbatch, by HEU's model; also what copies slow
     Bytes peak;
   };
 
@@ -177,8 +175,7 @@ class StageOracle {
   StageValue EstimateOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget);
   OffloadSolution BestOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget);
   // HEU's best policies for that budget, and what they are worth.
-  std::pair<std::vector<StagePolicy>, Estimate> BestOfHeu(RecomputeMode mode, int32_t stage, int32_t layers,
-                                                          Bytes budget);
+  std::pair<std::vector<StagePolicy>, Estimate> BestOfHeu(RecomputeMode mode, int32_t stage, int32_t layers, Bytes budget);
   std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);
   std::optional<Fit> FitHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   std::optional<Fit> FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
@@ -205,7 +202,7 @@ class StageOracle {
   // not.
   std::vector<Bytes> host_memory_;
   std::map<std::tuple<int32_t, int32_t, bool>, RecomputeProblem> offload_problems_;  // by stage, layers, head
-  std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;  // by FixedKey
+  std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;                           // by FixedKey
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
   std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, std::optional<Fit>> fits_;  // last: with offloading

@@ -31,7 +31,8 @@ absl::Status CallLimits::Take(Cost cost, CallerKey key, const std::string& calle
 
 absl::Status CallLimits::CheckQueue(size_t queue) const {
   if (queue <= options_.shed_above) return absl::OkStatus();
-  return RetryLater(absl::StrCat("the server is behind with ", queue, " events, and hears nodes first; try again in a moment"), kShedDelay);
+  return RetryLater(absl::StrCat("the server is behind with ", queue, " events, and hears nodes first; try again in a moment"),
+                    kShedDelay);
 }
 
 }  // namespace lynx

@@ -31,9 +31,9 @@ class CallLimits {
  public:
   explicit CallLimits(CallLimitOptions options) : options_(options) {}
 
-  // Takes one of the caller's. ResourceExhausted with the time after which there is one (server/wire/retry_later.h). Of more callers
-  // of a kind than kMaxCallers at a time those that come last share what one may have: strangers from many addresses share
-  // with strangers only.
+  // Takes one of the caller's. ResourceExhausted with the time after which there is one (server/wire/retry_later.h). Of more
+  // callers of a kind than kMaxCallers at a time those that come last share what one may have: strangers from many addresses
+  // share with strangers only.
   absl::Status Take(Cost cost, CallerKey key, const std::string& caller, Nanos now);
   // ResourceExhausted where the loop is behind. `queue`: events that wait in it.
   absl::Status CheckQueue(size_t queue) const;

@@ -52,11 +52,13 @@ std::string HostOfPeer(const std::string& peer) {
 }
 
 absl::StatusOr<Caller> Guard::IdentifyToken(const std::string& authorization, const std::string& from) const {
-  if (!absl::StartsWith(authorization, kBearer)) return absl::UnauthenticatedError("the call's authorization is not one bearer token");
+  if (!absl::StartsWith(authorization, kBearer))
+    return absl::UnauthenticatedError("the call's authorization is not one bearer token");
   const std::optional<User> user = book_.UserOfToken(SecretDigest(authorization.substr(sizeof(kBearer) - 1)), clock_.Wall());
   if (!user.has_value()) {
     return absl::UnauthenticatedError(
-        "the server does not know this token, or no longer: it was revoked, has ended, or is of another cluster; an admin gives "
+        "the server does not know this token, or no longer: it was revoked, has ended, or is of another cluster; an admin "
+        "gives "
         "a new one with 'lynxctl admin token add'");
   }
   return Caller{.kind = Caller::Kind::kUser, .name = user->name, .role = user->role, .from = from};
@@ -86,8 +88,9 @@ absl::Status Guard::Authorize(const MethodRule& rule, const Caller& caller) cons
   if (rule.need == Need::kNode) {
     if (caller.kind == Kind::kNode) return absl::OkStatus();
     return caller.kind == Kind::kNobody
-               ? absl::UnauthenticatedError(absl::StrCat(rule.method, " needs the certificate of a node: give --identity-dir, and a "
-                                                                      "join token the first time"))
+               ? absl::UnauthenticatedError(absl::StrCat(rule.method,
+                                                         " needs the certificate of a node: give --identity-dir, and a "
+                                                         "join token the first time"))
                : absl::PermissionDeniedError(absl::StrCat(rule.method, " is for nodes, not for ", CallerText(caller)));
   }
   const Role needed = RoleNeeded(rule.need);
@@ -99,8 +102,7 @@ absl::Status Guard::Authorize(const MethodRule& rule, const Caller& caller) cons
   const std::string who = caller.kind == Kind::kUser
                               ? absl::StrCat(caller.name, " is ", Article(caller.role), RoleName(caller.role))
                               : absl::StrCat(CallerText(caller), " is a node");
-  return absl::PermissionDeniedError(
-      absl::StrCat(who, ", and ", rule.method, " needs ", Article(needed), RoleName(needed)));
+  return absl::PermissionDeniedError(absl::StrCat(who, ", and ", rule.method, " needs ", Article(needed), RoleName(needed)));
 }
 
 absl::Status Guard::CheckLimits(const MethodRule& rule, const Caller& caller) {
@@ -118,7 +120,8 @@ absl::StatusOr<Caller> Guard::Decide(const MethodRule& rule, const absl::StatusO
     LYNX_RETURN_IF_ERROR(CheckLimits(rule, *caller));
     return *caller;
   }
-  AuditRecord record{.time = clock_.Wall(), .who = caller.ok() ? CallerText(*caller) : "", .from = from, .what = rule.method, .refused = true};
+  AuditRecord record{
+      .time = clock_.Wall(), .who = caller.ok() ? CallerText(*caller) : "", .from = from, .what = rule.method, .refused = true};
   SetOutcome(record, status);
   hooks_.refused(std::move(record));
   return status;

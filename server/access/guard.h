@@ -1,9 +1,9 @@
-// Guard: stands before every method of every service. It finds out who calls, and whether they may (server/access/rpc_permissions.h).
-// Without TLS everybody is "local", an admin.
+// Guard: stands before every method of every service. It finds out who calls, and whether they may
+// (server/access/rpc_permissions.h). Without TLS everybody is "local", an admin.
 //
 // Who calls: a bearer token in the metadata "authorization", else the certificate of the connection, else nobody. A token or
-// certificate that is not valid is refused, never passed over. Then people wait where the server is behind, and each caller has a
-// rate (server/access/call_limits.h); nodes' reports have neither.
+// certificate that is not valid is refused, never passed over. Then people wait where the server is behind, and each caller has
+// a rate (server/access/call_limits.h); nodes' reports have neither.
 //
 // Thread-safe. The book must outlive it.
 #ifndef LYNX_SERVER_ACCESS_GUARD_H_
@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "server/access/rpc_permissions.h"
 #include "server/access/call_limits.h"
+#include "server/access/rpc_permissions.h"
 #include "server/values/access.h"
 #include "server/values/audit.h"
 
@@ -27,10 +27,10 @@ namespace lynx {
 struct Caller {
   enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
   Kind kind = Kind::kNobody;
-  std::string name;            // of kUser and kNode
-  Role role = Role::kViewer;   // of kUser and kLocal
-  std::string from;            // address of the other end
-  std::string serial;          // kNode: of its certificate
+  std::string name;           // of kUser and kNode
+  Role role = Role::kViewer;  // of kUser and kLocal
+  std::string from;           // address of the other end
+  std::string serial;         // kNode: of its certificate
 };
 // "alice", "node/n0", "local", "".
 std::string CallerText(const Caller& caller);

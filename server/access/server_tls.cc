@@ -52,8 +52,8 @@ std::vector<std::string> NamesOf(const std::string& listen_host) {
   return names;
 }
 
-absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const std::string& directory, std::vector<std::string> names, Nanos life,
-                                                           const Clock& clock) {
+absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const std::string& directory, std::vector<std::string> names,
+                                                           Nanos life, const Clock& clock) {
   LYNX_ASSIGN_OR_RETURN(Authority authority, Authority::Open(directory, clock.Wall()));
   std::unique_ptr<ServerTls> tls(
       new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), life, clock));
@@ -93,7 +93,8 @@ void ServerTls::RenewForever() {
       wait = renewed.ok() ? kShortestWait : kMaxWait / 10;
     }
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kMaxWait).value), [this] { return stop_; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kMaxWait).value),
+                      [this] { return stop_; });
     if (stop_) return;
   }
 }

@@ -24,8 +24,8 @@ namespace lynx {
 class ServerTls {
  public:
   // `names`: by which clients reach the server. Errors as Authority::Open and IssueServer.
-  static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names, Nanos life,
-                                                         const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names,
+                                                         Nanos life, const Clock& clock);
   ~ServerTls();
 
   const Authority& authority() const { return authority_; }
@@ -34,7 +34,8 @@ class ServerTls {
 
  private:
   ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Nanos life, const Clock& clock)
-      : authority_(std::move(authority)), directory_(std::move(directory)), names_(std::move(names)), life_(life), clock_(clock) {}
+      : authority_(std::move(authority)), directory_(std::move(directory)), names_(std::move(names)), life_(life),
+        clock_(clock) {}
 
   absl::Status Renew();
   void RenewForever();

@@ -119,8 +119,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
       case JobState::kQueued:
         if (!Makes(Mistake::kForgetTheQueue)) restored.push_back(id);
         break;
-      default:
-        RestoreGeneration(job);
+      default: RestoreGeneration(job);
     }
   }
   for (const JobId& id : restored) Enqueue(jobs_.at(id));  // once all that they may wait for are known
@@ -166,8 +165,7 @@ void Controller::RestoreGeneration(Job& job) {
 }
 
 void Controller::AddEvent(Job& job, const std::string& kind, const std::string& reason) {
-  JobEvent event{.sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = kind,
-                 .reason = reason};
+  JobEvent event{.sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = kind, .reason = reason};
   notices_[job.record.id].push_back(event);
   effects_.push_back(InsertEvent{job.record.id, std::move(event)});
   Touch(job);  // the number of the event is in its record
@@ -224,13 +222,13 @@ absl::StatusOr<JobId> Controller::Resolve(const std::string& text) const {
   }
   if (const auto second = std::next(first); second != jobs_.end() && begins(second->first)) {
     return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" begins the ids of several jobs, among them ",
-                                                   first->first.value, " and ", second->first.value,
-                                                   "; give more characters"));
+                                                   first->first.value, " and ", second->first.value, "; give more characters"));
   }
   return first->first;
 }
 
-std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const {
+std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states,
+                                               const JobRecord* before) const {
   std::vector<const JobRecord*> records;
   const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
   if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {  // few, beside those that have ended
@@ -239,11 +237,13 @@ std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<J
       const bool wanted = record.submission < end && std::find(states.begin(), states.end(), record.state) != states.end();
       if (wanted) records.push_back(&record);
     }
-    std::sort(records.begin(), records.end(), [](const JobRecord* a, const JobRecord* b) { return a->submission > b->submission; });
+    std::sort(records.begin(), records.end(),
+              [](const JobRecord* a, const JobRecord* b) { return a->submission > b->submission; });
     records.resize(std::min(records.size(), limit));
     return records;
   }
-  for (auto it = std::make_reverse_iterator(by_submission_.lower_bound(end)); it != by_submission_.rend() && records.size() < limit; ++it) {
+  for (auto it = std::make_reverse_iterator(by_submission_.lower_bound(end));
+       it != by_submission_.rend() && records.size() < limit; ++it) {
     const JobRecord& record = jobs_.at(it->second).record;
     const bool wanted = states.empty() || std::find(states.begin(), states.end(), record.state) != states.end();
     if (wanted) records.push_back(&record);
@@ -269,8 +269,10 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   view.conditions = node.agent.conditions;
   if (const auto unused = unused_by_.find(name); unused != unused_by_.end()) {
     for (const auto& [id, since] : unused->second) {
-      view.conditions.push_back({.kind = "excluded", .message = absl::StrCat("job ", NameText(jobs_.at(id)), " does not use this node, for a failure there"),
-                                 .since = since});
+      view.conditions.push_back(
+          {.kind = "excluded",
+           .message = absl::StrCat("job ", NameText(jobs_.at(id)), " does not use this node, for a failure there"),
+           .since = since});
     }
   }
   for (const JobId& id : node.jobs) {
@@ -326,7 +328,8 @@ ClusterStats Controller::TakeCensus() const {
   for (const auto& [id, job] : jobs_) ++census.jobs.at(static_cast<size_t>(job.record.state));
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
-    if (const int32_t held = DevicesHeld(id); held > 0) (KindOf(job) == DeviceKind::kCuda ? census.cuda : census.cpu).used += held;
+    if (const int32_t held = DevicesHeld(id); held > 0)
+      (KindOf(job) == DeviceKind::kCuda ? census.cuda : census.cpu).used += held;
     if (job.record.state != JobState::kQueued) continue;
     const std::vector<PendingReason>& pending = job.record.pending;
     for (auto reason = pending.begin(); reason != pending.end(); ++reason) {

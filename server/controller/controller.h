@@ -23,13 +23,14 @@
 // finished and exited 0. Every rank's worker must show that the rank is gone before a next generation begins, or its node
 // be lost.
 //
-// A job with a range of ranks is elastic. Where its devices are lost and others do not make up for them, it is planned again for
-// what is left; where more are free and nobody waits for them, it is planned for these too beside its training, and if that pays,
-// its ranks give way after a step with a checkpoint, and the next generation begins with the new plan (controller_replan.cc).
+// A job with a range of ranks is elastic. Where its devices are lost and others do not make up for them, it is planned again
+// for what is left; where more are free and nobody waits for them, it is planned for these too beside its training, and if that
+// pays, its ranks give way after a step with a checkpoint, and the next generation begins with the new plan
+// (controller_replan.cc).
 //
-// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first that has to wait holds up those behind it, but for
-// jobs that do not delay it: that use other devices than it will have, or end before. It may make running jobs give way
-// (controller_queue.cc). A node that is drained makes its jobs move (controller_hold.cc).
+// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first that has to wait holds up those
+// behind it, but for jobs that do not delay it: that use other devices than it will have, or end before. It may make running
+// jobs give way (controller_queue.cc). A node that is drained makes its jobs move (controller_hold.cc).
 #ifndef LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 
@@ -94,15 +95,15 @@ struct ControllerOptions {
   Nanos listen_timeout{60'000'000'000};   // for all ranks of a generation to listen
   // Ranks that end because a peer is gone often report it before the rank that is at fault: how long to wait for that.
   Nanos culprit_grace{2'000'000'000};
-  // A generation that is over does not wait longer for the ranks of a node without a worker daemon before the next one begins: they
-  // have lost their peers, and what they might still commit is refused then.
+  // A generation that is over does not wait longer for the ranks of a node without a worker daemon before the next one begins:
+  // they have lost their peers, and what they might still commit is refused then.
   Nanos stop_timeout{10'000'000'000};
   // Nodes that are cut off end their ranks by themselves, before their work is given away.
   bool leases = true;
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
-  // Before the next generation after one that trained no step: a node that cannot begin ranks for a while, such as for a full disk,
-  // must not spend a job's restarts within a moment. Doubles with each in a row.
+  // Before the next generation after one that trained no step: a node that cannot begin ranks for a while, such as for a full
+  // disk, must not spend a job's restarts within a moment. Doubles with each in a row.
   Nanos restart_pause{2'000'000'000};
   Nanos most_restart_pause{60'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
@@ -113,8 +114,8 @@ struct ControllerOptions {
   Nanos yield_timeout{60'000'000'000};
   // A job that could begin so soon makes nobody give way.
   Nanos soon{30'000'000'000};
-  // A job that has lost devices while it trained holds up those behind it for so long, though without them there are too few for it:
-  // they may be back soon.
+  // A job that has lost devices while it trained holds up those behind it for so long, though without them there are too few
+  // for it: they may be back soon.
   Nanos return_timeout{120'000'000'000};
   // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
@@ -160,7 +161,8 @@ class Controller {
   // An id, the newest job of that name, or a unique prefix of an id. NotFound, or InvalidArgument for an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const;
   // Newest first; `states` empty = all. With `before` only jobs that were submitted before that one.
-  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before = nullptr) const;
+  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states,
+                                     const JobRecord* before = nullptr) const;
   std::vector<NodeView> Nodes() const;
   NodeView ViewOf(const NodeId& name) const;
   // Of the nodes that Nodes() tells of, by name.
@@ -182,29 +184,29 @@ class Controller {
     bool started = false;
     bool fault_reported = false;  // by the rank itself
     bool failed = false;
-    bool peer_lost = false;       // failed, but only because a peer was gone
+    bool peer_lost = false;  // failed, but only because a peer was gone
     FaultCause cause = FaultCause::kUnknown;
-    std::vector<int32_t> peers;   // of a link's failure: the ranks at the other ends
-    bool during_stop = false;     // failed after the stop had begun
-    bool gave_way = false;        // as it was asked to
-    bool forgotten = false;       // its process went with its machine or daemon
+    std::vector<int32_t> peers;  // of a link's failure: the ranks at the other ends
+    bool during_stop = false;    // failed after the stop had begun
+    bool gave_way = false;       // as it was asked to
+    bool forgotten = false;      // its process went with its machine or daemon
     int32_t exit_code = 0;
     std::string reason;
-    int64_t order = 0;            // of the failure among those of the job
+    int64_t order = 0;  // of the failure among those of the job
     Nanos exited_at, finished_at;
-    int64_t received = 0;         // newest report that was folded in
+    int64_t received = 0;  // newest report that was folded in
   };
   // Planning beside the training, and what else changes a job's devices.
   struct Replanning {
-    std::string trigger;                 // why; empty: it is not under way
-    std::shared_ptr<const Plan> plan;    // that the ranks give way to
+    std::string trigger;                             // why; empty: it is not under way
+    std::shared_ptr<const Plan> plan;                // that the ranks give way to
     std::shared_ptr<const ClusterTopology> cluster;  // that it was made for
     std::vector<DeviceRef> placement;
-    std::vector<DeviceRef> considered;   // that the plan was made for, or for which none was worth a change
-    Nanos not_before;                    // monotonic
-    std::vector<Nanos> changes;          // when, within the last hour
-    int64_t steps_done = 0;              // as this generation's newest step says; 0: it has done none
-    Bytes checkpoint;                    // the newest one; 0: none yet
+    std::vector<DeviceRef> considered;        // that the plan was made for, or for which none was worth a change
+    Nanos not_before;                         // monotonic
+    std::vector<Nanos> changes;               // when, within the last hour
+    int64_t steps_done = 0;                   // as this generation's newest step says; 0: it has done none
+    Bytes checkpoint;                         // the newest one; 0: none yet
     Nanos began, start_took{10'000'000'000};  // when this generation began; how long one took until it ran
   };
   struct Job {
@@ -220,34 +222,35 @@ class Controller {
     std::map<NodeId, Slowness> slowness_watched;  // of its nodes, when the speeds began to be watched
     // Its nodes' Slowness::compute when a plan was asked for, and of the plan that it has.
     std::map<NodeId, double> slowness_asked, slowness_planned;
-    Nanos drift_not_before;                                 // monotonic: its nodes' speeds are not looked at before
+    Nanos drift_not_before;  // monotonic: its nodes' speeds are not looked at before
     TraceAssembly traces;
-    int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
+    int64_t first_step = -1;   // that the ranks of this generation began with, as they reported; -1: not yet
     bool from_copies = false;  // in memory, not from a checkpoint
     // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
-    size_t awaited = 0;  // of the reserved devices: one of a node that has not measured all of these, when it was last looked at
+    size_t awaited =
+        0;  // of the reserved devices: one of a node that has not measured all of these, when it was last looked at
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
-    bool short_of_memory = false;  // is planned again since its plan did not fit its devices
+    bool short_of_memory = false;               // is planned again since its plan did not fit its devices
     std::map<std::string, Bytes> memory_taken;  // by model of device: by the newest plan that did not fit; gone with the server
-    std::string memory_text;       // what they count as having since then
-    bool speculative = false;  // is planned to see whether it would end before the first in line begins
-    bool structural = false;   // waits for more than there is: it holds up nobody
-    bool over_quota = false;   // its queue may not have more: it holds up nobody
-    bool makes_room = false;   // it was asked to give way to another job
-    Nanos line_until;          // monotonic: until then it keeps its place in the line though there are too few devices; 0 = it does not
-    Nanos spared_until;        // monotonic: its ranks have not given way, and are not asked again before
-    Nanos trained_before;      // by the generations before this one
-    int32_t min_devices = 0;  // at least so many for the next plan: fewer have been tried
+    std::string memory_text;                    // what they count as having since then
+    bool speculative = false;                   // is planned to see whether it would end before the first in line begins
+    bool structural = false;                    // waits for more than there is: it holds up nobody
+    bool over_quota = false;                    // its queue may not have more: it holds up nobody
+    bool makes_room = false;                    // it was asked to give way to another job
+    Nanos line_until;  // monotonic: until then it keeps its place in the line though there are too few devices; 0 = it does not
+    Nanos spared_until;                        // monotonic: its ranks have not given way, and are not asked again before
+    Nanos trained_before;                      // by the generations before this one
+    int32_t min_devices = 0;                   // at least so many for the next plan: fewer have been tried
     DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
     // timers, monotonic; 0 = off
     Nanos measure_deadline, listen_deadline, stop_deadline, yield_deadline, persist_at;
-    Nanos measured_since;  // monotonic: when its nodes were asked to measure
-    Nanos stopping_since;  // since when the ranks are to end at once
-    Nanos restart_at;      // all ranks are gone: when the next generation may begin
+    Nanos measured_since;   // monotonic: when its nodes were asked to measure
+    Nanos stopping_since;   // since when the ranks are to end at once
+    Nanos restart_at;       // all ranks are gone: when the next generation may begin
     int32_t fruitless = 0;  // generations in a row that trained no step
     Nanos persisted;
     int64_t failures = 0;
@@ -259,29 +262,29 @@ class Controller {
   struct Node {
     NodeId name;
     Attachment agent_link, worker_link;
-    AgentState agent;          // the last report
-    std::string address;       // of the worker, for peers
+    AgentState agent;     // the last report
+    std::string address;  // of the worker, for peers
     std::string worker_version;
-    std::set<JobId> jobs;      // that have ranks of a live generation here
+    std::set<JobId> jobs;                      // that have ranks of a live generation here
     std::map<RankKey, RankObservation> ranks;  // of the last report
-    std::set<JobId> copies;    // of whose states it keeps copies in memory; of the last report
-    Slowness slowness;         // as jobs show that train there
-    bool heard = false;        // a worker has reported since this server began
+    std::set<JobId> copies;                    // of whose states it keeps copies in memory; of the last report
+    Slowness slowness;                         // as jobs show that train there
+    bool heard = false;                        // a worker has reported since this server began
     bool lost = false;
     int32_t witness_port = 0;  // 0: its daemon cannot be asked
     bool known = false;        // is in the store
     bool has_lease = false;    // its daemon knows of leases
-    // Whom it may ask: what it was told with its report of a number and after, oldest first; what it has certainly not got any more
-    // is left out. nullopt: this server does not know, another one told it.
+    // Whom it may ask: what it was told with its report of a number and after, oldest first; what it has certainly not got any
+    // more is left out. nullopt: this server does not know, another one told it.
     struct Told {
       int64_t report = 0;
       std::optional<std::vector<NodeId>> witnesses;
     };
     std::vector<Told> told{{}};
-    // Monotonic: when its lease was last renewed; while there is no worker: since when that is, and since when, beside that, at least
-    // half of its witnesses have been in contact.
+    // Monotonic: when its lease was last renewed; while there is no worker: since when that is, and since when, beside that, at
+    // least half of its witnesses have been in contact.
     Nanos renewed_at, worker_gone_at, absent_since;
-    Nanos seen;                // wall clock
+    Nanos seen;  // wall clock
     Nanos seen_monotonic;
 
     bool agent_attached() const { return agent_link.stream != 0; }
@@ -376,7 +379,8 @@ class Controller {
   void OnCordon(const CordonRequested& event);
   void OnQueue(const QueueRequested& event);
   void StopMoving(const NodeId& name);
-  void AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason, Nanos deadline = Nanos(0));
+  void AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason,
+                    Nanos deadline = Nanos(0));
   void CheckWishes(Job& job);
   void Requeue(Job& job, const std::string& kind, std::string reason);
   void LeaveDevices(Job& job);
@@ -523,18 +527,18 @@ class Controller {
   std::map<JobId, Job> jobs_;
   std::map<std::string, JobId> by_key_;
   std::map<int64_t, JobId> by_submission_;
-  std::set<int64_t> queue_;        // submissions of QUEUED jobs
+  std::set<int64_t> queue_;  // submissions of QUEUED jobs
   // Of those, the ones that wait for nothing but their turn, by queue: in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
-  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in near order, as found when it was
-  // asked for, without what has been given since.
+  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in near order, as found when it
+  // was asked for, without what has been given since.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   std::optional<std::map<std::string, int32_t>> used_;  // likewise, by queue
-  JobId favoured_;                 // to which others give way: it is the first in line; empty: none
-  Nanos next_schedule_;            // monotonic: not before that, however much happens
-  Nanos next_pass_;                // monotonic: over the queue, whatever happens
-  std::set<JobId> in_line_;        // QUEUED jobs that keep their place for a while (Job::line_until)
-  std::set<JobId> dependents_;     // QUEUED jobs that wait for others to succeed
+  JobId favoured_;                                      // to which others give way: it is the first in line; empty: none
+  Nanos next_schedule_;                                 // monotonic: not before that, however much happens
+  Nanos next_pass_;                                     // monotonic: over the queue, whatever happens
+  std::set<JobId> in_line_;                             // QUEUED jobs that keep their place for a while (Job::line_until)
+  std::set<JobId> dependents_;                          // QUEUED jobs that wait for others to succeed
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
@@ -543,14 +547,14 @@ class Controller {
   std::map<NodeId, std::set<JobId>> awaited_;  // by the node that they wait for first; perhaps some that do not any more
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
-  std::map<int64_t, NodeId> streams_;  // of admitted streams
+  std::map<int64_t, NodeId> streams_;          // of admitted streams
   std::map<JobId, std::set<NodeId>> holders_;  // nodes by what is in their `copies`
-  std::set<NodeId> gpu_nodes_;         // that have reported GPUs
-  std::map<uint64_t, NodeId> ring_;    // nodes that can be witnesses, scattered; those that follow a node are its own
+  std::set<NodeId> gpu_nodes_;                 // that have reported GPUs
+  std::map<uint64_t, NodeId> ring_;            // nodes that can be witnesses, scattered; those that follow a node are its own
   // By node: jobs that do not use it (JobRecord::excluded) and have not ended, and since when, by the wall clock.
   std::map<NodeId, std::map<JobId, Nanos>> unused_by_;
   std::deque<RankFailureFacts> faults_;  // the newest last
-  Nanos began_;                        // monotonic: this server
+  Nanos began_;                          // monotonic: this server
   RankLogs logs_;
   int64_t last_submission_ = 0;
   int64_t fenced_reports_ = 0;

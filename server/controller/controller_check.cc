@@ -14,8 +14,9 @@ void Controller::NoteFailure(Job& job, Attribution attribution) {
 
 void Controller::FoldCheck(Job& job, const NodeCheckReport& checked) {
   job.record.check_due = false;
-  std::string text = absl::StrCat("the check passed in ", FormatDuration(checked.duration), ": ", checked.devices,
-                                  checked.devices == 1 ? " device, " : " devices, ", checked.links, checked.links == 1 ? " link" : " links");
+  std::string text =
+      absl::StrCat("the check passed in ", FormatDuration(checked.duration), ": ", checked.devices,
+                   checked.devices == 1 ? " device, " : " devices, ", checked.links, checked.links == 1 ? " link" : " links");
   if (checked.links > 0) absl::StrAppend(&text, ", the slowest ", FormatBytes(Bytes(checked.slowest_bytes_per_second)), "/s");
   AddEvent(job, "node-check", text);
   Touch(job);
@@ -38,14 +39,16 @@ std::vector<BadNode> Controller::FoundBad(const Job& job) const {
     }
   }
   return NodesToBlame(findings, [&](const NodeId& node) {
-    return static_cast<int>(std::count_if(faults_.begin(), faults_.end(), [&](const RankFailureFacts& facts) { return facts.node == node; }));
+    return static_cast<int>(
+        std::count_if(faults_.begin(), faults_.end(), [&](const RankFailureFacts& facts) { return facts.node == node; }));
   });
 }
 
 // In place of Blame. `bad` is not empty.
 Attributed Controller::BlameFound(Job& job, int32_t rank, const std::vector<BadNode>& bad) {
   for (const BadNode& found : bad) {
-    AddEvent(job, "fault", absl::StrCat("the failure of rank ", rank, " is attributed to node ", found.node.value, ": ", found.why));
+    AddEvent(job, "fault",
+             absl::StrCat("the failure of rank ", rank, " is attributed to node ", found.node.value, ": ", found.why));
     RankFailureFacts facts = FactsOf(job, rank);
     facts.node = found.node;
     Remember(std::move(facts));
@@ -53,16 +56,17 @@ Attributed Controller::BlameFound(Job& job, int32_t rank, const std::vector<BadN
   return {Attribution::kNode, bad.front().why};
 }
 
-// Whether the job does without one of them from now on. One that is all there is is used further: what is left would be a job that
-// never runs.
+// Whether the job does without one of them from now on. One that is all there is is used further: what is left would be a job
+// that never runs.
 bool Controller::ExcludeFound(Job& job, const std::vector<BadNode>& bad) {
   bool any = false;
   for (const BadNode& found : bad) {
     std::vector<NodeId> without = job.record.excluded;
     without.push_back(found.node);
     if (WithoutNodes(AttachedDevices(KindOf(job), {}), without).empty()) {
-      AddEvent(job, "node-kept", absl::StrCat("node ", found.node.value, " is used further, though ", found.why,
-                                              ": there is no other that the job could run on"));
+      AddEvent(job, "node-kept",
+               absl::StrCat("node ", found.node.value, " is used further, though ", found.why,
+                            ": there is no other that the job could run on"));
       continue;
     }
     any = ExcludeNode(job, found.node, absl::StrCat(": ", found.why)) || any;

@@ -1,4 +1,5 @@
-// Jobs whose nodes compute slower or faster, or whose links carry less or more, than their plans take for granted. See controller.h.
+// Jobs whose nodes compute slower or faster, or whose links carry less or more, than their plans take for granted. See
+// controller.h.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -37,8 +38,10 @@ std::vector<std::string> Controller::NoteComputeDrift(Job& job) {
     if (std::max(change, 1 / change) < kDrift) continue;
     // Two jobs that see the same do not count it twice.
     NodeOf(name).slowness.compute = std::clamp(job.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
-    texts.push_back(absl::StrCat("node ", name.value, " computes ", absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
-                                 " than before, beside the others"));
+    texts.push_back(
+        absl::StrCat("node ", name.value, " computes ",
+                     absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
+                     " than before, beside the others"));
   }
   return texts;
 }
@@ -51,12 +54,14 @@ Nanos Controller::PredictedOn(const Job& job, const NodeId& from, const NodeId& 
     if (node == nodes_.end() || node->second.agent.profile == nullptr) return Nanos(0);
     const auto watched = job.slowness_watched.find(name);
     const double slowness = watched == job.slowness_watched.end() ? 1 : watched->second.links;
-    longest = std::max(longest, slowness * static_cast<double>(bytes) / static_cast<double>(node->second.agent.profile->inter_node.bytes_per_second));
+    longest = std::max(longest, slowness * static_cast<double>(bytes) /
+                                    static_cast<double>(node->second.agent.profile->inter_node.bytes_per_second));
   }
   return Nanos(static_cast<int64_t>(longest * 1e9));
 }
 
-// What a link takes longer than before comes on top of what was said of it; its messages may have had to wait for their way before.
+// What a link takes longer than before comes on top of what was said of it; its messages may have had to wait for their way
+// before.
 std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
   std::vector<SlowLink> slower;
   std::map<NodeId, double> faster;  // by what factor the slowest link has become slower, below 1
@@ -67,7 +72,8 @@ std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
     const auto said = static_cast<double>(std::max(Nanos(1), PredictedOn(job, from, to, change.bytes)).value);
     const double factor = (said + static_cast<double>((change.now - change.before).value)) / said;
     if (change.slower()) {
-      slower.push_back({.from = from, .to = to, .factor = factor, .bytes = change.bytes, .before = change.before, .now = change.now});
+      slower.push_back(
+          {.from = from, .to = to, .factor = factor, .bytes = change.bytes, .before = change.before, .now = change.now});
       continue;
     }
     for (const NodeId& name : {from, to}) {
@@ -89,7 +95,8 @@ std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
     if (any) texts.push_back(verdict.text);
   }
   for (const auto& [name, factor] : faster) {
-    const bool is_slow = std::any_of(slower.begin(), slower.end(), [&](const SlowLink& link) { return link.from == name || link.to == name; });
+    const bool is_slow =
+        std::any_of(slower.begin(), slower.end(), [&](const SlowLink& link) { return link.from == name || link.to == name; });
     if (!is_slow && note(name, factor)) texts.push_back(absl::StrCat("the links of node ", name.value, " are faster again"));
   }
   return texts;

@@ -10,16 +10,22 @@ namespace lynx {
 namespace {
 
 constexpr size_t kLogLinesMatched = 50;  // by rules of onFailure
-constexpr size_t kMaxExcluded = 16;     // nodes, of one job
-constexpr size_t kMaxFaults = 1000;     // that are remembered, of all jobs
+constexpr size_t kMaxExcluded = 16;      // nodes, of one job
+constexpr size_t kMaxFaults = 1000;      // that are remembered, of all jobs
 
 }  // namespace
 
 RankFailureFacts Controller::FactsOf(const Job& job, int32_t rank) const {
   const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
-  RankFailureFacts facts{.job = job.record.id, .node = record.where.node, .cause = live.cause, .exit_code = live.exit_code,
-                         .own_words = live.fault_reported, .step = -1, .node_gone = live.forgotten, .at = now_};
+  RankFailureFacts facts{.job = job.record.id,
+                         .node = record.where.node,
+                         .cause = live.cause,
+                         .exit_code = live.exit_code,
+                         .own_words = live.fault_reported,
+                         .step = -1,
+                         .node_gone = live.forgotten,
+                         .at = now_};
   if (live.started) facts.step = std::max(job.replanning.steps_done, job.first_step);
   const auto node = nodes_.find(record.where.node);
   if (node == nodes_.end() || record.device_uuid.empty()) return facts;
@@ -33,12 +39,15 @@ RankFailureFacts Controller::FactsOf(const Job& job, int32_t rank) const {
 Attributed Controller::Blame(Job& job, int32_t rank) {
   RankFailureFacts facts = FactsOf(job, rank);
   const std::vector<RankRecord>& ranks = job.record.ranks;
-  const bool spans_nodes = std::any_of(ranks.begin(), ranks.end(), [&](const RankRecord& other) { return other.where.node != facts.node; });
+  const bool spans_nodes =
+      std::any_of(ranks.begin(), ranks.end(), [&](const RankRecord& other) { return other.where.node != facts.node; });
   Attributed attributed = Attribute(facts, faults_, spans_nodes);
   if (attributed.to != Attribution::kUnknown) {
-    AddEvent(job, "fault", absl::StrCat("the failure of rank ", rank, " is attributed to ",
-                                        attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
-                                        ": ", attributed.why));
+    AddEvent(job, "fault",
+             absl::StrCat(
+                 "the failure of rank ", rank, " is attributed to ",
+                 attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
+                 ": ", attributed.why));
   }
   // These say nothing of the node for other jobs.
   if (attributed.to != Attribution::kJob && facts.cause != FaultCause::kToken) Remember(std::move(facts));
@@ -49,11 +58,13 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
 bool Controller::WouldRefuseAgain(const Job& job, const LiveRank& culprit) const {
   if (culprit.started || job.record.best_steps > 0) return false;
   if (culprit.cause == FaultCause::kPath) return true;
-  return culprit.fault_reported && culprit.cause != FaultCause::kMemory && !IsOfCheck(culprit.cause) && job.record.generation == Generation(1);
+  return culprit.fault_reported && culprit.cause != FaultCause::kMemory && !IsOfCheck(culprit.cause) &&
+         job.record.generation == Generation(1);
 }
 
-// Whether nodes without the one that refuses a path to this rank could serve the job. The path may be wrong or that node's roots may: the
-// second node to refuse one tells which. A job that does without a node already, for whatever reason, has had its second try.
+// Whether nodes without the one that refuses a path to this rank could serve the job. The path may be wrong or that node's
+// roots may: the second node to refuse one tells which. A job that does without a node already, for whatever reason, has had
+// its second try.
 bool Controller::MayAllow(const Job& job, int32_t rank) const {
   if (job.record.best_steps == 0 && !job.record.excluded.empty()) return false;
   std::vector<NodeId> without = job.record.excluded;
@@ -85,7 +96,9 @@ bool Controller::ExcludeNode(Job& job, const NodeId& node, const std::string& wh
   std::vector<NodeId>& excluded = job.record.excluded;
   if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return false;
   if (excluded.size() >= kMaxExcluded) {
-    AddEvent(job, "node-kept", absl::StrCat("node ", node.value, " is used further: the job does without ", excluded.size(), " nodes already, the most"));
+    AddEvent(job, "node-kept",
+             absl::StrCat("node ", node.value, " is used further: the job does without ", excluded.size(),
+                          " nodes already, the most"));
     return false;
   }
   excluded.push_back(node);

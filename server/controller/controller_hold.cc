@@ -19,9 +19,10 @@ void Controller::OnHold(const HoldRequested& event) {
   Job* job = FindJob(event.job);
   if (job == nullptr || IsFinal(job->record.state)) {
     effects_.push_back(Reply{event.request,
-                             job == nullptr ? absl::NotFoundError(absl::StrCat("no job ", event.job.value))
-                                            : absl::FailedPreconditionError(absl::StrCat(
-                                                  "job ", event.job.value, " has ended: it is ", JobStateName(job->record.state))),
+                             job == nullptr
+                                 ? absl::NotFoundError(absl::StrCat("no job ", event.job.value))
+                                 : absl::FailedPreconditionError(absl::StrCat("job ", event.job.value, " has ended: it is ",
+                                                                              JobStateName(job->record.state))),
                              event.job});
     return;
   }
@@ -67,10 +68,12 @@ void Controller::OnRelease(const ReleaseRequested& event) {
 void Controller::OnCordon(const CordonRequested& event) {
   const auto known = cordons_.find(event.node);
   if (event.cordon.has_value() && known == cordons_.end() && cordons_.size() >= options_.max_nodes) {
-    effects_.push_back(Reply{event.request,
-                             absl::ResourceExhaustedError(absl::StrCat("the server has ", cordons_.size(), " cordoned nodes, its limit; 'lynxctl nodes' shows them, "
-                                                                       "and 'lynxctl node uncordon' takes those out that are gone for good")),
-                             JobId()});
+    effects_.push_back(
+        Reply{event.request,
+              absl::ResourceExhaustedError(absl::StrCat("the server has ", cordons_.size(),
+                                                        " cordoned nodes, its limit; 'lynxctl nodes' shows them, "
+                                                        "and 'lynxctl node uncordon' takes those out that are gone for good")),
+              JobId()});
     return;
   }
   effects_.push_back(Reply{event.request, absl::OkStatus(), JobId()});
@@ -145,9 +148,10 @@ void Controller::CheckWishes(Job& job) {
   }
 }
 
-// The ranks of a job that trains write a checkpoint first; one that is starting has done nothing yet. `deadline`: monotonic, when
-// they are ended if they have not given way; 0: as soon as the usual time for that is over.
-void Controller::AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason, Nanos deadline) {
+// The ranks of a job that trains write a checkpoint first; one that is starting has done nothing yet. `deadline`: monotonic,
+// when they are ended if they have not given way; 0: as soon as the usual time for that is over.
+void Controller::AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason,
+                              Nanos deadline) {
   const bool starting = job.record.state == JobState::kStarting;
   job.yield_deadline = deadline != Nanos(0) ? deadline : now_ + YieldTime(job);
   BeginStop(job, kind, event_kind, reason);

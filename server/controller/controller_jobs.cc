@@ -29,9 +29,8 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
     const JobRecord& earlier = jobs_.at(known->second).record;
     absl::Status status;
     if (earlier.spec_digest != event.spec_digest) {
-      status = absl::AlreadyExistsError(absl::StrCat("idempotency key \"", event.idempotency_key,
-                                                     "\" was used for job ", earlier.id.value,
-                                                     " with another spec; use a new key for a new job"));
+      status = absl::AlreadyExistsError(absl::StrCat("idempotency key \"", event.idempotency_key, "\" was used for job ",
+                                                     earlier.id.value, " with another spec; use a new key for a new job"));
     }
     effects_.push_back(Reply{event.request, status, earlier.id, true});
     return;
@@ -81,8 +80,8 @@ absl::Status Controller::ResolveDependencies(const JobSpec& spec, std::vector<Jo
     const JobRecord& other = jobs_.at(*id).record;
     if (other.state == JobState::kSucceeded) continue;
     if (IsFinal(other.state)) {
-      return absl::FailedPreconditionError(absl::StrCat("scheduling.after: job ", name, " (", id->value, ") is ", JobStateName(other.state),
-                                                        ", so this one would never begin"));
+      return absl::FailedPreconditionError(absl::StrCat("scheduling.after: job ", name, " (", id->value, ") is ",
+                                                        JobStateName(other.state), ", so this one would never begin"));
     }
     waits_for.push_back(*id);
   }
@@ -142,13 +141,15 @@ Demand Controller::DemandOf(const Job& job) const {
   const ParallelSpec& pinned = spec.parallel;
   const int32_t product = at_least_one(pinned.tp) * at_least_one(pinned.pp) * at_least_one(pinned.dp);
   Demand demand{.min_ranks = std::max({spec.resources.min_ranks, product, job.min_devices}),
-                .max_ranks = spec.resources.max_ranks, .group = at_least_one(pinned.tp)};
+                .max_ranks = spec.resources.max_ranks,
+                .group = at_least_one(pinned.tp)};
   const auto queue = queues_.find(spec.scheduling.queue);
   if (queue == queues_.end() || queue->second.may_borrow || !IsElastic(job)) return demand;
   const int32_t own = static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
   const std::map<std::string, int32_t> used = UsedByQueue();
   const auto others = used.find(spec.scheduling.queue);
-  const int32_t left = queue->second.quota - (others == used.end() ? 0 : others->second) + (job.record.state == JobState::kQueued ? 0 : own);
+  const int32_t left =
+      queue->second.quota - (others == used.end() ? 0 : others->second) + (job.record.state == JobState::kQueued ? 0 : own);
   demand.max_ranks = std::min(demand.max_ranks, std::max(0, left));
   return demand;
 }
@@ -200,7 +201,8 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
     if (!TakesRanks(node, cordoned)) continue;
-    NodeDevices devices = DevicesOf(node, kind, [&](const DeviceRef& device) { return used.empty() || !used.contains(device); });
+    NodeDevices devices =
+        DevicesOf(node, kind, [&](const DeviceRef& device) { return used.empty() || !used.contains(device); });
     if (!devices.free.empty()) free.push_back(std::move(devices));
   }
   SortNear(free);
@@ -300,7 +302,8 @@ void Controller::AskForPlan(Job& job) {
     if (!group.host_is_device) TakeShares(SharesOf(job, first, group.nodes), group);
     const size_t end = first + per_node * static_cast<size_t>(group.nodes);
     const Bytes limit = MemoryLimitFor(job, first, end);
-    if (limit > Bytes(0)) group.memory_per_device = group.memory_per_device == Bytes(0) ? limit : std::min(group.memory_per_device, limit);
+    if (limit > Bytes(0))
+      group.memory_per_device = group.memory_per_device == Bytes(0) ? limit : std::min(group.memory_per_device, limit);
     first = end;
   }
   effects_.push_back(std::move(ask));
@@ -386,12 +389,14 @@ void Controller::OnPlanReady(const PlanReady& event) {
   SetPlan(*job, plan, event.cluster, reserved);
   if (speculative) {
     Enqueue(*job);
-    SetState(*job, JobState::kQueued, "queued",
-             absl::StrCat("takes about ", FormatDuration(Remaining(*job)), "; passes those before it if it ends before they begin"));
+    SetState(
+        *job, JobState::kQueued, "queued",
+        absl::StrCat("takes about ", FormatDuration(Remaining(*job)), "; passes those before it if it ends before they begin"));
     return;
   }
   const std::string where = absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement));
-  StartGeneration(*job, *placement, less_memory ? "replanned" : "placed", less_memory ? absl::StrCat(change, "; ", where) : where);
+  StartGeneration(*job, *placement, less_memory ? "replanned" : "placed",
+                  less_memory ? absl::StrCat(change, "; ", where) : where);
 }
 
 std::vector<Bytes> Controller::ProgramTextOf(const Plan& plan) {
@@ -426,8 +431,7 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
     job.replanning.considered = std::move(devices);
     Enqueue(job);
     SetState(job, JobState::kQueued, "queued",
-             absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason,
-                          "); waits for more"));
+             absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason, "); waits for more"));
     return;
   }
   job.min_devices = tried + 1;
@@ -493,7 +497,8 @@ std::string Controller::UuidOf(const DeviceRef& where, DeviceKind kind, const st
 
 void Controller::IndexRanks(Job& job) {
   job.ranks_on.clear();
-  for (size_t r = 0; r < job.record.ranks.size(); ++r) job.ranks_on[job.record.ranks[r].where.node].push_back(static_cast<int32_t>(r));
+  for (size_t r = 0; r < job.record.ranks.size(); ++r)
+    job.ranks_on[job.record.ranks[r].where.node].push_back(static_cast<int32_t>(r));
 }
 
 void Controller::LeaveNodes(Job& job) {

@@ -29,7 +29,8 @@ uint64_t PlaceOnRing(std::string_view name) {
 // Of a node that hears nothing more: before its work is given away (OnTick, RankGone) even if the loss of its peers is what
 // ended the generation.
 Nanos Controller::CutOffAfter() const {
-  return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)), IsolatedAfter());
+  return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)),
+                  IsolatedAfter());
 }
 Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
@@ -49,7 +50,8 @@ void Controller::TakeWitness(Node& node, const WorkerState& state) {
   }
 }
 
-// Also those that are away: were they left out, a node whose witnesses go one after another would in the end need nobody's word.
+// Also those that are away: were they left out, a node whose witnesses go one after another would in the end need nobody's
+// word.
 std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
   std::vector<NodeId> witnesses;
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
@@ -95,8 +97,8 @@ bool Controller::InContact(const Node& node) const {
   return node.worker_attached() && (!node.has_lease || now_ - node.renewed_at < CutOffAfter());
 }
 
-// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server. One that was told of none,
-// when it was the only one here, never ends its ranks.
+// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server. One that was told of
+// none, when it was the only one here, never ends its ranks.
 bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
@@ -106,8 +108,8 @@ bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
   return 2 * static_cast<size_t>(reached) >= witnesses.size();
 }
 
-// Of a node that another server has told of its witnesses, they may be any: only if next to none is away, it cannot find most of them
-// without the server.
+// Of a node that another server has told of its witnesses, they may be any: only if next to none is away, it cannot find most
+// of them without the server.
 bool Controller::AlmostAllAreInContact() const {
   const auto away = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return !InContact(entry.second); });
   return (away - 1) * kOneOfMany <= static_cast<int64_t>(nodes_.size()) - 1;

@@ -79,18 +79,18 @@ void Controller::TellMeasured(Job& job) {
     }
   }
   if (!late.empty()) {
-    AddEvent(job, "measured", absl::StrCat("not all has been measured within ", took, ", on ", NodeNames(late),
-                                           "; plans with what other nodes have measured, or with stated speeds"));
+    AddEvent(job, "measured",
+             absl::StrCat("not all has been measured within ", took, ", on ", NodeNames(late),
+                          "; plans with what other nodes have measured, or with stated speeds"));
   } else if (now_ - job.measured_since >= kNoticedWait) {
-    AddEvent(job, "measured", absl::StrCat("op times of ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
-                                           " were measured in ", took));
+    AddEvent(job, "measured",
+             absl::StrCat("op times of ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
+                          " were measured in ", took));
   }
 }
 
 // Measurements for a job that trains meanwhile would disturb those that train on the node, and be worth little.
-bool Controller::Measures(const Node& node, const Job& job) {
-  return job.replanning.trigger.empty() || node.jobs.empty();
-}
+bool Controller::Measures(const Node& node, const Job& job) { return job.replanning.trigger.empty() || node.jobs.empty(); }
 
 AgentDesired Controller::ShapesFor(const Node& node) const {
   AgentDesired wish;

@@ -1,5 +1,5 @@
-// Jobs that run out of memory: they are planned again with less of it, in place of a restart with the plan that did not fit. See
-// controller.h.
+// Jobs that run out of memory: they are planned again with less of it, in place of a restart with the plan that did not fit.
+// See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -46,8 +46,8 @@ bool Controller::IsTooLarge(const Job& job, const std::vector<DeviceRef>& placem
   return false;
 }
 
-// A rank of the generation that is over ran out of memory: from now on its model of device counts as having less, if it is known
-// what it had.
+// A rank of the generation that is over ran out of memory: from now on its model of device counts as having less, if it is
+// known what it had.
 void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
   const DeviceRef& where = job.record.ranks[static_cast<size_t>(rank)].where;
   const std::string model = ModelOf(where, KindOf(job));
@@ -55,8 +55,9 @@ void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
   if (model.empty() || taken == Bytes(0)) return;
   job.memory_taken[model] = taken;
   const MemoryLimit& limit = RunOutOfMemory(job.record.memory_limits, model, taken);
-  job.memory_text = absl::StrCat("a device of model ", model, " counts as having ", FormatBytes(limit.limit), " for this job, ",
-                                 MemoryMarginPercent(limit.times), "% less than the ", FormatBytes(taken), " that the plan took there");
+  job.memory_text =
+      absl::StrCat("a device of model ", model, " counts as having ", FormatBytes(limit.limit), " for this job, ",
+                   MemoryMarginPercent(limit.times), "% less than the ", FormatBytes(taken), " that the plan took there");
   Touch(job);
 }
 
@@ -66,7 +67,8 @@ bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& fre
   if (!devices.has_value()) return false;
   AddEvent(job, "replan-forced",
            absl::StrCat(kTrigger, ": ", reason, job.memory_text.empty() ? "" : "; ", job.memory_text, "; plans for ",
-                        CountText(static_cast<int32_t>(devices->devices.size()), KindOf(job)), " in place of ", SummaryOf(*job.plan)));
+                        CountText(static_cast<int32_t>(devices->devices.size()), KindOf(job)), " in place of ",
+                        SummaryOf(*job.plan)));
   BeginPlanning(job, *std::move(devices));
   job.short_of_memory = true;
   return true;
@@ -74,18 +76,19 @@ bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& fre
 
 // The plan that takes less has come.
 std::string Controller::LessMemoryText(const Job& job, const Plan& plan) const {
-  return absl::StrCat(kTrigger, ": ", SummaryOf(plan), " replaces ", SummaryOf(*job.plan), ", which did not fit; a change takes about ",
-                      FormatDuration(CostOfChange(job)));
+  return absl::StrCat(kTrigger, ": ", SummaryOf(plan), " replaces ", SummaryOf(*job.plan),
+                      ", which did not fit; a change takes about ", FormatDuration(CostOfChange(job)));
 }
 
-// No plan fits what its devices count as having since its plan did not fit: something between the two may do. True if it is being
-// planned for that.
+// No plan fits what its devices count as having since its plan did not fit: something between the two may do. True if it is
+// being planned for that.
 bool Controller::PlanForMoreMemory(Job& job, const std::string& refusal) {
   std::string given;
   for (const auto& [model, bytes] : job.memory_taken) {
     if (!GiveBackMemory(job.record.memory_limits, model, bytes)) continue;
     absl::StrAppend(&given, given.empty() ? "" : ", ", "a device of model ", model, " counts as having ",
-                    FormatBytes(MemoryLimitOf(job.record.memory_limits, model)), " again, the plan that did not fit took ", FormatBytes(bytes));
+                    FormatBytes(MemoryLimitOf(job.record.memory_limits, model)), " again, the plan that did not fit took ",
+                    FormatBytes(bytes));
   }
   if (given.empty()) return false;
   job.memory_text = std::move(given);
@@ -97,8 +100,8 @@ bool Controller::PlanForMoreMemory(Job& job, const std::string& refusal) {
 void Controller::FailForMemory(Job& job, const std::string& reason) {
   std::string limits;
   for (const MemoryLimit& limit : job.record.memory_limits) {
-    absl::StrAppend(&limits, limits.empty() ? "" : ", ", limit.times, limit.times == 1 ? " time" : " times", " on devices of model ",
-                    limit.device_model, ", which count as having ", FormatBytes(limit.limit));
+    absl::StrAppend(&limits, limits.empty() ? "" : ", ", limit.times, limit.times == 1 ? " time" : " times",
+                    " on devices of model ", limit.device_model, ", which count as having ", FormatBytes(limit.limit));
   }
   EndPlanning(job);
   EndJob(job, JobState::kFailed, "failed",

@@ -25,14 +25,14 @@ Controller::Node* Controller::Admit(Party party, int64_t stream, const NodeId& n
                                     const std::string& boot) {
   if (const auto known = streams_.find(stream); known != streams_.end()) {
     if (known->second == name) return &NodeOf(name);
-    effects_.push_back(CloseStream{stream, absl::InvalidArgumentError(absl::StrCat(
-                                               "node is \"", name.value, "\": this stream began as node \"",
-                                               known->second.value, "\""))});
+    effects_.push_back(
+        CloseStream{stream, absl::InvalidArgumentError(absl::StrCat(
+                                "node is \"", name.value, "\": this stream began as node \"", known->second.value, "\""))});
     return nullptr;
   }
   if (!nodes_.contains(name) && nodes_.size() >= options_.max_nodes) {
-    effects_.push_back(CloseStream{stream, absl::ResourceExhaustedError(absl::StrCat(
-                                               "the server knows ", nodes_.size(), " nodes, its limit"))});
+    effects_.push_back(CloseStream{
+        stream, absl::ResourceExhaustedError(absl::StrCat("the server knows ", nodes_.size(), " nodes, its limit"))});
     return nullptr;
   }
   Node& node = NodeOf(name);
@@ -41,9 +41,8 @@ Controller::Node* Controller::Admit(Party party, int64_t stream, const NodeId& n
     if (link.host != host || link.boot != boot) {
       const char* what = party == Party::kAgent ? "agent" : "worker daemon";
       effects_.push_back(CloseStream{
-          stream, absl::AlreadyExistsError(absl::StrCat("another ", what, " is attached as node \"", name.value,
-                                                        "\" from ", link.host,
-                                                        "; give this one a name of its own with --node"))});
+          stream, absl::AlreadyExistsError(absl::StrCat("another ", what, " is attached as node \"", name.value, "\" from ",
+                                                        link.host, "; give this one a name of its own with --node"))});
       return nullptr;
     }
     // The same process dialled again before the server noticed that its old connection was lost.
@@ -176,13 +175,15 @@ void Controller::OnTick() {
   for (const auto& [name, node] : nodes_) {
     if (node.worker_attached()) continue;
     if (!node.jobs.empty()) {
-      if (!node.lost && !Makes(Mistake::kNeverLoseNodes) && AwayFor(node, options_.node_timeout, Nanos(0))) lost.push_back(name);
+      if (!node.lost && !Makes(Mistake::kNeverLoseNodes) && AwayFor(node, options_.node_timeout, Nanos(0)))
+        lost.push_back(name);
     } else if (!node.agent_attached() && now_ - node.seen_monotonic >= kForgetNode) {
       idle.push_back(name);
     }
   }
   for (const NodeId& name : lost) LoseNode(NodeOf(name));
-  const std::set<JobId> jobs = active_;  // those in the queue, of which there may be thousands, have no other timers than their place
+  const std::set<JobId> jobs =
+      active_;  // those in the queue, of which there may be thousands, have no other timers than their place
   for (const JobId& id : jobs) JobTimers(jobs_.at(id));
   LeaveLine();
   // Jobs that could not be asked to give way may be asked now, and times of beginning move.
@@ -210,8 +211,8 @@ void Controller::ForgetNode(const NodeId& name) {
 
 void Controller::LoseNode(Node& node) {
   node.lost = true;
-  const std::string reason = absl::StrCat("node ", node.name.value, " has not been heard of for ",
-                                          FormatDuration(options_.node_timeout));
+  const std::string reason =
+      absl::StrCat("node ", node.name.value, " has not been heard of for ", FormatDuration(options_.node_timeout));
   const std::set<JobId> jobs = node.jobs;
   for (const JobId& id : jobs) {
     Job& job = jobs_.at(id);
@@ -230,9 +231,14 @@ void Controller::LoseNode(Node& node) {
 
 RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node& node) const {
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
-  RankAssignment assignment{.key = {job.record.id, job.record.generation, rank}, .device = record.where.device,
-                            .device_kind = KindOf(job), .device_uuid = record.device_uuid, .spec = job.record.spec,
-                            .plan = job.plan, .peers = job.peers, .resume_step = job.record.resume_step};
+  RankAssignment assignment{.key = {job.record.id, job.record.generation, rank},
+                            .device = record.where.device,
+                            .device_kind = KindOf(job),
+                            .device_uuid = record.device_uuid,
+                            .spec = job.record.spec,
+                            .plan = job.plan,
+                            .peers = job.peers,
+                            .resume_step = job.record.resume_step};
   assignment.checkpoint_directory = job.record.spec->checkpoint.directory;
   if (assignment.checkpoint_directory.empty()) {
     assignment.checkpoint_directory = absl::StrCat(options_.checkpoint_root, "/", job.record.id.value, "/checkpoints");

@@ -16,27 +16,26 @@ constexpr size_t kDepth = 100;
 // Devices of jobs of which nobody knows when they end.
 constexpr Nanos kUnknown{int64_t{1} << 60};
 
-std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) {
-  return {-record.spec->scheduling.priority, record.submission};
-}
+std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) { return {-record.spec->scheduling.priority, record.submission}; }
 
 }  // namespace
 
 // What one pass over the queue has seen so far.
 struct Controller::Line {
-  const Job* head = nullptr;  // the first that has to wait
-  std::optional<Expectation> expectation;  // of it
-  std::string room;                        // who gives way to it
-  int64_t ahead = 0;                       // jobs that wait and come before
+  const Job* head = nullptr;                                   // the first that has to wait
+  std::optional<Expectation> expectation;                      // of it
+  std::string room;                                            // who gives way to it
+  int64_t ahead = 0;                                           // jobs that wait and come before
   std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and those of cordoned nodes among them
-  std::vector<NodeDevices> own;  // of the job that is looked at, if it is without some nodes
+  std::vector<NodeDevices> own;                                // of the job that is looked at, if it is without some nodes
 };
 
 void Controller::SetReady(const Job& job) {
   const JobRecord& record = job.record;
   auto& line = ready_[record.spec->scheduling.queue];
   line.erase(KeyOf(record));
-  const bool ready = queue_.contains(record.submission) && (!record.held || Makes(Mistake::kForgetHolds)) && record.waits_for.empty();
+  const bool ready =
+      queue_.contains(record.submission) && (!record.held || Makes(Mistake::kForgetHolds)) && record.waits_for.empty();
   if (ready) line.insert(KeyOf(record));
   if (line.empty()) ready_.erase(record.spec->scheduling.queue);
 }
@@ -81,7 +80,8 @@ void Controller::SettleDependencies() {
       return jobs_.contains(other) ? jobs_.at(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
-    const auto ended = std::find_if(waits_for.begin(), waits_for.end(), [&](const JobId& other) { return IsFinal(state(other)); });
+    const auto ended =
+        std::find_if(waits_for.begin(), waits_for.end(), [&](const JobId& other) { return IsFinal(state(other)); });
     if (ended != waits_for.end()) {
       const Job& other = jobs_.at(*ended);
       EndJob(job, JobState::kCancelled, "cancelled",
@@ -111,8 +111,7 @@ void Controller::LeaveLine() {
 void Controller::Schedule() {
   SettleDependencies();
   ForgetFree();
-  while (Pass()) {
-  }
+  while (Pass()) {}
   ForgetFree();
   LookForMore();
 }
@@ -157,8 +156,8 @@ bool Controller::Pass() {
   std::vector<Turn> turns = Turns();
   if (const Job* favoured = FindJob(favoured_); favoured != nullptr) {
     // Else what others gave back for it might be taken before its turn, again and again.
-    const auto turn = std::find_if(turns.begin(), turns.end(),
-                                   [&](const Turn& t) { return t.submission == favoured->record.submission; });
+    const auto turn =
+        std::find_if(turns.begin(), turns.end(), [&](const Turn& t) { return t.submission == favoured->record.submission; });
     if (turn != turns.end()) std::rotate(turns.begin(), turn, turn + 1);
   }
   for (const Turn& turn : turns) {
@@ -184,7 +183,8 @@ bool Controller::Pass() {
         } else if (favoured_ == job.record.id) {
           favoured_ = JobId();  // those who made room have left, and it was not enough
         }
-        if (line.expectation.has_value() && line.expectation->at - now_ < kUnknown) job.record.expected_start = wall_ + (line.expectation->at - now_);
+        if (line.expectation.has_value() && line.expectation->at - now_ < kUnknown)
+          job.record.expected_start = wall_ + (line.expectation->at - now_);
       }
     } else if (TryBackfill(job, line)) {
       TakeFromFree(job);
@@ -255,7 +255,9 @@ void Controller::TakeFromFree(const Job& job) {
       const auto here = node->free.empty() ? taken.end() : taken.find(node->node);
       if (here == taken.end()) continue;
       --left;
-      std::erase_if(node->free, [&](int32_t device) { return std::find(here->second.begin(), here->second.end(), device) != here->second.end(); });
+      std::erase_if(node->free, [&](int32_t device) {
+        return std::find(here->second.begin(), here->second.end(), device) != here->second.end();
+      });
     }
   }
 }
@@ -302,7 +304,8 @@ bool Controller::TryBackfill(Job& job, Line& line) {
   const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
   if (limited) return TryBegin(job, free);
   // With another plan than that it would take another time.
-  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksNear(job.plan->layout, free).has_value()) return TryBegin(job, free);
+  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksNear(job.plan->layout, free).has_value())
+    return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
   job.speculative = true;  // its plan says how long it takes
   return TryBegin(job, free);
@@ -339,8 +342,8 @@ std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
     const Job& other = jobs_.at(id);
     if (KindOf(other) != kind) continue;
     const StopKind stop = other.record.stop;
-    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit ||
-                        stop == StopKind::kLeave;
+    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove ||
+                        stop == StopKind::kTimeLimit || stop == StopKind::kLeave;
     std::set<DeviceRef> own;
     for (const RankRecord& rank : other.record.ranks) own.insert(rank.where);
     Release release{.devices = {own.begin(), own.end()}}, planned{.at = now_ + kUnknown};
@@ -371,10 +374,11 @@ std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it is
-// within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
+// Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it
+// is within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
 std::string Controller::SelectVictims(const Job& head, Standing standing, Line& line) {
-  if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon) return WhoGivesWay(line.expectation->devices);
+  if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon)
+    return WhoGivesWay(line.expectation->devices);
   const DeviceKind kind = KindOf(head);
   std::map<std::string, int32_t> used = UsedByQueue();
   const std::vector<NodeDevices>& free = FreeFor(head, line);
@@ -414,8 +418,7 @@ std::string Controller::SelectVictims(const Job& head, Standing standing, Line& 
     victims.push_back(job);
     holders.push_back(std::move(devices));
   }
-  const auto chosen =
-      WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return Fits(head, devices); });
+  const auto chosen = WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return Fits(head, devices); });
   if (!chosen.has_value()) return "";
   std::vector<std::string> names;
   for (const size_t i : *chosen) {
@@ -491,15 +494,17 @@ std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standin
     reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,
                                                   "; attach more nodes or ask for fewer ranks")});
   } else if (job.structural) {
-    reasons.push_back({"structural",
-                       absl::StrCat(waits, job.plan != nullptr || DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes" : "",
-                                    have, record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
+    reasons.push_back(
+        {"structural",
+         absl::StrCat(
+             waits, job.plan != nullptr || DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes" : "", have,
+             record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
   }
   const std::string& queue = record.spec->scheduling.queue;
   const auto config = queues_.find(queue);
   if (standing == Standing::kOverQuota && needed > config->second.quota) {
-    reasons.push_back({"structural", absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ", config->second.quota,
-                                                  " of queue ", queue, ", which does not borrow")});
+    reasons.push_back({"structural", absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ",
+                                                  config->second.quota, " of queue ", queue, ", which does not borrow")});
   } else if (standing == Standing::kOverQuota) {
     reasons.push_back({"quota", absl::StrCat("queue ", queue, " has a quota of ", CountText(config->second.quota, kind),
                                              " and does not borrow; waits for ", CountText(needed, kind), " of it")});
@@ -508,8 +513,8 @@ std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standin
                                              CountText(config->second.quota, kind), ", and those within theirs come before")});
   }
   if (line.head != nullptr && line.head != &job) {
-    reasons.push_back({"ahead", absl::StrCat(Plural(line.ahead, "job"), line.ahead == 1 ? " is" : " are", " ahead, the first is ",
-                                             NameText(*line.head))});
+    reasons.push_back({"ahead", absl::StrCat(Plural(line.ahead, "job"), line.ahead == 1 ? " is" : " are",
+                                             " ahead, the first is ", NameText(*line.head))});
   }
   if (!job.structural && standing != Standing::kOverQuota) {
     const char* inside = count >= needed && line.head == &job ? " with its tensor-parallel groups inside nodes" : "";
@@ -522,7 +527,8 @@ std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standin
     fewer.min_ranks = std::max(1, pinned.tp) * std::max(1, pinned.pp) * std::max(1, pinned.dp);
     const auto possible = Reserve(free, fewer);
     if (possible.has_value() && static_cast<int32_t>(possible->devices.size()) < needed) {
-      reasons.push_back({"near-miss", absl::StrCat("could begin now with ", Plural(static_cast<int64_t>(possible->devices.size()), "rank"))});
+      reasons.push_back(
+          {"near-miss", absl::StrCat("could begin now with ", Plural(static_cast<int64_t>(possible->devices.size()), "rank"))});
     }
   }
   return reasons;

@@ -130,8 +130,8 @@ void Controller::FoldTrace(Job& job, int32_t rank, const TraceReport& trace) {
 
 void Controller::FoldCheckpoint(Job& job, const CheckpointReport& checkpoint) {
   Touch(job);
-  effects_.push_back(InsertCheckpoint{job.record.id, job.record.generation, checkpoint.step, checkpoint.path,
-                                      checkpoint.bytes, wall_});
+  effects_.push_back(
+      InsertCheckpoint{job.record.id, job.record.generation, checkpoint.step, checkpoint.path, checkpoint.bytes, wall_});
   AddEvent(job, "checkpoint",
            absl::StrCat("step ", checkpoint.step, ": ", checkpoint.path, " (", FormatBytes(checkpoint.bytes), ")"));
   if (checkpoint.step < job.record.checkpoint_step) return;
@@ -158,9 +158,7 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
       }
       break;
     }
-    case RankPhase::kRunning:
-      live.phase = RankPhase::kRunning;
-      break;
+    case RankPhase::kRunning: live.phase = RankPhase::kRunning; break;
     case RankPhase::kExited:
       if (live.phase != RankPhase::kExited) ObserveExit(job, rank, seen);
       break;
@@ -228,8 +226,7 @@ std::string Controller::FailureText(const Job& job, int32_t rank) const {
   } else {
     absl::StrAppend(&text, " ended with exit code ", live.exit_code);
   }
-  const std::vector<std::string> lines =
-      logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesInReason);
+  const std::vector<std::string> lines = logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesInReason);
   if (!lines.empty()) absl::StrAppend(&text, "; its last lines: ", absl::StrJoin(lines, " | "));
   return text;
 }
@@ -280,13 +277,15 @@ void Controller::CheckRunning(Job& job) {
   job.replanning.not_before = now_ + options_.replan_after;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   if (job.from_copies) {
-    AddEvent(job, "resumed", absl::StrCat("goes on at step ", first_step, ", from copies of the states in the memory of nodes"));
+    AddEvent(job, "resumed",
+             absl::StrCat("goes on at step ", first_step, ", from copies of the states in the memory of nodes"));
   }
   SetState(job, JobState::kRunning, "running",
-           job.from_copies                       ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")
-           : first_step > 0                        ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
-           : record.spec->checkpoint.from.empty() ? "all ranks run, from initial weights"
-                                                  : absl::StrCat("all ranks run, from the weights in ", record.spec->checkpoint.from));
+           job.from_copies  ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")
+           : first_step > 0 ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
+           : record.spec->checkpoint.from.empty()
+               ? "all ranks run, from initial weights"
+               : absl::StrCat("all ranks run, from the weights in ", record.spec->checkpoint.from));
 }
 
 bool Controller::RankGone(const Job& job, int32_t rank) const {
@@ -296,7 +295,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   if (node.lost) return true;
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
   const StopKind stop = job.record.stop;
-  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;  // whose fence keeps out what is left of this one
+  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit &&
+                           stop != StopKind::kLeave;  // whose fence keeps out what is left of this one
   const bool stops = next_begins && job.stopping_since != Nanos(0);
   const auto ended = [&](const Node& at, int32_t r) {
     if (!at.heard) return false;
@@ -304,7 +304,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
     return seen == at.ranks.end() || seen->second.phase == RankPhase::kExited;
   };
   if (stops && !node.worker_attached() && AwayFor(node, options_.stop_timeout, job.stopping_since)) {
-    // Without any of the others it does no step. Where all may be going on, cut off together, only the loss of the node ends that.
+    // Without any of the others it does no step. Where all may be going on, cut off together, only the loss of the node ends
+    // that.
     for (size_t r = 0; r < job.record.ranks.size(); ++r) {
       const Node& at = nodes_.at(job.record.ranks[r].where.node);
       if (at.worker_attached() && ended(at, static_cast<int32_t>(r))) return true;
@@ -366,14 +367,15 @@ void Controller::CheckStopped(Job& job) {
 void Controller::EndGeneration(Job& job) {
   JobRecord& record = job.record;
   if (record.stop == StopKind::kCancel) return EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
-  const std::string with_checkpoint =
-      absl::StrCat(record.stop_reason, record.checkpoint_step < 0
-                                           ? "; it wrote no checkpoint"
-                                           : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
-                                                          record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
+  const std::string with_checkpoint = absl::StrCat(
+      record.stop_reason, record.checkpoint_step < 0
+                              ? "; it wrote no checkpoint"
+                              : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
+                                             record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
   // Also where a rank failed, or the job gave way to something else, after it was cancelled.
   if (record.cancel_requested) {
-    return EndJob(job, JobState::kCancelled, "cancelled", absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
+    return EndJob(job, JobState::kCancelled, "cancelled",
+                  absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
   }
   if (record.stop == StopKind::kTimeLimit) return EndJob(job, JobState::kFailed, "failed", with_checkpoint);
   if (record.stop == StopKind::kReplan) return ChangePlan(job);
@@ -397,7 +399,9 @@ void Controller::EndFailed(Job& job) {
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
   if (job.restart_at == Nanos(0)) {  // else all this has been decided, and only the pause is not over
     const std::vector<BadNode> bad = culprit != nullptr && IsOfCheck(culprit->cause) ? FoundBad(job) : std::vector<BadNode>();
-    const Attributed attributed = culprit == nullptr ? Attributed{} : bad.empty() ? Blame(job, rank) : BlameFound(job, rank, bad);
+    const Attributed attributed = culprit == nullptr ? Attributed{}
+                                  : bad.empty()      ? Blame(job, rank)
+                                                     : BlameFound(job, rank, bad);
     if (!MayGoOn(job, rank, culprit, attributed, reason)) return;
     NoteFailure(job, attributed.to);
     if (ExcludeFound(job, bad)) return Restart(job, reason);
@@ -416,7 +420,8 @@ void Controller::EndFailed(Job& job) {
 }
 
 // False: the job has ended, since no restart helps or none is wanted.
-bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason) {
+bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed,
+                         const std::string& reason) {
   const JobRecord& record = job.record;
   const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
   const bool elsewhere = rule == nullptr && culprit != nullptr && culprit->cause == FaultCause::kPath && MayAllow(job, rank);
@@ -424,13 +429,16 @@ bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const 
   const bool refused = rule != nullptr && rule->action == FailureAction::kFail;
   const bool again = rule == nullptr && attributed.again;
   if (hopeless || refused || again) {
-    const std::string why = refused ? "; onFailure says that it is not to be tried again"
-                            : again ? absl::StrCat("; attributed to ", AttributionName(attributed.to), ": ", attributed.why, "; no restart helps")
-                                    : "";
+    const std::string why =
+        refused ? "; onFailure says that it is not to be tried again"
+        : again ? absl::StrCat("; attributed to ", AttributionName(attributed.to), ": ", attributed.why, "; no restart helps")
+                : "";
     EndJob(job, JobState::kFailed, "failed", absl::StrCat(reason, why));
     return false;
   }
-  const auto exclude = [&](const std::string& why) { ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node, why); };
+  const auto exclude = [&](const std::string& why) {
+    ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node, why);
+  };
   if (rule != nullptr && rule->action == FailureAction::kExcludeNode) exclude(", as onFailure says");
   if (elsewhere) exclude(": another may let it use that path");
   return true;
@@ -458,7 +466,8 @@ bool Controller::NodesServe(const Job& job) const {
     if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
     if (HasStrays(node->second)) return false;
     const std::vector<NodeId>& excluded = job.record.excluded;
-    if (cordons_.contains(rank.where.node) || std::find(excluded.begin(), excluded.end(), rank.where.node) != excluded.end()) return false;
+    if (cordons_.contains(rank.where.node) || std::find(excluded.begin(), excluded.end(), rank.where.node) != excluded.end())
+      return false;
     const std::vector<Device>& devices = node->second.agent.devices;
     // Before its agent is back, a node's devices are taken to be what they were.
     return devices.empty() || std::any_of(devices.begin(), devices.end(), [&](const Device& d) {
@@ -490,9 +499,9 @@ void Controller::StartAgain(Job& job, const std::string& kind, std::string reaso
   LeaveDevices(job);
   if (too_large ? PlanForLessMemory(job, free, reason) : ReplanForLess(job, free, reason)) return;
   Enqueue(job);
-  SetState(job, JobState::kQueued, kind,
-           absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),
-                        KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
+  SetState(
+      job, JobState::kQueued, kind,
+      absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(), KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
 }
 
 void Controller::JobTimers(Job& job) {

@@ -31,7 +31,9 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
 }
 
 // Of a plan whose step is predicted to take so long as things are now; 0: not known.
-std::string NowText(Nanos step) { return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : ""; }
+std::string NowText(Nanos step) {
+  return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : "";
+}
 
 }  // namespace
 
@@ -66,9 +68,8 @@ bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, c
   if (!IsElastic(job)) return false;
   std::optional<Reservation> others = Reserve(free, DemandOf(job));
   if (!others.has_value() || others->devices == job.replanning.considered) return false;
-  AddEvent(
-      job, "replan-forced",
-      absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", SummaryOf(*job.plan)));
+  AddEvent(job, "replan-forced",
+           absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", SummaryOf(*job.plan)));
   BeginPlanning(job, *std::move(others));
   return true;
 }
@@ -80,8 +81,7 @@ bool Controller::MayBeReplanned(const Job& job) const {
   const bool measured = record.progress.step.value > 0 && job.replanning.steps_done > 0;
   if (!measured || IsBreaking(job) || now_ < job.replanning.not_before) return false;
   const std::vector<Nanos>& changes = job.replanning.changes;
-  const auto recent =
-      std::count_if(changes.begin(), changes.end(), [&](Nanos change) { return now_ - change < kHour; });
+  const auto recent = std::count_if(changes.begin(), changes.end(), [&](Nanos change) { return now_ - change < kHour; });
   return recent < options_.most_replans_per_hour;
 }
 
@@ -105,9 +105,9 @@ void Controller::LookForMore() {
     if (!more.has_value() || more->devices == job.replanning.considered) continue;
     const std::string nodes = Newcomers(more->devices, job.record.ranks);
     job.replanning.trigger = nodes.empty() ? "devices are free" : absl::StrCat("there are free devices on ", nodes);
-    AddEvent(job, "replan",
-             absl::StrCat(job.replanning.trigger, "; plans for ", more->devices.size(), " devices beside ",
-                          SummaryOf(*job.plan)));
+    AddEvent(
+        job, "replan",
+        absl::StrCat(job.replanning.trigger, "; plans for ", more->devices.size(), " devices beside ", SummaryOf(*job.plan)));
     Touch(job);
     Prepare(job, *std::move(more));
   }
@@ -157,9 +157,11 @@ Nanos Controller::CostOfChange(const Job& job) {
 // Why the job had better keep the plan it has; empty: it had not. `beside`: what a step of that takes now; 0: not known.
 std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) const {
   const JobRecord& record = job.record;
-  const double now = beside > Nanos(0) ? static_cast<double>(beside.value) : static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
+  const double now = beside > Nanos(0) ? static_cast<double>(beside.value)
+                                       : static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
   const double then = static_cast<double>(plan.step.value);
-  const std::string text = absl::StrCat("the best found now is ", SummaryOf(plan), ", beside its own ", SummaryOf(*job.plan), NowText(beside));
+  const std::string text =
+      absl::StrCat("the best found now is ", SummaryOf(plan), ", beside its own ", SummaryOf(*job.plan), NowText(beside));
   if (then * 100 > now * (100 - kLeastGainPercent)) {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }
@@ -168,8 +170,8 @@ std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) c
   const double gain = static_cast<double>(record.progress.step.value) * (1 - then / now) * static_cast<double>(left);
   const Nanos cost = CostOfChange(job);
   if (gain <= 2 * static_cast<double>(cost.value)) {
-    return absl::StrCat(text, ": the ", FormatDuration(Nanos(static_cast<int64_t>(gain))),
-                        " that it would save in the ", left, " steps left do not pay for a change of about ", FormatDuration(cost));
+    return absl::StrCat(text, ": the ", FormatDuration(Nanos(static_cast<int64_t>(gain))), " that it would save in the ", left,
+                        " steps left do not pay for a change of about ", FormatDuration(cost));
   }
   return "";
 }
@@ -189,15 +191,15 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
   std::erase_if(replanning.changes, [&](Nanos change) { return now_ - change >= kHour; });
   replanning.changes.push_back(now_);
   const std::string reason =
-      absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan), NowText(event.beside),
-                   "; a change takes about ", FormatDuration(CostOfChange(job)));
+      absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan),
+                   NowText(event.beside), "; a change takes about ", FormatDuration(CostOfChange(job)));
   replanning.considered.clear();  // should the change fail, there may be another attempt
   job.yield_deadline = now_ + YieldTime(job);
   BeginStop(job, StopKind::kReplan, "replan-adopted", reason);
 }
 
-// A rank has written the checkpoint and ends; so do its peers, if nothing keeps them. (It may have been asked to by a server that
-// then took the request back: it has left all the same.)
+// A rank has written the checkpoint and ends; so do its peers, if nothing keeps them. (It may have been asked to by a server
+// that then took the request back: it has left all the same.)
 void Controller::OnGaveWay(Job& job, int32_t rank) {
   job.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
@@ -215,7 +217,8 @@ void Controller::OnYieldDeadline(Job& job) {
   const StopKind stop = job.record.stop;
   if (!GivesWay(stop)) return;
   const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.gave_way; });
-  if (any || stop == StopKind::kTimeLimit || stop == StopKind::kLeave || (stop == StopKind::kMove && IsPastDeadline(job))) return ForceOut(job);
+  if (any || stop == StopKind::kTimeLimit || stop == StopKind::kLeave || (stop == StopKind::kMove && IsPastDeadline(job)))
+    return ForceOut(job);
   TakeYieldBack(job);
 }
 
@@ -259,7 +262,9 @@ void Controller::TakeYieldBack(Job& job) {
   if (stop == StopKind::kReplan) return KeepPlan(job, "the ranks have not given way in time");
   job.spared_until = now_ + options_.yield_timeout;
   job.makes_room = false;
-  AddEvent(job, "goes-on", absl::StrCat("the ranks have not given way in time, and are asked again in ", FormatDuration(options_.yield_timeout)));
+  AddEvent(
+      job, "goes-on",
+      absl::StrCat("the ranks have not given way in time, and are asked again in ", FormatDuration(options_.yield_timeout)));
   Touch(job);
 }
 
@@ -274,19 +279,19 @@ void Controller::EndReplanning(Job& job) {
   EndPlanning(job);
 }
 
-void Controller::SetPlan(Job& job, std::shared_ptr<const Plan> plan,
-                         const std::shared_ptr<const ClusterTopology>& cluster, std::vector<DeviceRef> considered) {
+void Controller::SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
+                         std::vector<DeviceRef> considered) {
   job.replanning.considered = std::move(considered);
   job.plan = std::move(plan);
   job.slowness_planned = job.slowness_asked;
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;
   effects_.push_back(InsertPlan{job.record.id, job.plan, cluster});
-  AddEvent(job, "planned",
-           absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ",
-                        job.plan->microbatches, " microbatches, ", RecomputeModeName(job.plan->mode),
-                        "; predicted step ", FormatDuration(job.plan->step),
-                        job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
+  AddEvent(
+      job, "planned",
+      absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ", job.plan->microbatches,
+                   " microbatches, ", RecomputeModeName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
+                   job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
 }
 
 }  // namespace lynx

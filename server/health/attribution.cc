@@ -20,32 +20,26 @@ bool IsCrash(int32_t exit_code) {
 // Both ended in the same way at the same place.
 bool Alike(const RankFailureFacts& a, const RankFailureFacts& b) {
   const bool ended = IsCrash(a.exit_code) || (a.own_words && a.cause == FaultCause::kProgram);
-  return a.job == b.job && ended && a.exit_code == b.exit_code && a.own_words == b.own_words && a.cause == b.cause && a.step == b.step;
+  return a.job == b.job && ended && a.exit_code == b.exit_code && a.own_words == b.own_words && a.cause == b.cause &&
+         a.step == b.step;
 }
 
 std::string StepText(int64_t step) { return step < 0 ? "before its first step" : absl::StrCat("in step ", step); }
 
 Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
   switch (failure.cause) {
-    case FaultCause::kMemory:
-      return {Attribution::kMemory, "there was less memory than the plan takes"};
-    case FaultCause::kData:
-      return {Attribution::kData, "it cannot read its data"};
+    case FaultCause::kMemory: return {Attribution::kMemory, "there was less memory than the plan takes"};
+    case FaultCause::kData: return {Attribution::kData, "it cannot read its data"};
     case FaultCause::kToken:
-      return {Attribution::kData, "they have a token that is no word of the model's vocabulary, and every run would meet it", true};
-    case FaultCause::kDisk:
-      return {Attribution::kNode, "the node's disk does not take what the rank needs to start"};
-    case FaultCause::kDevice:
-      return {Attribution::kNode, "its device has failed"};
+      return {Attribution::kData, "they have a token that is no word of the model's vocabulary, and every run would meet it",
+              true};
+    case FaultCause::kDisk: return {Attribution::kNode, "the node's disk does not take what the rank needs to start"};
+    case FaultCause::kDevice: return {Attribution::kNode, "its device has failed"};
     case FaultCause::kCheck:
-    case FaultCause::kLink:
-      return {Attribution::kNode, "the check before the start found it bad"};
-    case FaultCause::kProgram:
-      return {Attribution::kCode, "what it was to run cannot be run", alike_before};
-    case FaultCause::kPath:
-      return {Attribution::kJob, "it needs a path that the node does not let jobs use"};
-    case FaultCause::kUnknown:
-      break;
+    case FaultCause::kLink: return {Attribution::kNode, "the check before the start found it bad"};
+    case FaultCause::kProgram: return {Attribution::kCode, "what it was to run cannot be run", alike_before};
+    case FaultCause::kPath: return {Attribution::kJob, "it needs a path that the node does not let jobs use"};
+    case FaultCause::kUnknown: break;
   }
   return {};
 }

@@ -31,13 +31,14 @@ struct RankFailureFacts {
 
 struct Attributed {
   Attribution to = Attribution::kUnknown;
-  std::string why;      // a clause; empty where unknown
-  bool again = false;   // of code that has failed so before, and of a token that no run gets past: it would fail again
+  std::string why;     // a clause; empty where unknown
+  bool again = false;  // of code that has failed so before, and of a token that no run gets past: it would fail again
 };
 
 // Failures count as long as this.
 inline constexpr Nanos kFaultsCountFor{3'600'000'000'000};
-// So many on one node, and none elsewhere, are that node's fault: of one job that has ranks on other nodes too; of different jobs.
+// So many on one node, and none elsewhere, are that node's fault: of one job that has ranks on other nodes too; of different
+// jobs.
 inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 
 // `before`: earlier ones of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.

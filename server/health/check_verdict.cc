@@ -27,25 +27,31 @@ std::string NodesText(const std::set<NodeId>& nodes) {
 
 // The node of the most bad links, which are to more nodes than one, or one of the two of a link that is alone.
 BadNode WorstOf(const Links& links, const std::function<int(const NodeId&)>& failures_before) {
-  const auto rank_of = [&](const auto& entry) { return std::tuple(entry.second.size(), failures_before(entry.first), entry.first); };
-  const auto worst = std::max_element(links.begin(), links.end(), [&](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+  const auto rank_of = [&](const auto& entry) {
+    return std::tuple(entry.second.size(), failures_before(entry.first), entry.first);
+  };
+  const auto worst =
+      std::max_element(links.begin(), links.end(), [&](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
   const NodeId& node = worst->first;
   if (worst->second.size() > 1) return {node, absl::StrCat("its links to nodes ", NodesText(worst->second), " are bad")};
   const NodeId& other = *worst->second.begin();
   const int failures = failures_before(node);
   const std::string link = absl::StrCat("the link between it and node ", other.value, " is bad, and ");
   if (failures > failures_before(other)) {
-    return {node, absl::StrCat(link, "of the two it has failed more often within the hour (", failures, failures == 1 ? " time)" : " times)")};
+    return {node, absl::StrCat(link, "of the two it has failed more often within the hour (", failures,
+                               failures == 1 ? " time)" : " times)")};
   }
   return {node, absl::StrCat(link, "either may be to blame: nothing speaks more against one of the two")};
 }
 
 }  // namespace
 
-std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings, const std::function<int(const NodeId&)>& failures_before) {
+std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
+                                  const std::function<int(const NodeId&)>& failures_before) {
   std::vector<BadNode> bad;
   const auto blame = [&](const NodeId& node, const char* why) {
-    if (std::none_of(bad.begin(), bad.end(), [&](const BadNode& known) { return known.node == node; })) bad.push_back({node, why});
+    if (std::none_of(bad.begin(), bad.end(), [&](const BadNode& known) { return known.node == node; }))
+      bad.push_back({node, why});
   };
   for (const CheckFinding& finding : findings) {
     if (finding.other.value.empty()) blame(finding.node, "the check of a device there has failed");

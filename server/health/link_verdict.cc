@@ -15,7 +15,8 @@ namespace lynx {
 namespace {
 
 std::string SpeedText(const SlowLink& link) {
-  return absl::StrCat(FormatBytes(Bytes(link.bytes)), " of a step take ", FormatDuration(link.now), " in place of ", FormatDuration(link.before));
+  return absl::StrCat(FormatBytes(Bytes(link.bytes)), " of a step take ", FormatDuration(link.now), " in place of ",
+                      FormatDuration(link.before));
 }
 
 std::map<NodeId, std::set<NodeId>> Neighbours(const std::vector<SlowLink>& links) {
@@ -28,10 +29,12 @@ std::map<NodeId, std::set<NodeId>> Neighbours(const std::vector<SlowLink>& links
 }
 
 SlowNodes Verdict(std::vector<NodeId> nodes, const std::vector<SlowLink>& of, const std::string& which) {
-  const SlowLink& worst = *std::max_element(of.begin(), of.end(), [](const SlowLink& a, const SlowLink& b) { return a.factor < b.factor; });
+  const SlowLink& worst =
+      *std::max_element(of.begin(), of.end(), [](const SlowLink& a, const SlowLink& b) { return a.factor < b.factor; });
   return {.nodes = std::move(nodes),
           .factor = worst.factor,
-          .text = absl::StrCat(which, " slower than before (", worst.from.value, " to ", worst.to.value, ": ", SpeedText(worst), ")")};
+          .text = absl::StrCat(which, " slower than before (", worst.from.value, " to ", worst.to.value, ": ", SpeedText(worst),
+                               ")")};
 }
 
 // The worst node, whose links go out of `links`; nullopt: none has slow links to two others.
@@ -41,7 +44,8 @@ std::optional<SlowNodes> TakeWorst(std::vector<SlowLink>& links) {
                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (worst == neighbours.end() || worst->second.size() < 2) return std::nullopt;
   const NodeId& node = worst->first;
-  const auto rest = std::stable_partition(links.begin(), links.end(), [&](const SlowLink& link) { return link.from != node && link.to != node; });
+  const auto rest = std::stable_partition(links.begin(), links.end(),
+                                          [&](const SlowLink& link) { return link.from != node && link.to != node; });
   const std::vector<SlowLink> own(rest, links.end());
   links.erase(rest, links.end());
   const std::string others =
@@ -63,7 +67,8 @@ std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links) {
     std::vector<SlowLink> pair;
     std::copy_if(left.begin(), left.end(), std::back_inserter(pair), same);
     std::erase_if(left, same);
-    verdicts.push_back(Verdict({first.from, first.to}, pair, absl::StrCat("the link between nodes ", first.from.value, " and ", first.to.value, " is")));
+    verdicts.push_back(Verdict({first.from, first.to}, pair,
+                               absl::StrCat("the link between nodes ", first.from.value, " and ", first.to.value, " is")));
   }
   return verdicts;
 }

@@ -13,9 +13,9 @@ namespace lynx {
 // From one node to another, which are not the same.
 struct SlowLink {
   NodeId from, to;
-  double factor = 1;   // by which it is slower than is taken for granted
-  int64_t bytes = 0;   // that it carries in a step
-  Nanos before, now;   // that it is busy with them
+  double factor = 1;  // by which it is slower than is taken for granted
+  int64_t bytes = 0;  // that it carries in a step
+  Nanos before, now;  // that it is busy with them
 };
 
 struct SlowNodes {
@@ -24,8 +24,9 @@ struct SlowNodes {
   std::string text;           // a clause: which links, and how slow
 };
 
-// The node with slow links to most other nodes, at least two, has slow links, again and again until all of them are explained. Of a
-// link that is alone both nodes count as slow: the planner takes the slower end of a link, and which it is nobody can tell.
+// The node with slow links to most other nodes, at least two, has slow links, again and again until all of them are explained.
+// Of a link that is alone both nodes count as slow: the planner takes the slower end of a link, and which it is nobody can
+// tell.
 std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links);
 
 }  // namespace lynx

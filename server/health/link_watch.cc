@@ -30,7 +30,8 @@ std::vector<LinkWatch::Change> LinkWatch::Changes() const {
   const double felt = kShareOfStep * Seconds(std::max(steps_.First(), steps_.Newest()));
   for (const auto& [ends, link] : links_) {
     if (!link.busy.complete()) continue;
-    const Change change{.from = ends.first, .to = ends.second, .bytes = link.bytes, .before = link.busy.First(), .now = link.busy.Latest()};
+    const Change change{
+        .from = ends.first, .to = ends.second, .bytes = link.bytes, .before = link.busy.First(), .now = link.busy.Latest()};
     const auto differs = [&](Nanos now) {
       const auto [less, more] = std::minmax({Seconds(change.before), Seconds(now)});
       return more - less > felt && more > kLeastChange * less;

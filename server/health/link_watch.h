@@ -29,8 +29,8 @@ class LinkWatch {
     Nanos before, now;  // that it was busy; now is of the latest steps alone
     bool slower() const { return now > before; }
   };
-  // Those that a step may feel: by more than a tenth of the longer step, and to twice or half of their own time. Empty: there are none, or
-  // too little is known yet.
+  // Those that a step may feel: by more than a tenth of the longer step, and to twice or half of their own time. Empty: there
+  // are none, or too little is known yet.
   std::vector<Change> Changes() const;
 
   // From now on changes are those since the latest steps.

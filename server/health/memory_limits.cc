@@ -10,7 +10,8 @@ Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind) {
 }
 
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken) {
-  auto limit = std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
+  auto limit =
+      std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
   if (limit == limits.end()) limit = limits.insert(limits.end(), {.device_model = device_model});
   ++limit->times;
   const Bytes less(taken.value / 100 * (100 - MemoryMarginPercent(limit->times)));
@@ -19,7 +20,8 @@ const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::s
 }
 
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken) {
-  const auto limit = std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
+  const auto limit =
+      std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
   if (limit == limits.end()) return false;
   const Bytes off = (taken - limit->limit) / 2;
   if (off.value < taken.value / 100 * kLeastMemoryCutPercent) return false;
@@ -28,7 +30,8 @@ bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_
 }
 
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model) {
-  const auto limit = std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
+  const auto limit =
+      std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
   return limit == limits.end() ? Bytes(0) : limit->limit;
 }
 

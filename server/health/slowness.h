@@ -1,4 +1,5 @@
-// Slowness: by what factors a node's devices and links are slower than its agent has measured them, as jobs show that train there.
+// Slowness: by what factors a node's devices and links are slower than its agent has measured them, as jobs show that train
+// there.
 #ifndef LYNX_SERVER_HEALTH_SLOWNESS_H_
 #define LYNX_SERVER_HEALTH_SLOWNESS_H_
 

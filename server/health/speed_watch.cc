@@ -25,9 +25,8 @@ std::vector<double> SpeedWatch::Changes() const {
     changes.push_back(Positive(rank.Newest()) / Positive(rank.First()));
   }
   if (changes.empty()) return {};
-  const double least = *std::min_element(changes.begin(), changes.end(), [](double a, double b) {
-    return std::abs(std::log(a)) < std::abs(std::log(b));
-  });
+  const double least = *std::min_element(changes.begin(), changes.end(),
+                                         [](double a, double b) { return std::abs(std::log(a)) < std::abs(std::log(b)); });
   for (double& change : changes) change /= least;
   return changes;
 }

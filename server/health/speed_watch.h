@@ -19,8 +19,8 @@ class SpeedWatch {
   // The time that the rank's compute stream was busy in its next step.
   void Add(int32_t rank, Nanos busy);
 
-  // By rank: by what factor a step's computation has become longer since the generation's first steps, divided by that of the rank
-  // that changed least: what slows all alike says nothing of one. Empty: too little is known yet.
+  // By rank: by what factor a step's computation has become longer since the generation's first steps, divided by that of the
+  // rank that changed least: what slows all alike says nothing of one. Empty: too little is known yet.
   std::vector<double> Changes() const;
 
   // From now on changes are those since the latest steps.

@@ -21,8 +21,8 @@ class TimeWindow {
   // Medians over kSteps steps. LYNX_CHECK fails unless complete.
   Nanos First() const;
   Nanos Newest() const;
-  // Median over the latest kSteps / 2: what it has come to once Newest() has changed, when half of its steps are still those before.
-  // LYNX_CHECK fails unless complete.
+  // Median over the latest kSteps / 2: what it has come to once Newest() has changed, when half of its steps are still those
+  // before. LYNX_CHECK fails unless complete.
   Nanos Latest() const;
   // From now on the latest kSteps / 2 and those that follow are the first. Nothing happens unless complete.
   void Rebase();

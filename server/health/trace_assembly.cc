@@ -8,9 +8,7 @@
 namespace lynx {
 namespace {
 
-bool Whole(const TraceReport& trace) {
-  return trace.times.size() == static_cast<size_t>(trace.actions) * kTimesPerAction;
-}
+bool Whole(const TraceReport& trace) { return trace.times.size() == static_cast<size_t>(trace.actions) * kTimesPerAction; }
 
 }  // namespace
 

@@ -49,8 +49,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions option
                                                  self->metrics_.PlanMade(ready, trigger, took);
                                                  self->loop_->PostAlways(std::move(ready));
                                                });
-  core->loop_->Start(core->controller_.Restore(std::move(jobs), clock.Monotonic(), clock.Wall()),
-                     [self] { self->OnTick(); });
+  core->loop_->Start(core->controller_.Restore(std::move(jobs), clock.Monotonic(), clock.Wall()), [self] { self->OnTick(); });
   return core;
 }
 
@@ -98,7 +97,8 @@ void ServerCore::Refused(AuditRecord record) {
       ++refusals_left_out_;
       return;
     }
-    if (refusals_left_out_ > 0) absl::StrAppend(&record.detail, " (", refusals_left_out_, " refusals before it were not recorded)");
+    if (refusals_left_out_ > 0)
+      absl::StrAppend(&record.detail, " (", refusals_left_out_, " refusals before it were not recorded)");
     refusals_left_out_ = 0;
   }
   loop_->Record(std::move(record));
@@ -181,7 +181,9 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
   if (job == nullptr) {  // its submission was lost, or so many have ended since that it is forgotten already
     metrics_.Ended(notice.job, clock_.Monotonic());
-    watchers_.Close(notice.job, absl::NotFoundError(absl::StrCat("job ", notice.job.value, " has ended, and the server remembers no more of it (--keep-jobs)")));
+    watchers_.Close(notice.job,
+                    absl::NotFoundError(absl::StrCat("job ", notice.job.value,
+                                                     " has ended, and the server remembers no more of it (--keep-jobs)")));
     return;
   }
   for (const JobEvent& event : notice.events) {

@@ -1,7 +1,8 @@
 // ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
 // the streams that desired states go to, and the replies that RPCs wait for.
 //
-// Owner thread: store(), controller(), curves(), and all that the loop runs. Of metrics(): as metrics.h says. The rest is thread-safe.
+// Owner thread: store(), controller(), curves(), and all that the loop runs. Of metrics(): as metrics.h says. The rest is
+// thread-safe.
 #ifndef LYNX_SERVER_LOOP_CORE_H_
 #define LYNX_SERVER_LOOP_CORE_H_
 
@@ -18,11 +19,11 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "proto/convert.h"
 #include "server/controller/controller.h"
-#include "server/loop/serial_executor.h"
-#include "server/loop/job_curve_cache.h"
 #include "server/loop/event_loop.h"
-#include "server/loop/report_stream.h"
+#include "server/loop/job_curve_cache.h"
 #include "server/loop/planning_pool.h"
+#include "server/loop/report_stream.h"
+#include "server/loop/serial_executor.h"
 #include "server/loop/token_bucket.h"
 #include "server/loop/watchers.h"
 #include "server/metrics/health.h"

@@ -1,5 +1,5 @@
-// EffectList: effects that wait to be carried out, in their order; of two states of the same thing only the newer, at its place, and
-// notices of the same job as one. Not thread-safe.
+// EffectList: effects that wait to be carried out, in their order; of two states of the same thing only the newer, at its
+// place, and notices of the same job as one. Not thread-safe.
 #ifndef LYNX_SERVER_LOOP_EFFECT_LIST_H_
 #define LYNX_SERVER_LOOP_EFFECT_LIST_H_
 

@@ -47,11 +47,7 @@ InsertAudit Answered(AuditRecord record, const std::vector<Effect>& effects, Nan
 }  // namespace
 
 EventLoop::EventLoop(EventLoopOptions options, Controller& controller, const Clock& clock, Commit commit, Carry carry)
-    : options_(options),
-      controller_(controller),
-      clock_(clock),
-      commit_(std::move(commit)),
-      carry_(std::move(carry)) {}
+    : options_(options), controller_(controller), clock_(clock), commit_(std::move(commit)), carry_(std::move(carry)) {}
 
 void EventLoop::Start(std::vector<Effect> first, Task on_tick) {
   thread_ = std::thread([this, first = std::move(first), on_tick = std::move(on_tick)] { Main(first, on_tick); });
@@ -110,8 +106,8 @@ std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time
   return items;
 }
 
-// People are answered when the round ends. So one with or before what they ask for ends after a few of the rest, which are left for the
-// next; otherwise all are handled, since a round has one commit.
+// People are answered when the round ends. So one with or before what they ask for ends after a few of the rest, which are left
+// for the next; otherwise all are handled, since a round has one commit.
 void EventLoop::HandleRound(std::deque<Item> items, bool last, std::vector<Task>& tasks) {
   bool asked = false;
   for (size_t others = 0; !items.empty(); items.pop_front()) {
@@ -203,8 +199,8 @@ void EventLoop::CommitFailed(const absl::Status& status) {
   if (failing_.ok()) {
     spdlog::error("{}; new jobs are refused until it writes again", std::string(status.message()));
   }
-  failing_ = absl::Status(status.code(), absl::StrCat(std::string(status.message()),
-                                                      "; nothing was changed: try again when the server can write"));
+  failing_ = absl::Status(
+      status.code(), absl::StrCat(std::string(status.message()), "; nothing was changed: try again when the server can write"));
   retry_at_ = clock_.Monotonic() + options_.retry;
   std::set<JobId> lost;
   for (const Effect& effect : pending_.Get()) {
@@ -230,11 +226,10 @@ void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId
     if (reply->status.ok() && lost.contains(reply->job)) {
       reply->status = failing_;
     } else if (reply->status.ok() && !reply->existed && unwritten.contains(reply->job)) {
-      reply->status =
-          absl::Status(status.code(),
-                       absl::StrCat(std::string(status.message()), "; the change",
-                                    reply->job.value.empty() ? "" : absl::StrCat(" of job ", reply->job.value),
-                                    " is decided and takes effect when the server can write: no need to ask again"));
+      reply->status = absl::Status(
+          status.code(), absl::StrCat(std::string(status.message()), "; the change",
+                                      reply->job.value.empty() ? "" : absl::StrCat(" of job ", reply->job.value),
+                                      " is decided and takes effect when the server can write: no need to ask again"));
     }
     carry_(effect);
   }

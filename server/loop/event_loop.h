@@ -1,8 +1,9 @@
 // EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
-// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile, and is answered
-// after few of them, however many wait. While the store refuses to write, new jobs and cancellations are refused with its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were
-// decided in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the
-// answer says that it takes effect when the server can write.
+// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile, and is
+// answered after few of them, however many wait. While the store refuses to write, new jobs and cancellations are refused with
+// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were decided
+// in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the answer says
+// that it takes effect when the server can write.
 //
 // Post, PostAlways and Run: any thread. The controller, and all callbacks: the owner thread only.
 #ifndef LYNX_SERVER_LOOP_EVENT_LOOP_H_
@@ -54,8 +55,8 @@ class EventLoop {
   // False, and nothing happens, when the queue is full or the loop stops. `after` runs when the event has been handled,
   // and what it decided is durable unless the store fails.
   bool Post(EventBody event, Task after = nullptr);
-  // Of a node, which sends no other before this one is handled: not held to the queue's limit, so that what people ask for is refused
-  // first where there is too much. False when the loop stops.
+  // Of a node, which sends no other before this one is handled: not held to the queue's limit, so that what people ask for is
+  // refused first where there is too much. False when the loop stops.
   bool PostReport(EventBody event, Task after);
   // With a record of who asked: time and outcome are filled in, and it is written in the transaction of what was decided. While
   // the store does not write nothing is asked of the controller, and nothing recorded.
@@ -99,15 +100,15 @@ class EventLoop {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Item> asked_;   // by people; guarded by mutex_
+  std::deque<Item> asked_;                 // by people; guarded by mutex_
   std::atomic<bool> someone_asks_{false};  // asked_ is not empty; changed with mutex_ held
-  std::deque<Item> queue_;   // everything else; guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  std::deque<Item> queue_;                 // everything else; guarded by mutex_
+  bool stopping_ = false;                  // guarded by mutex_
 
   // Of the owner thread.
-  EffectList pending_;  // durable, not yet written
-  EffectList held_;     // to be carried out when pending_ is written
-  absl::Status failing_;         // why the store does not write; OK: it does
+  EffectList pending_;    // durable, not yet written
+  EffectList held_;       // to be carried out when pending_ is written
+  absl::Status failing_;  // why the store does not write; OK: it does
   Nanos retry_at_;
 
   std::thread thread_;

@@ -26,8 +26,8 @@ class JobCurveCache {
   void Evaluated(const JobRecord& job, const EvaluationRecorded& evaluation);
   absl::StatusOr<JobCurves> Of(const JobId& job);
 
-  // Writes what is due; `now`: monotonic. Curves of jobs that have ended, or that `find` does not know any more (null), are due at once and
-  // then forgotten here. What cannot be written stays due.
+  // Writes what is due; `now`: monotonic. Curves of jobs that have ended, or that `find` does not know any more (null), are due
+  // at once and then forgotten here. What cannot be written stays due.
   void Write(Nanos now, const std::function<const JobRecord*(const JobId&)>& find);
   void WriteAll();
 

@@ -24,7 +24,7 @@ namespace lynx {
 
 template <class Report, class Desired>
 class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
-                   public std::enable_shared_from_this<ReportStream<Report, Desired>> {
+                     public std::enable_shared_from_this<ReportStream<Report, Desired>> {
  public:
   // Takes a report; calls `next` when the stream may read on. An error ends the stream.
   using OnReport = std::function<absl::Status(const Report&, std::function<void()> next)>;
@@ -123,8 +123,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
   Strand strand_;
   std::shared_ptr<ReportStream> self_;
 
-  // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes; else they are empty: of thousands of nodes they
-  // would take hundreds of MiB.
+  // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes; else they are empty: of thousands of
+  // nodes they would take hundreds of MiB.
   Report report_;
   Desired desired_;
   std::optional<Desired> next_, beside_;

@@ -1,5 +1,5 @@
-// SerialExecutor: one thread that does, one after another and in their order, what would keep the owner thread from deciding: encoding messages and
-// handing them to gRPC, which may write to sockets within the call. Thread-safe.
+// SerialExecutor: one thread that does, one after another and in their order, what would keep the owner thread from deciding:
+// encoding messages and handing them to gRPC, which may write to sockets within the call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 #define LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 
@@ -34,9 +34,9 @@ class SerialExecutor {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Task> errands_;  // guarded by mutex_
-  size_t taken_ = 0;            // guarded by mutex_; of a batch that is being done
-  bool stopping_ = false;       // guarded by mutex_
-  std::thread thread_;          // the last member: it uses the others
+  size_t taken_ = 0;          // guarded by mutex_; of a batch that is being done
+  bool stopping_ = false;     // guarded by mutex_
+  std::thread thread_;        // the last member: it uses the others
 };
 
 }  // namespace lynx

@@ -52,8 +52,7 @@ void Watchers::CloseAll(const absl::Status& status) {
   count_ = 0;
 }
 
-void Watchers::Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now,
-                       const EncodeJob& encode) {
+void Watchers::Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now, const EncodeJob& encode) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   Watched& watched = found->second;

@@ -1,5 +1,5 @@
-// CallMeter: counts and times the calls of our services that one message answers, as gRPC sees them: from their arrival until the answer is
-// handed over, with those that the guard refuses. Streams have no meter, and cost nothing. Thread-safe.
+// CallMeter: counts and times the calls of our services that one message answers, as gRPC sees them: from their arrival until
+// the answer is handed over, with those that the guard refuses. Streams have no meter, and cost nothing. Thread-safe.
 #ifndef LYNX_SERVER_METRICS_CALL_METER_H_
 #define LYNX_SERVER_METRICS_CALL_METER_H_
 

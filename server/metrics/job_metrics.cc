@@ -97,9 +97,9 @@ struct JobMetrics::Series {
   std::map<int32_t, Stage> stages;
   StepSums sums;
   double flops_per_token = 0;
-  double peak_flops = 0;       // of all its devices; 0: not known
-  Nanos predicted;             // 0: not known
-  int64_t copies_skipped = 0;  // as rank 0 said last
+  double peak_flops = 0;         // of all its devices; 0: not known
+  Nanos predicted;               // 0: not known
+  int64_t copies_skipped = 0;    // as rank 0 said last
   double trained = 0, held = 0;  // device seconds
   bool has_ended = false;
   bool shows_checkpoint = false;
@@ -135,7 +135,8 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
   // Counted by each generation from 0.
   const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
-  values.Of(metric::kJobCopiesSkipped) += static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
+  values.Of(metric::kJobCopiesSkipped) +=
+      static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
   values.Observe(metric::kJobStepSeconds, kStepBuckets, Seconds(step.duration));
   if (predicted > Nanos(0) && job.progress.step > Nanos(0)) {
     values.OfPlan(metric::kJobStepError) = ErrorOf(Seconds(job.progress.step), Seconds(predicted));
@@ -216,7 +217,8 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   *stage.step = Seconds(step.duration);
   *stage.arena = std::max(*stage.arena, Number(step.arena_peak));
   if (stage.planned_arena > 0) {
-    values.OfPlan(metric::kJobMemoryError, {{"stage", std::to_string(recorded.stage)}}) = ErrorOf(*stage.arena, stage.planned_arena);
+    values.OfPlan(metric::kJobMemoryError, {{"stage", std::to_string(recorded.stage)}}) =
+        ErrorOf(*stage.arena, stage.planned_arena);
   }
   Series::StepSums& sums = series.sums;
   if (step.step != sums.step) series.Shares(std::exchange(sums, {.step = step.step}));
@@ -280,8 +282,10 @@ void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTo
     for (const PredictedTime& time : kPredicted) {
       values.OfPlan(metric::kJobPredictedPhase, {{"stage", name}, {"phase", time.phase}}) = Seconds(planned.*time.time);
     }
-    const std::pair<const char*, Bytes> kinds[] = {{"activations", planned.arena}, {"weights", planned.states.weights},
-                                                   {"gradients", planned.states.gradients}, {"optimizer", planned.states.optimizer},
+    const std::pair<const char*, Bytes> kinds[] = {{"activations", planned.arena},
+                                                   {"weights", planned.states.weights},
+                                                   {"gradients", planned.states.gradients},
+                                                   {"optimizer", planned.states.optimizer},
                                                    {"offloaded", planned.host}};
     for (const auto& [kind, bytes] : kinds) {
       values.OfPlan(metric::kJobMemoryPlanned, {{"stage", name}, {"kind", kind}}) = Number(bytes);
@@ -310,13 +314,15 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
   values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
   // There from the start, so that the first increase is seen.
   series.CountTo(metric::kJobRestarts, job.restarts);
-  for (const auto* counter : {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {
+  for (const auto* counter :
+       {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {
     values.Of(*counter);
   }
   for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     if (job.measured[stage].states == Bytes(0) || !series.stages.contains(static_cast<int32_t>(stage))) continue;
-    values.OfPlan(metric::kJobMemoryMeasured, {{"stage", std::to_string(stage)}, {"kind", "states"}}) = Number(job.measured[stage].states);
+    values.OfPlan(metric::kJobMemoryMeasured, {{"stage", std::to_string(stage)}, {"kind", "states"}}) =
+        Number(job.measured[stage].states);
   }
 }
 

@@ -1,6 +1,6 @@
-// JobMetrics: the series of single jobs at lynx-server's /metrics; the names are in common/metric_names.h. They are dropped a quarter of an
-// hour after their job has ended, or when kMaxEnded others have ended since, so that their number stays bounded. Not thread-safe: the owner thread's,
-// but for page().
+// JobMetrics: the series of single jobs at lynx-server's /metrics; the names are in common/metric_names.h. They are dropped a
+// quarter of an hour after their job has ended, or when kMaxEnded others have ended since, so that their number stays bounded.
+// Not thread-safe: the owner thread's, but for page().
 #ifndef LYNX_SERVER_METRICS_JOB_METRICS_H_
 #define LYNX_SERVER_METRICS_JOB_METRICS_H_
 
@@ -46,7 +46,8 @@ class JobMetrics {
   void Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent);
   static constexpr size_t kMaxEnded = 500;
   void Ended(const JobId& job, Nanos now);
-  // Share of the time in which the job held devices that they trained new steps; nullopt: it has held none, or its series are dropped.
+  // Share of the time in which the job held devices that they trained new steps; nullopt: it has held none, or its series are
+  // dropped.
   std::optional<double> GoodputOf(const JobId& job) const;
   // Drops the series of jobs that ended long before `now` (monotonic, as Ended's).
   void Prune(Nanos now);

@@ -1,5 +1,5 @@
-// JobSeries: the values of one job's series at lynx-server's /metrics. Beside the registry's own families, of which one cannot be taken away
-// without looking at all others: a server ends hundreds of jobs a second. Not thread-safe.
+// JobSeries: the values of one job's series at lynx-server's /metrics. Beside the registry's own families, of which one cannot
+// be taken away without looking at all others: a server ends hundreds of jobs a second. Not thread-safe.
 #ifndef LYNX_SERVER_METRICS_JOB_SERIES_H_
 #define LYNX_SERVER_METRICS_JOB_SERIES_H_
 
@@ -24,8 +24,8 @@ class JobSeries {
 
   JobSeries(std::string id, std::string name) : id_(std::move(id)), name_(std::move(name)) {}
 
-  // A counter's or gauge's value: 0 at first, and at its place for as long as the job. The metric must be in metric::AllMetrics(): else the
-  // process ends. So it does where the metric is of another type.
+  // A counter's or gauge's value: 0 at first, and at its place for as long as the job. The metric must be in
+  // metric::AllMetrics(): else the process ends. So it does where the metric is of another type.
   double& Of(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_job_, metric, labels); }
   // One that goes with the job's plan.
   double& OfPlan(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_plan_, metric, labels); }

@@ -11,10 +11,10 @@ struct StopEvent {
   LossCause cause;
 };
 // Events after which a job's ranks end.
-constexpr StopEvent kStopEvents[] = {{"rank-lost", LossCause::kRank},       {"node-lost", LossCause::kNode},
-                                     {"replan-adopted", LossCause::kReplan}, {"preempted", LossCause::kPreempted},
-                                     {"held", LossCause::kHeld},             {"draining", LossCause::kDrain},
-                                     {"time-limit", LossCause::kTimeLimit}};
+constexpr StopEvent kStopEvents[] = {
+    {"rank-lost", LossCause::kRank},      {"node-lost", LossCause::kNode}, {"replan-adopted", LossCause::kReplan},
+    {"preempted", LossCause::kPreempted}, {"held", LossCause::kHeld},      {"draining", LossCause::kDrain},
+    {"time-limit", LossCause::kTimeLimit}};
 
 std::optional<LossCause> CauseOf(const JobEvent& event) {
   const bool placed = event.state == JobState::kStarting || event.state == JobState::kRunning;
@@ -27,12 +27,14 @@ std::optional<LossCause> CauseOf(const JobEvent& event) {
 }  // namespace
 
 const char* DeviceUseName(DeviceUse use) {
-  static constexpr const char* kNames[kDeviceUseCount] = {"training", "planning", "starting", "redoing", "detecting", "stopping"};
+  static constexpr const char* kNames[kDeviceUseCount] = {"training", "planning",  "starting",
+                                                          "redoing",  "detecting", "stopping"};
   return kNames[static_cast<size_t>(use)];
 }
 
 const char* LossCauseName(LossCause cause) {
-  static constexpr const char* kNames[kLossCauseCount] = {"start", "rank", "node", "replan", "preempted", "held", "drain", "time_limit"};
+  static constexpr const char* kNames[kLossCauseCount] = {"start",     "rank", "node",  "replan",
+                                                          "preempted", "held", "drain", "time_limit"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -46,8 +48,8 @@ JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
   if (event.state == JobState::kQueued) return Phase::kQueued;
   if (event.state == JobState::kPlanning) return Phase::kPlanning;
   if (CauseOf(event).has_value()) return Phase::kStopping;
-  const bool placed = event.kind == "placed" || event.kind == "restarting" || event.kind == "resuming" || event.kind == "moving" ||
-                      event.kind == "replanned";
+  const bool placed = event.kind == "placed" || event.kind == "restarting" || event.kind == "resuming" ||
+                      event.kind == "moving" || event.kind == "replanned";
   if (event.state == JobState::kStarting) return placed || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
   // A job that was asked to give way and has not goes on.
   const bool goes_on = event.kind == "running" || event.kind == "goes-on" || event.kind == "replan-kept";
@@ -90,9 +92,7 @@ void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
       }  // else the step that it is in goes on, and is charged when it is done
       break;
     case Phase::kUnknown:
-    case Phase::kEnded:
-      since_ = now;
-      break;
+    case Phase::kEnded: since_ = now; break;
   }
   if (next == Phase::kStarting) last_step_ = -1;
   const bool has_devices = next == Phase::kPlanning || next == Phase::kStarting;

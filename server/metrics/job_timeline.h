@@ -4,8 +4,8 @@
 //     queued --> planning --> starting --> running <--> stopping
 //       ^___________^____________^_____________________/
 //
-// A step that is further than the job ever was is training; one that was done before, and lost, is done again. What stands between
-// the newest step and the event of a loss is the time that it took to notice it.
+// A step that is further than the job ever was is training; one that was done before, and lost, is done again. What stands
+// between the newest step and the event of a loss is the time that it took to notice it.
 #ifndef LYNX_SERVER_METRICS_JOB_TIMELINE_H_
 #define LYNX_SERVER_METRICS_JOB_TIMELINE_H_
 
@@ -40,14 +40,14 @@ class JobTimeline {
  public:
   struct Spent {
     DeviceUse use;
-    LossCause cause;   // without meaning for kTraining
+    LossCause cause;  // without meaning for kTraining
     double device_seconds;
   };
   // What has become known.
   struct Report {
     std::vector<Spent> spent;
-    std::optional<Nanos> queue_wait;   // it has left the queue
-    std::optional<Nanos> first_step;   // from the first devices it had until its first step was done
+    std::optional<Nanos> queue_wait;  // it has left the queue
+    std::optional<Nanos> first_step;  // from the first devices it had until its first step was done
     // By phase; it has recovered.
     std::optional<std::vector<std::pair<RecoveryPhase, Nanos>>> recovered;
   };
@@ -72,9 +72,9 @@ class JobTimeline {
   Phase phase_ = Phase::kUnknown;
   LossCause cause_ = LossCause::kStart;
   int32_t devices_ = 0;
-  Nanos since_;            // up to when everything has been accounted for
-  int64_t last_step_ = -1; // of this generation
-  Nanos first_devices_;    // 0: it has had none yet, or that is not known
+  Nanos since_;             // up to when everything has been accounted for
+  int64_t last_step_ = -1;  // of this generation
+  Nanos first_devices_;     // 0: it has had none yet, or that is not known
   bool seen_from_start_ = false;
   bool stepped_ = false;
   std::optional<Recovery> recovery_;

@@ -36,22 +36,19 @@ class Joined : public prometheus::Collectable {
 }  // namespace
 
 ServerMetrics::ServerMetrics()
-    : registry_(std::make_shared<prometheus::Registry>()),
-      jobs_(Gauges(*registry_, metric::kJobs)),
-      pending_(Gauges(*registry_, metric::kJobsPending)),
-      nodes_(Gauges(*registry_, metric::kNodes)),
-      devices_(Gauges(*registry_, metric::kDevices)),
-      devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
-      plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)),
-      call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
-      ended_(Counters(*registry_, metric::kJobsEnded)),
-      calls_(Counters(*registry_, metric::kCalls)) {
+    : registry_(std::make_shared<prometheus::Registry>()), jobs_(Gauges(*registry_, metric::kJobs)),
+      pending_(Gauges(*registry_, metric::kJobsPending)), nodes_(Gauges(*registry_, metric::kNodes)),
+      devices_(Gauges(*registry_, metric::kDevices)), devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
+      plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)), call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
+      ended_(Counters(*registry_, metric::kJobsEnded)), calls_(Counters(*registry_, metric::kCalls)) {
   // Series that exist from the start can be watched for their first increase.
   AddBuildInfo(*registry_);
   CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
-  for (int i = 0; i < kDeviceUseCount; ++i) device_seconds_[i] = &seconds.Add({{"use", DeviceUseName(static_cast<DeviceUse>(i))}});
+  for (int i = 0; i < kDeviceUseCount; ++i)
+    device_seconds_[i] = &seconds.Add({{"use", DeviceUseName(static_cast<DeviceUse>(i))}});
   CounterFamily& lost = Counters(*registry_, metric::kDeviceSecondsLost);
-  for (int i = 0; i < kLossCauseCount; ++i) device_seconds_lost_[i] = &lost.Add({{"cause", LossCauseName(static_cast<LossCause>(i))}});
+  for (int i = 0; i < kLossCauseCount; ++i)
+    device_seconds_lost_[i] = &lost.Add({{"cause", LossCauseName(static_cast<LossCause>(i))}});
   HistogramFamily& recovery = Histograms(*registry_, metric::kRecovery);
   for (int i = 0; i < kRecoveryPhaseCount; ++i) {
     recovery_[i] = &recovery.Add({{"phase", RecoveryPhaseName(static_cast<RecoveryPhase>(i))}}, kWaitBuckets);
@@ -73,7 +70,8 @@ ServerMetrics::ServerMetrics()
   for (const char* trigger : kTriggers) {
     for (const char* result : kResults) plan_seconds_.Add({{"trigger", trigger}, {"result", result}}, kSecondsBuckets);
   }
-  for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) ended_.Add({{"state", JobStateName(state)}});
+  for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled})
+    ended_.Add({{"state", JobStateName(state)}});
   Counted({});
 }
 
@@ -83,7 +81,8 @@ std::shared_ptr<prometheus::Collectable> ServerMetrics::page() const {
 
 void ServerMetrics::Counted(const ClusterStats& census) {
   for (int i = 0; i < kJobStateCount; ++i) {
-    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(census.jobs[static_cast<size_t>(i)]));
+    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}})
+        .Set(static_cast<double>(census.jobs[static_cast<size_t>(i)]));
   }
   for (const char* reason : kReasons) {
     const auto found = census.pending.find(reason);
@@ -103,7 +102,8 @@ void ServerMetrics::Counted(const ClusterStats& census) {
 }
 
 void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took) {
-  plan_seconds_.Add({{"trigger", kTriggers[static_cast<size_t>(trigger)]}, {"result", kResults[ready.result.index()]}}, kSecondsBuckets)
+  plan_seconds_
+      .Add({{"trigger", kTriggers[static_cast<size_t>(trigger)]}, {"result", kResults[ready.result.index()]}}, kSecondsBuckets)
       .Observe(Seconds(took));
 }
 
@@ -148,7 +148,8 @@ void ServerMetrics::Ended(const JobId& job, Nanos now) {
 void ServerMetrics::Account(const JobRecord& job, const JobTimeline::Report& report) {
   for (const JobTimeline::Spent& spent : report.spent) {
     device_seconds_[static_cast<size_t>(spent.use)]->Increment(spent.device_seconds);
-    if (spent.use != DeviceUse::kTraining) device_seconds_lost_[static_cast<size_t>(spent.cause)]->Increment(spent.device_seconds);
+    if (spent.use != DeviceUse::kTraining)
+      device_seconds_lost_[static_cast<size_t>(spent.cause)]->Increment(spent.device_seconds);
   }
   of_jobs_.Spent(job, report.spent);
   if (report.queue_wait.has_value()) queue_wait_->Observe(Seconds(*report.queue_wait));

@@ -1,5 +1,6 @@
-// ServerMetrics: what lynx-server shows at /metrics; the names are in common/metric_names.h. The page is made of what was written here:
-// whoever asks for it waits for nothing of the server's. PlanMade, Committed, Called and Refused: any thread. The rest: the owner thread.
+// ServerMetrics: what lynx-server shows at /metrics; the names are in common/metric_names.h. The page is made of what was
+// written here: whoever asks for it waits for nothing of the server's. PlanMade, Committed, Called and Refused: any thread. The
+// rest: the owner thread.
 #ifndef LYNX_SERVER_METRICS_METRICS_H_
 #define LYNX_SERVER_METRICS_METRICS_H_
 

@@ -44,9 +44,7 @@ std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std
 }
 
 std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::vector<NodeId>& nodes) {
-  std::erase_if(free, [&](const NodeDevices& node) {
-    return std::find(nodes.begin(), nodes.end(), node.node) != nodes.end();
-  });
+  std::erase_if(free, [&](const NodeDevices& node) { return std::find(nodes.begin(), nodes.end(), node.node) != nodes.end(); });
   return free;
 }
 

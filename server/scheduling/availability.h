@@ -35,8 +35,8 @@ std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::
 // nullopt: never.
 std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit);
 
-// Of holders in the order in which they are asked first, the indices of those that have to give back what they have, so that it fits:
-// none of them can be spared. nullopt: all together do not do.
+// Of holders in the order in which they are asked first, the indices of those that have to give back what they have, so that it
+// fits: none of them can be spared. nullopt: all together do not do.
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
                                                 const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit);
 

@@ -56,7 +56,8 @@ class Chooser {
     std::vector<Part> parts;
     for (size_t i = begin; i < end; ++i) {
       const bool same = i > begin && nodes_[i].domain == nodes_[i - 1].domain;
-      const bool first = parts.empty() || (!same && DomainPart(nodes_[i].domain, depth) != DomainPart(nodes_[i - 1].domain, depth));
+      const bool first =
+          parts.empty() || (!same && DomainPart(nodes_[i].domain, depth) != DomainPart(nodes_[i - 1].domain, depth));
       if (first) parts.push_back({i, i});
       parts.back().end = i + 1;
     }

@@ -17,8 +17,8 @@ void SortNear(std::vector<NodeDevices>& nodes);
 using Capacity = std::function<int64_t(const NodeDevices&)>;
 
 // Nodes that together offer `needed`, in near order: inside the closest part of the network that has it, of several the one
-// that has least to spare; where no part alone has it, in few parts, the largest first. What has to be had of a part is had of as
-// few of its own parts, and so on; of nodes that lie equally close the first. All of them where they do not offer as much.
+// that has least to spare; where no part alone has it, in few parts, the largest first. What has to be had of a part is had of
+// as few of its own parts, and so on; of nodes that lie equally close the first. All of them where they do not offer as much.
 // `nodes` in near order.
 std::vector<NodeDevices> Nearest(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
 

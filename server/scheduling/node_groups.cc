@@ -53,13 +53,11 @@ bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
       shared = true;
     }
   }
-  return shared ||
-         (Close(static_cast<double>(a.flops_per_second), static_cast<double>(b.flops_per_second)) &&
-          Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
+  return shared || (Close(static_cast<double>(a.flops_per_second), static_cast<double>(b.flops_per_second)) &&
+                    Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
 }
 
-std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
-    std::vector<std::shared_ptr<const HardwareProfile>> profiles) {
+std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles) {
   const auto has = [](const HardwareProfile& profile, const LayerShape& shape) {
     return std::any_of(profile.measured.begin(), profile.measured.end(),
                        [&](const ShapeTimes& times) { return times.shape == shape; });
@@ -74,7 +72,8 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
   }
   for (size_t i = 0; i < own.size(); ++i) {
     // Most have all that there is, and of thousands not each is to be compared with each.
-    if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); })) continue;
+    if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); }))
+      continue;
     for (const std::shared_ptr<const HardwareProfile>& other : own) {
       if (other == nullptr || !Alike(*own[i], *other)) continue;
       for (const ShapeTimes& times : other->measured) {
@@ -88,8 +87,7 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
   return profiles;
 }
 
-ClusterTopology GroupNodes(const ClusterTopology& nodes,
-                           const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
+ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
   LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
   const HardwareProfile slowest = SlowestProfile(profiles);
   ClusterTopology grouped;

@@ -20,14 +20,12 @@ bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
 // A shape that one node has measured and another one not is taken to take as long there as on the first node before or after
 // it that is alike in all else. (Nodes that train cannot measure.)
-std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
-    std::vector<std::shared_ptr<const HardwareProfile>> profiles);
+std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
 // `nodes`: one group without a profile. `profiles`: of each of its nodes in order; null where the node has none,
 // which is then taken to be as slow as the slowest (StatedCpuProfile where no node has one). Neighbours that are
 // alike share a group.
-ClusterTopology GroupNodes(const ClusterTopology& nodes,
-                           const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
+ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 // A node's devices that a job has.
 struct NodeShare {

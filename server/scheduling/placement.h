@@ -38,10 +38,9 @@ struct Demand {
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
 // The planner counts on nodes that are alike, so equally many devices are taken of each: of all such choices, the one with
-// the most devices up to `max_ranks`, then the one with the fewest nodes, then the one whose nodes lie closest together. Where no
-// such choice reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or more
-// than `max_ranks` are demanded.
-// `nodes` in near order (nearest.h), as are the devices.
+// the most devices up to `max_ranks`, then the one with the fewest nodes, then the one whose nodes lie closest together. Where
+// no such choice reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or
+// more than `max_ranks` are demanded. `nodes` in near order (nearest.h), as are the devices.
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
 // A gang: a device for every rank, by rank, or nullopt. Nodes are filled in the order given, a tensor-parallel group never

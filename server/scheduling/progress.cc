@@ -15,9 +15,9 @@ constexpr int64_t kWarmupSteps = 2;  // of a generation: caches are cold, pages 
 
 // The times of a measurement, to fold them alike.
 std::vector<Nanos*> TimesOf(StageMeasurement& m) {
-  return {&m.step,   &m.forward,          &m.backward,          &m.weight,      &m.optimizer,
-          &m.recompute_hidden, &m.recompute_exposed, &m.tensor_wait, &m.stall,
-          &m.data_parallel_wait, &m.norm_wait, &m.core_wait};
+  return {
+      &m.step,        &m.forward, &m.backward,           &m.weight,    &m.optimizer, &m.recompute_hidden, &m.recompute_exposed,
+      &m.tensor_wait, &m.stall,   &m.data_parallel_wait, &m.norm_wait, &m.core_wait};
 }
 
 // Of the compute stream: what makes a rank slow, as opposed to what it waits for.
@@ -60,12 +60,19 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
   RankSums& sums = ranks_[static_cast<size_t>(rank)];
   sums.sum.arena_peak = std::max(sums.sum.arena_peak, step.arena_peak);
   if (++sums.seen > kWarmupSteps) {
-    const StageMeasurement one{.steps = 1, .step = step.duration, .forward = step.forward,
-                               .backward = step.backward, .weight = step.weight, .optimizer = step.optimizer,
+    const StageMeasurement one{.steps = 1,
+                               .step = step.duration,
+                               .forward = step.forward,
+                               .backward = step.backward,
+                               .weight = step.weight,
+                               .optimizer = step.optimizer,
                                .recompute_hidden = step.recompute_hidden,
-                               .recompute_exposed = step.recompute_exposed, .tensor_wait = step.tensor_wait,
-                               .stall = step.stall, .data_parallel_wait = step.data_parallel_wait,
-                               .norm_wait = step.norm_wait, .core_wait = step.core_wait};
+                               .recompute_exposed = step.recompute_exposed,
+                               .tensor_wait = step.tensor_wait,
+                               .stall = step.stall,
+                               .data_parallel_wait = step.data_parallel_wait,
+                               .norm_wait = step.norm_wait,
+                               .core_wait = step.core_wait};
     AddTimes(sums.sum, one, 1);
   }
 

@@ -34,8 +34,7 @@ void InTurn(std::vector<Line>& lines, const Take& take) {
 }  // namespace
 
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
-                               const std::map<std::string, int32_t>& used,
-                               const std::map<std::string, QueueConfig>& configs) {
+                               const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs) {
   static const QueueConfig& plain = *new QueueConfig();
   std::vector<Line> lines;
   for (const auto& [name, jobs] : waiting) {

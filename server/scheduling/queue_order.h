@@ -29,11 +29,10 @@ struct Turn {
 
 // `waiting`: by queue, each in its own order. `used`: devices that the jobs of a queue have. A queue without a config has the
 // defaults. At each turn the queue with the least used devices for its weight is next (by name where equal), counting what the
-// jobs before get; then those that borrow, in the same way; then those over their quotas. Jobs of a queue keep their order, but one
-// that needs more than a quota beyond which its queue does not borrow holds up nobody.
+// jobs before get; then those that borrow, in the same way; then those over their quotas. Jobs of a queue keep their order, but
+// one that needs more than a quota beyond which its queue does not borrow holds up nobody.
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
-                               const std::map<std::string, int32_t>& used,
-                               const std::map<std::string, QueueConfig>& configs);
+                               const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs);
 
 }  // namespace lynx
 

@@ -82,8 +82,7 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
   for (auto& [group, members] : overlapping) {
     AddIfShort(devices, std::move(members.devices), 1000 * std::ssize(members.cores), shared);
   }
-  for (auto& [group, members] : limited)
-    AddIfShort(devices, std::move(members.devices), members.limit_permille, shared);
+  for (auto& [group, members] : limited) AddIfShort(devices, std::move(members.devices), members.limit_permille, shared);
   return shared;
 }
 

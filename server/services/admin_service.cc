@@ -63,7 +63,10 @@ v1::AuditRecord Encode(const AuditRecord& record) {
 
 NewToken MakeToken(const std::string& user, Nanos now, Nanos life) {
   NewToken made{.secret = NewSecret()};
-  made.token = {.id = NewRandomId(8), .digest = SecretDigest(made.secret), .user = user, .created = now,
+  made.token = {.id = NewRandomId(8),
+                .digest = SecretDigest(made.secret),
+                .user = user,
+                .created = now,
                 .expires = life == Nanos(0) ? Nanos(0) : now + life};
   return made;
 }
@@ -75,22 +78,23 @@ grpc::ServerUnaryReactor* AdminService::Change(const Call& call, const std::stri
     return reactor;
   }
   const bool stranger = call.caller.kind == Caller::Kind::kNobody;
-  const bool posted = core_.loop().Run([this, reactor, stranger, record = call.Audit(target), decide = std::move(decide)]() mutable {
-    record.time = core_.clock().Wall();
-    const absl::StatusOr<std::vector<AccessChange>> changes = decide(record.time);
-    absl::Status status = changes.status();
-    SetOutcome(record, status);
-    if (status.ok()) {
-      status = core_.store().CommitAccess(*changes, record);
-      if (status.ok()) book_.Apply(*changes);
-    } else if (stranger) {
-      record.refused = true;
-      core_.Refused(std::move(record));
-    } else {
-      core_.loop().Record(std::move(record));
-    }
-    reactor->Finish(ToGrpc(status));
-  });
+  const bool posted =
+      core_.loop().Run([this, reactor, stranger, record = call.Audit(target), decide = std::move(decide)]() mutable {
+        record.time = core_.clock().Wall();
+        const absl::StatusOr<std::vector<AccessChange>> changes = decide(record.time);
+        absl::Status status = changes.status();
+        SetOutcome(record, status);
+        if (status.ok()) {
+          status = core_.store().CommitAccess(*changes, record);
+          if (status.ok()) book_.Apply(*changes);
+        } else if (stranger) {
+          record.refused = true;
+          core_.Refused(std::move(record));
+        } else {
+          core_.loop().Record(std::move(record));
+        }
+        reactor->Finish(ToGrpc(status));
+      });
   if (!posted) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }
@@ -117,11 +121,13 @@ grpc::ServerUnaryReactor* AdminService::CreateJoinToken(const Call& call, const 
     LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxJoinLife));
     std::vector<AccessChange> changes = book_.Expired(now);
     if (book_.JoinGrants().size() >= kMaxJoinGrants) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(kMaxJoinGrants, " join tokens wait for their nodes, the limit: 'lynxctl admin revoke-join-tokens' forgets them"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          kMaxJoinGrants, " join tokens wait for their nodes, the limit: 'lynxctl admin revoke-join-tokens' forgets them"));
     }
     const std::string secret = NewSecret();
-    const JoinGrant grant{.digest = SecretDigest(secret), .node = request->node(), .created = now,
+    const JoinGrant grant{.digest = SecretDigest(secret),
+                          .node = request->node(),
+                          .created = now,
                           .expires = now + (request->life_ns() == 0 ? kJoinLife : Nanos(request->life_ns()))};
     response->set_token(JoinTokenText({secret, options_.authority->digest()}));
     response->set_expires_unix_ns(grant.expires.value);
@@ -157,16 +163,19 @@ absl::StatusOr<std::vector<AccessChange>> AdminService::DecideJoin(const v1::Joi
   const std::optional<JoinGrant> grant = book_.FindJoinGrant(SecretDigest(request.secret()), now);
   if (!grant.has_value()) {
     return absl::UnauthenticatedError(
-        "the join token has been used, is too old, or was revoked: each is for one node, once; 'lynxctl admin join-token' makes another");
+        "the join token has been used, is too old, or was revoked: each is for one node, once; 'lynxctl admin join-token' "
+        "makes another");
   }
   if (!grant->node.empty() && grant->node != request.node()) {
     return absl::PermissionDeniedError(absl::StrCat("the join token is for node ", grant->node, ", not for ", request.node()));
   }
   const std::vector<NodeCertificate> before = book_.CertificatesOf(request.node(), now);
   if (!before.empty() && grant->node.empty()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "node ", request.node(), " has a certificate: choose another --node, or let an admin make a token for just this node with "
-        "'lynxctl admin join-token --node ", request.node(), "', which ends the old certificate"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("node ", request.node(),
+                     " has a certificate: choose another --node, or let an admin make a token for just this node with "
+                     "'lynxctl admin join-token --node ",
+                     request.node(), "', which ends the old certificate"));
   }
   LYNX_ASSIGN_OR_RETURN(std::vector<AccessChange> changes, Certify(request.request(), request.node(), now, certificate));
   for (const NodeCertificate& old : before) changes.push_back(DeleteCertificate{old.serial});
@@ -183,7 +192,8 @@ grpc::ServerUnaryReactor* AdminService::RotateCertificate(const Call& call, cons
                                                           v1::RotateCertificateResponse* response) {
   const std::string node = call.caller.name;
   return Change(call, node, [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
-    LYNX_ASSIGN_OR_RETURN(std::vector<AccessChange> changes, Certify(request->request(), node, now, response->mutable_certificate()));
+    LYNX_ASSIGN_OR_RETURN(std::vector<AccessChange> changes,
+                          Certify(request->request(), node, now, response->mutable_certificate()));
     std::vector<NodeCertificate> before = book_.CertificatesOf(node, now);
     std::sort(before.begin(), before.end(), [](const auto& a, const auto& b) { return a.issued > b.issued; });
     for (size_t i = kMaxCertificatesOfNode - 1; i < before.size(); ++i) changes.push_back(DeleteCertificate{before[i].serial});
@@ -196,7 +206,8 @@ grpc::ServerUnaryReactor* AdminService::RevokeNode(const Call& call, const v1::R
   return Change(call, request->node(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckName("node", request->node()));
     std::vector<AccessChange> changes;
-    for (const NodeCertificate& old : book_.CertificatesOf(request->node(), now)) changes.push_back(DeleteCertificate{old.serial});
+    for (const NodeCertificate& old : book_.CertificatesOf(request->node(), now))
+      changes.push_back(DeleteCertificate{old.serial});
     if (changes.empty()) return absl::NotFoundError(absl::StrCat("node ", request->node(), " has no certificate"));
     response->set_revoked(static_cast<int32_t>(changes.size()));
     return changes;
@@ -224,7 +235,8 @@ grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddU
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::ListUsers(const Call& call, const v1::ListUsersRequest*, v1::ListUsersResponse* response) {
+grpc::ServerUnaryReactor* AdminService::ListUsers(const Call& call, const v1::ListUsersRequest*,
+                                                  v1::ListUsersResponse* response) {
   return Read(call, [this, response] {
     for (const User& user : book_.Users()) {
       v1::User& message = *response->add_users();

@@ -61,7 +61,8 @@ class AdminService {
   // The request's own certificate, and what else the book is to say then.
   absl::StatusOr<std::vector<AccessChange>> Certify(const std::string& request, const std::string& node, Nanos now,
                                                     std::string* certificate) const;
-  absl::StatusOr<std::vector<AccessChange>> DecideJoin(const v1::JoinRequest& request, Nanos now, std::string* certificate) const;
+  absl::StatusOr<std::vector<AccessChange>> DecideJoin(const v1::JoinRequest& request, Nanos now,
+                                                       std::string* certificate) const;
 
   ServerCore& core_;
   AccessBook& book_;

@@ -30,8 +30,9 @@ grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* ClusterService::Atta
         LYNX_RETURN_IF_ERROR(CheckPeerVersion(kVersion, "lynx-agent", report.version()));
         absl::StatusOr<AgentState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().PostReport(AgentReported{id, caller.from, *std::move(state)},
-                                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
+        const bool posted =
+            core_.loop().PostReport(AgentReported{id, caller.from, *std::move(state)},
+                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {
@@ -51,8 +52,9 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
         LYNX_RETURN_IF_ERROR(CheckPeerVersion(kVersion, "lynx-worker", report.version()));
         absl::StatusOr<WorkerState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().PostReport(WorkerReported{id, caller.from, *std::move(state)},
-                                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
+        const bool posted =
+            core_.loop().PostReport(WorkerReported{id, caller.from, *std::move(state)},
+                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {
@@ -64,8 +66,8 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
   return stream.get();
 }
 
-grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call,
-                                                     const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response) {
+grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call, const v1::CordonNodeRequest* request,
+                                                     v1::CordonNodeResponse* response) {
   absl::Status checked = CheckLine("reason", request->reason(), kMaxReasonLength);
   if (checked.ok()) checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
   if (checked.ok() && request->grace_ns() > 0 && !request->drain()) {
@@ -76,14 +78,14 @@ grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call,
   return ChangeNode(call, checked, request->node(), std::move(cordon), response);
 }
 
-grpc::ServerUnaryReactor* ClusterService::UncordonNode(const Call& call, const v1::UncordonNodeRequest* request, v1::UncordonNodeResponse* response) {
+grpc::ServerUnaryReactor* ClusterService::UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
+                                                       v1::UncordonNodeResponse* response) {
   return ChangeNode(call, absl::OkStatus(), request->node(), std::nullopt, response);
 }
 
 template <class Response>
-grpc::ServerUnaryReactor* ClusterService::ChangeNode(const Call& call, absl::Status checked,
-                                                     const std::string& name, std::optional<Cordon> cordon,
-                                                     Response* response) {
+grpc::ServerUnaryReactor* ClusterService::ChangeNode(const Call& call, absl::Status checked, const std::string& name,
+                                                     std::optional<Cordon> cordon, Response* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   if (checked.ok()) checked = CheckName("node", name);
   if (!checked.ok()) {
@@ -111,7 +113,8 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::
       if (all || wanted.erase(node.name.value) > 0) *response->add_nodes() = Encode(node, shapes);
     }
     if (!wanted.empty()) {
-      reactor->Finish(ToGrpc(absl::NotFoundError(absl::StrCat("no node has the name \"", wanted.begin()->substr(0, 80), "\""))));
+      reactor->Finish(
+          ToGrpc(absl::NotFoundError(absl::StrCat("no node has the name \"", wanted.begin()->substr(0, 80), "\""))));
       return;
     }
     response->set_server_version(kVersion);

@@ -22,8 +22,7 @@ class ClusterService {
                                        v1::CordonNodeResponse* response);
   grpc::ServerUnaryReactor* UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
                                          v1::UncordonNodeResponse* response);
-  grpc::ServerUnaryReactor* ListNodes(const Call& call, const v1::ListNodesRequest* request,
-                                      v1::ListNodesResponse* response);
+  grpc::ServerUnaryReactor* ListNodes(const Call& call, const v1::ListNodesRequest* request, v1::ListNodesResponse* response);
 
  private:
   template <class Response>

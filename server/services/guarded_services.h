@@ -41,17 +41,17 @@ Reactor* GuardStream(Guard& guard, const MethodRule& rule, grpc::CallbackServerC
   return new RefusedStream<Reactor>(call.status());
 }
 
-#define LYNX_GUARDED_UNARY(Service, Method)                                                                            \
-  grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context, const v1::Method##Request* request,           \
-                                   v1::Method##Response* response) override {                                          \
-    static const MethodRule& rule = RuleOf(#Service "." #Method);                                                      \
+#define LYNX_GUARDED_UNARY(Service, Method)                                                                               \
+  grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context, const v1::Method##Request* request,              \
+                                   v1::Method##Response* response) override {                                             \
+    static const MethodRule& rule = RuleOf(#Service "." #Method);                                                         \
     return GuardUnary(guard_, rule, context, [&](const Call& call) { return service_.Method(call, request, response); }); \
   }
-#define LYNX_GUARDED_NODE_STREAM(Method, Report, Desired)                                                      \
-  grpc::ServerBidiReactor<Report, Desired>* Method(grpc::CallbackServerContext* context) override {            \
-    static const MethodRule& rule = RuleOf("Cluster." #Method);                                                \
-    return GuardStream<grpc::ServerBidiReactor<Report, Desired>>(                                              \
-        guard_, rule, context, [&](const Call& call) { return service_.Method(call); });                       \
+#define LYNX_GUARDED_NODE_STREAM(Method, Report, Desired)                                                                  \
+  grpc::ServerBidiReactor<Report, Desired>* Method(grpc::CallbackServerContext* context) override {                        \
+    static const MethodRule& rule = RuleOf("Cluster." #Method);                                                            \
+    return GuardStream<grpc::ServerBidiReactor<Report, Desired>>(guard_, rule, context,                                    \
+                                                                 [&](const Call& call) { return service_.Method(call); }); \
   }
 
 class JobsFront : public v1::Jobs::CallbackService {

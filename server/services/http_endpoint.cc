@@ -32,12 +32,15 @@ std::string Text(const char* text) { return text == nullptr ? "" : text; }
 int HttpEndpoint::OnRequest(mg_connection* connection) {
   const mg_request_info* info = mg_get_request_info(connection);
   const auto* self = static_cast<const HttpEndpoint*>(mg_get_user_data(mg_get_context(connection)));
-  const HttpRequest request{.method = Text(info->request_method), .path = Text(info->local_uri), .query = Text(info->query_string),
-                            .host = Text(mg_get_header(connection, "Host")), .authorization = Text(mg_get_header(connection, "Authorization")),
+  const HttpRequest request{.method = Text(info->request_method),
+                            .path = Text(info->local_uri),
+                            .query = Text(info->query_string),
+                            .host = Text(mg_get_header(connection, "Host")),
+                            .authorization = Text(mg_get_header(connection, "Authorization")),
                             .from = info->remote_addr};
   const HttpReply reply = self->answer_(request);
-  std::string head = absl::StrCat("HTTP/1.1 ", reply.status, " ", Words(reply.status), "\r\nContent-Type: ", reply.type, "\r\nContent-Length: ",
-                                  reply.body.size(), "\r\nConnection: close\r\n");
+  std::string head = absl::StrCat("HTTP/1.1 ", reply.status, " ", Words(reply.status), "\r\nContent-Type: ", reply.type,
+                                  "\r\nContent-Length: ", reply.body.size(), "\r\nConnection: close\r\n");
   for (const auto& [name, value] : reply.headers) absl::StrAppend(&head, name, ": ", value, "\r\n");
   absl::StrAppend(&head, "\r\n");
   mg_write(connection, head.data(), head.size());
@@ -49,9 +52,10 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
   static std::once_flag library;
   std::call_once(library, [] { mg_init_library(0); });
   std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer)));
-  const std::string threads = absl::StrCat(kThreads), longest = absl::StrCat(kMaxRequest), millis = absl::StrCat(kRequestMillis);
-  const char* options[] = {"listening_ports", address.c_str(), "num_threads", threads.c_str(), "max_request_size", longest.c_str(),
-                           "request_timeout_ms", millis.c_str(), nullptr};
+  const std::string threads = absl::StrCat(kThreads), longest = absl::StrCat(kMaxRequest),
+                    millis = absl::StrCat(kRequestMillis);
+  const char* options[] = {"listening_ports", address.c_str(),      "num_threads",  threads.c_str(), "max_request_size",
+                           longest.c_str(),   "request_timeout_ms", millis.c_str(), nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = OnRequest;
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // what goes wrong is said by the caller

@@ -18,8 +18,9 @@ class HttpEndpoint {
  public:
   using Answer = std::function<HttpReply(const HttpRequest&)>;
 
-  // `address`: "host:port" with a numeric host; port 0 takes a free one. `answer` is called by any of kThreads threads, each with a
-  // request of at most kMaxRequest bytes, which came within kRequestMillis. Unavailable where the address is in use or not of this machine.
+  // `address`: "host:port" with a numeric host; port 0 takes a free one. `answer` is called by any of kThreads threads, each
+  // with a request of at most kMaxRequest bytes, which came within kRequestMillis. Unavailable where the address is in use or
+  // not of this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer);
   // Waits for answers that are being made.
   ~HttpEndpoint();

@@ -112,8 +112,7 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
 };
 
 // Runs `work` on the owner thread and ends the call with its status.
-grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
-                                 std::function<absl::Status()> work) {
+grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call, std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   if (!core.loop().Run([reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); })) {
     reactor->Finish(ToGrpc(Overloaded()));
@@ -123,7 +122,8 @@ grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
+grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request,
+                                                 v1::SubmitJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::Status status = CheckKey(request->idempotency_key());
   if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kMaxSpec, "bytes");
@@ -172,8 +172,8 @@ grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJob
   return OnLoop(core_, call, [this, request, response] { return FillJob(*request, *response); });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
-                                                const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
+grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::ListJobsRequest* request,
+                                                v1::ListJobsResponse* response) {
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxList));
     std::vector<JobState> states;
@@ -184,7 +184,8 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
     const JobRecord* before = nullptr;
     if (!request->before().empty()) {
       before = core_.controller().Find(JobId(request->before()));
-      if (before == nullptr) return absl::NotFoundError(absl::StrCat("before: no job has the id \"", request->before().substr(0, 80), "\""));
+      if (before == nullptr)
+        return absl::NotFoundError(absl::StrCat("before: no job has the id \"", request->before().substr(0, 80), "\""));
     }
     const size_t limit = static_cast<size_t>(request->limit() == 0 ? kDefaultList : request->limit());
     std::vector<const JobRecord*> jobs = core_.controller().List(limit + 1, states, before);
@@ -193,7 +194,9 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
     for (const JobRecord* job : jobs) {
       v1::Job& listed = *response->add_jobs();
       listed = Encode(*job, nullptr, PlanPrograms::kLeftOut);
-      listed.mutable_spec()->mutable_parallel()->clear_schedule_text();  // a thousand of them would be more than a message holds
+      listed.mutable_spec()
+          ->mutable_parallel()
+          ->clear_schedule_text();  // a thousand of them would be more than a message holds
     }
     return absl::OkStatus();
   });
@@ -201,9 +204,8 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
 
 // Posts the event that `make` gives for the job of that name, and answers when it is carried out: with the job.
 template <class Response>
-grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name,
-                                                 const std::string& reason, Response* response,
-                                                 std::function<EventBody(int64_t, const JobId&)> make) {
+grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name, const std::string& reason,
+                                                 Response* response, std::function<EventBody(int64_t, const JobId&)> make) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   const absl::Status checked = CheckLine("reason", reason, kMaxReasonLength);
   if (!checked.ok()) {
@@ -230,7 +232,8 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
   return reactor;
 }
 
-grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response) {
+grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request,
+                                                 v1::CancelJobResponse* response) {
   absl::Status checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
   if (checked.ok() && request->grace_ns() > 0 && !request->checkpoint()) {
     checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a cancellation with a checkpoint");
@@ -240,7 +243,8 @@ grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::Can
     reactor->Finish(ToGrpc(checked));
     return reactor;
   }
-  const CancelRequested wanted{.reason = request->reason(), .checkpoint = request->checkpoint(), .grace = Nanos(request->grace_ns())};
+  const CancelRequested wanted{
+      .reason = request->reason(), .checkpoint = request->checkpoint(), .grace = Nanos(request->grace_ns())};
   return ChangeJob(call, request->job_id(), request->reason(), response, [wanted](int64_t id, const JobId& job) {
     CancelRequested event = wanted;
     event.request = id;
@@ -252,12 +256,16 @@ grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::Can
 grpc::ServerUnaryReactor* JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request,
                                                v1::HoldJobResponse* response) {
   return ChangeJob(call, request->job_id(), request->reason(), response,
-                   [reason = request->reason()](int64_t id, const JobId& job) { return HoldRequested{id, job, reason}; });
+                   [reason = request->reason()](int64_t id, const JobId& job) {
+                     return HoldRequested{id, job, reason};
+                   });
 }
 
-grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request, v1::ReleaseJobResponse* response) {
-  return ChangeJob(call, request->job_id(), "", response,
-                   [](int64_t id, const JobId& job) { return ReleaseRequested{id, job}; });
+grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request,
+                                                  v1::ReleaseJobResponse* response) {
+  return ChangeJob(call, request->job_id(), "", response, [](int64_t id, const JobId& job) {
+    return ReleaseRequested{id, job};
+  });
 }
 
 grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*,
@@ -331,7 +339,9 @@ grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLo
     LYNX_RETURN_IF_ERROR(CheckRange("after", request->after(), 0, std::numeric_limits<int64_t>::max()));
     LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
     const RankLogs& logs = core_.controller().logs();
-    const LogQuery query{.rank = request->rank(), .generation = Generation(request->generation()), .after = request->after(),
+    const LogQuery query{.rank = request->rank(),
+                         .generation = Generation(request->generation()),
+                         .after = request->after(),
                          .limit = static_cast<size_t>(request->lines() == 0 ? kDefaultLines : request->lines())};
     for (const LogLine& line : logs.Last(job, query)) *response->add_lines() = Encode(line);
     if (const std::optional<FailedRank> failure = logs.FirstFailure(job); failure.has_value()) {
@@ -360,8 +370,8 @@ absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::Trac
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call,
-                                                const v1::TraceJobRequest* request, v1::TraceJobResponse* response) {
+grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call, const v1::TraceJobRequest* request,
+                                                v1::TraceJobResponse* response) {
   return OnLoop(core_, call, [this, request, response] { return FillTrace(*request, *response); });
 }
 

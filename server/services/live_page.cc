@@ -27,12 +27,13 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kMaxKept = 64;    // answers, and traced steps
+constexpr size_t kMaxKept = 64;  // answers, and traced steps
 constexpr size_t kMaxName = 63;  // of jobs and nodes
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
 const char* const kPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; form-action "
+    "'none'; "
     "frame-ancestors 'none'";
 
 struct Rule {
@@ -41,13 +42,11 @@ struct Rule {
   std::vector<std::string> parameters;
 };
 const std::vector<Rule>& Rules() {
-  static const auto* rules = new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},
-                                                   {"/page.css", "Cluster.ListNodes", {}},
-                                                   {"/page.js", "Cluster.ListNodes", {}},
-                                                   {"/api/cluster", "Cluster.ListNodes", {}},
-                                                   {"/api/jobs", "Jobs.ListJobs", {}},
-                                                   {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
-                                                   {"/api/job", "Jobs.GetJob", {"id"}}};
+  static const auto* rules =
+      new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},        {"/page.css", "Cluster.ListNodes", {}},
+                            {"/page.js", "Cluster.ListNodes", {}}, {"/api/cluster", "Cluster.ListNodes", {}},
+                            {"/api/jobs", "Jobs.ListJobs", {}},    {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
+                            {"/api/job", "Jobs.GetJob", {"id"}}};
   return *rules;
 }
 
@@ -69,7 +68,9 @@ int HttpStatus(absl::StatusCode code) {
 HttpReply Refusal(const absl::Status& status) {
   HttpReply reply = Plain(HttpStatus(status.code()), std::string(status.message()));
   if (reply.status == 401) {
-    reply.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Lynx: any name, and as the password a token of 'lynxctl admin token add'\", charset=\"UTF-8\"");
+    reply.headers.emplace_back(
+        "WWW-Authenticate",
+        "Basic realm=\"Lynx: any name, and as the password a token of 'lynxctl admin token add'\", charset=\"UTF-8\"");
   }
   if (reply.status == 503) {
     const std::optional<Nanos> delay = RetryDelayOf(status);
@@ -94,13 +95,18 @@ absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, co
   for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
     const auto name = std::find(names.begin(), names.end(), pair.first);
-    if (name == names.end()) return absl::InvalidArgumentError(absl::StrCat("no such parameter; this address takes ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+    if (name == names.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat("no such parameter; this address takes ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
     values[static_cast<size_t>(name - names.begin())] = pair.second;
   }
   for (size_t i = 0; i < names.size(); ++i) {
-    const bool good = std::all_of(values[i].begin(), values[i].end(), [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; });
+    const bool good = std::all_of(values[i].begin(), values[i].end(), [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+    });
     if (values[i].empty() || values[i].size() > kMaxName || !good) {
-      return absl::InvalidArgumentError(absl::StrCat("the parameter '", names[i], "' must be 1 to ", kMaxName, " letters, digits, dots, dashes and underscores"));
+      return absl::InvalidArgumentError(absl::StrCat("the parameter '", names[i], "' must be 1 to ", kMaxName,
+                                                     " letters, digits, dots, dashes and underscores"));
     }
   }
   return values;
@@ -109,7 +115,8 @@ absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, co
 // "Host.example:7472" and "[::1]:7472" are "host.example" and "::1".
 std::string HostName(const std::string& header) {
   const std::string host = absl::AsciiStrToLower(header);
-  if (absl::StartsWith(host, "[")) return host.substr(1, host.find(']') == std::string::npos ? std::string::npos : host.find(']') - 1);
+  if (absl::StartsWith(host, "["))
+    return host.substr(1, host.find(']') == std::string::npos ? std::string::npos : host.find(']') - 1);
   return host.substr(0, host.rfind(':'));
 }
 
@@ -120,9 +127,19 @@ std::set<std::string> LowerCase(const std::vector<std::string>& names) {
 }
 
 JobSummary GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
-  return {.id = job.id, .name = job.spec->name, .queue = job.spec->scheduling.queue, .reason = job.reason, .state = job.state, .pending = job.pending,
-          .progress = job.progress, .steps = job.spec->train.steps, .predicted = plan == nullptr ? Nanos(0) : plan->step,
-          .ranks = static_cast<int32_t>(job.ranks.size()), .restarts = job.restarts, .goodput = goodput, .submitted = job.submitted};
+  return {.id = job.id,
+          .name = job.spec->name,
+          .queue = job.spec->scheduling.queue,
+          .reason = job.reason,
+          .state = job.state,
+          .pending = job.pending,
+          .progress = job.progress,
+          .steps = job.spec->train.steps,
+          .predicted = plan == nullptr ? Nanos(0) : plan->step,
+          .ranks = static_cast<int32_t>(job.ranks.size()),
+          .restarts = job.restarts,
+          .goodput = goodput,
+          .submitted = job.submitted};
 }
 
 }  // namespace
@@ -139,9 +156,14 @@ LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOp
 
 HttpReply LivePage::Answer(const HttpRequest& request) {
   HttpReply reply = Route(request);
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Cache-Control", "no-store"}, {"Content-Security-Policy", kPolicy}, {"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"},
-           {"Referrer-Policy", "no-referrer"}, {"Cross-Origin-Resource-Policy", "same-origin"}, {"Cross-Origin-Opener-Policy", "same-origin"}}) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"Cache-Control", "no-store"},
+                                                                  {"Content-Security-Policy", kPolicy},
+                                                                  {"X-Content-Type-Options", "nosniff"},
+                                                                  {"X-Frame-Options", "DENY"},
+                                                                  {"Referrer-Policy", "no-referrer"},
+                                                                  {"Cross-Origin-Resource-Policy", "same-origin"},
+                                                                  {"Cross-Origin-Opener-Policy", "same-origin"}}) {
     reply.headers.emplace_back(name, value);
   }
   if (request.method == "HEAD") reply.body.clear();
@@ -150,7 +172,9 @@ HttpReply LivePage::Answer(const HttpRequest& request) {
 
 HttpReply LivePage::Route(const HttpRequest& request) {
   if (!hosts_.contains(HostName(request.host))) {
-    return Plain(421, "this page is not served under the name that was asked for: use localhost, or name it with --tls-names where a proxy stands before the server");
+    return Plain(421,
+                 "this page is not served under the name that was asked for: use localhost, or name it with --tls-names where "
+                 "a proxy stands before the server");
   }
   if (request.method != "GET" && request.method != "HEAD") {
     HttpReply reply = Plain(405, "this page only shows: use lynxctl to change something");
@@ -166,7 +190,9 @@ HttpReply LivePage::Route(const HttpRequest& request) {
 
   if (request.path == "/") return {.type = kHtml, .body = std::string(LivePageHtml())};
   if (request.path == "/page.js") return {.type = "text/javascript; charset=utf-8", .body = std::string(LivePageScript())};
-  if (request.path == "/page.css") return {.type = "text/css; charset=utf-8", .body = absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()), std::string(LivePageStyle()))};
+  if (request.path == "/page.css")
+    return {.type = "text/css; charset=utf-8",
+            .body = absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()), std::string(LivePageStyle()))};
   const std::string key = absl::StrCat(request.path, " ", absl::StrJoin(*values, " "));
   if (request.path == "/api/cluster") return Kept(key, [&] { return Cluster(); });
   if (request.path == "/api/jobs") return Kept(key, [&] { return Jobs(); });
@@ -210,25 +236,28 @@ absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> w
 }
 
 absl::StatusOr<std::string> LivePage::Cluster() {
-  LYNX_ASSIGN_OR_RETURN(const ClusterGlance cluster, OnOwner<ClusterGlance>([core = &core_]() -> absl::StatusOr<ClusterGlance> {
-                          return ClusterGlance{core->controller().Summaries(), core->controller().TakeCensus().jobs, core->clock().Wall()};
-                        }));
+  LYNX_ASSIGN_OR_RETURN(
+      const ClusterGlance cluster, OnOwner<ClusterGlance>([core = &core_]() -> absl::StatusOr<ClusterGlance> {
+        return ClusterGlance{core->controller().Summaries(), core->controller().TakeCensus().jobs, core->clock().Wall()};
+      }));
   return ClusterJson(cluster);
 }
 
 absl::StatusOr<std::string> LivePage::Jobs() {
-  LYNX_ASSIGN_OR_RETURN(std::vector<JobSummary> jobs, OnOwner<std::vector<JobSummary>>([core = &core_]() -> absl::StatusOr<std::vector<JobSummary>> {
-                          std::vector<JobSummary> list;
-                          const auto add = [&](const std::vector<JobState>& states) {
-                            for (const JobRecord* job : core->controller().List(kMaxJobs + 1 - list.size(), states)) {
-                              list.push_back(GlanceOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
-                            }
-                          };
-                          add({JobState::kRunning, JobState::kStarting, JobState::kPlanning});
-                          add({JobState::kQueued});
-                          add({JobState::kSucceeded, JobState::kFailed, JobState::kCancelled});
-                          return list;
-                        }));
+  LYNX_ASSIGN_OR_RETURN(
+      std::vector<JobSummary> jobs,
+      OnOwner<std::vector<JobSummary>>([core = &core_]() -> absl::StatusOr<std::vector<JobSummary>> {
+        std::vector<JobSummary> list;
+        const auto add = [&](const std::vector<JobState>& states) {
+          for (const JobRecord* job : core->controller().List(kMaxJobs + 1 - list.size(), states)) {
+            list.push_back(GlanceOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
+          }
+        };
+        add({JobState::kRunning, JobState::kStarting, JobState::kPlanning});
+        add({JobState::kQueued});
+        add({JobState::kSucceeded, JobState::kFailed, JobState::kCancelled});
+        return list;
+      }));
   const bool more = jobs.size() > kMaxJobs;
   if (more) jobs.resize(kMaxJobs);
   return JobsJson(jobs, more);
@@ -255,7 +284,8 @@ absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
   request.set_job_id(id);
   request.set_include_events(true);
   request.set_include_curves(true);
-  LYNX_ASSIGN_OR_RETURN(const v1::GetJobResponse got, OnOwner<v1::GetJobResponse>([jobs = &jobs_, request]() -> absl::StatusOr<v1::GetJobResponse> {
+  LYNX_ASSIGN_OR_RETURN(const v1::GetJobResponse got,
+                        OnOwner<v1::GetJobResponse>([jobs = &jobs_, request]() -> absl::StatusOr<v1::GetJobResponse> {
                           v1::GetJobResponse response;
                           LYNX_RETURN_IF_ERROR(jobs->FillJob(request, response));
                           return response;
@@ -266,16 +296,20 @@ absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
   if (job.has_plan()) {
     LYNX_ASSIGN_OR_RETURN(plan, FromProto(job.plan(), PlanPrograms::kLeftOut));
   }
-  LYNX_ASSIGN_OR_RETURN(std::vector<ReportPart> parts,
-                        JobReportParts({.job = &job,
-                                        .curves = &got.curves(),
-                                        .plan = traced.step != nullptr ? &traced.step->plan : job.has_plan() ? &plan : nullptr,
-                                        .traced = traced.step.get(),
-                                        .version = kVersion,
-                                        .now = clock_.Wall()}));
+  LYNX_ASSIGN_OR_RETURN(std::vector<ReportPart> parts, JobReportParts({.job = &job,
+                                                                       .curves = &got.curves(),
+                                                                       .plan = traced.step != nullptr ? &traced.step->plan
+                                                                               : job.has_plan()       ? &plan
+                                                                                                      : nullptr,
+                                                                       .traced = traced.step.get(),
+                                                                       .version = kVersion,
+                                                                       .now = clock_.Wall()}));
   for (ReportPart& part : parts) {
     const bool left_out = part.html.size() > kMaxPartLength || (traced.too_large && part.id == "step");
-    if (left_out) part.html = ReportSection(part.id, "Left out", "", absl::StrCat("<p class=\"note\">This part of so large a job is in its report: lynxctl report ", job.id(), "</p>\n"));
+    if (left_out)
+      part.html = ReportSection(
+          part.id, "Left out", "",
+          absl::StrCat("<p class=\"note\">This part of so large a job is in its report: lynxctl report ", job.id(), "</p>\n"));
   }
   return JobJson(job.id(), job.spec().name(), absl::AsciiStrToLower(StateName(job.state())), parts);
 }
@@ -291,7 +325,8 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
     std::optional<v1::TraceJobResponse> response;
     bool too_large = false;
   };
-  LYNX_ASSIGN_OR_RETURN(const Answer answer, OnOwner<Answer>([core = &core_, jobs = &jobs_, id = JobId(job.id()), most = options_.most_actions]() -> absl::StatusOr<Answer> {
+  LYNX_ASSIGN_OR_RETURN(const Answer answer, OnOwner<Answer>([core = &core_, jobs = &jobs_, id = JobId(job.id()),
+                                                              most = options_.most_actions]() -> absl::StatusOr<Answer> {
                           LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core->store().LoadTrace(id));
                           if (!trace.has_value()) return Answer{};
                           size_t times = 0;
@@ -301,13 +336,15 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                           request.set_job_id(id.value);
                           Answer filled{.response = v1::TraceJobResponse()};
                           const absl::Status status = jobs->FillTrace(request, *filled.response);
-                          if (status.code() == absl::StatusCode::kFailedPrecondition) return Answer{};  // it is of an earlier plan
+                          if (status.code() == absl::StatusCode::kFailedPrecondition)
+                            return Answer{};  // it is of an earlier plan
                           LYNX_RETURN_IF_ERROR(status);
                           return filled;
                         }));
   Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
   if (answer.response.has_value()) {
-    // The rest of the job is shown without a step that ranks have reported and that makes no sense, and it is not read again at once.
+    // The rest of the job is shown without a step that ranks have reported and that makes no sense, and it is not read again at
+    // once.
     absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
     if (step.ok()) {
       traced.step = *std::move(step);

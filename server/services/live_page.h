@@ -1,4 +1,5 @@
-// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON that it is made of.
+// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON that it is
+// made of.
 //
 //     /               the page, with /page.css and /page.js; the same for everybody, and nothing from elsewhere
 //     /api/cluster    nodes at a glance and counts of jobs
@@ -6,12 +7,13 @@
 //     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
 //
-// Who may see it is the guard's to say, as of the RPCs that tell the same. A browser sends a token as the password of HTTP's basic
-// authentication, programs as a bearer token. A Host header that is none of `hosts` is refused: a stranger's page whose name was made to lead
-// here (DNS rebinding) reads nothing.
+// Who may see it is the guard's to say, as of the RPCs that tell the same. A browser sends a token as the password of HTTP's
+// basic authentication, programs as a bearer token. A Host header that is none of `hosts` is refused: a stranger's page whose
+// name was made to lead here (DNS rebinding) reads nothing.
 //
-// What is looked at by many is made once: an answer is kept for `fresh` and shared. The owner thread only copies what is shown, bounded;
-// texts and plots are made on the thread that asks. Where the server is too far behind, that is the answer (503), soon.
+// What is looked at by many is made once: an answer is kept for `fresh` and shared. The owner thread only copies what is shown,
+// bounded; texts and plots are made on the thread that asks. Where the server is too far behind, that is the answer (503),
+// soon.
 //
 // Thread-safe. The services and the guard must outlive it.
 #ifndef LYNX_SERVER_SERVICES_LIVE_PAGE_H_

@@ -33,8 +33,11 @@ ordered_json PresenceJson(const std::array<int64_t, kNodePresenceCount>& counts)
 }
 
 ordered_json CellJson(const MapCell& cell) {
-  return {{"first", cell.first.value}, {"last", cell.last.value}, {"nodes", cell.nodes}, {"presence", PresenceJson(cell.presence)},
-          {"cordoned", cell.cordoned}, {"warned", cell.warned}, {"devices", cell.devices}, {"used", cell.used}, {"withdrawn", cell.withdrawn}};
+  return {{"first", cell.first.value},  {"last", cell.last.value},
+          {"nodes", cell.nodes},        {"presence", PresenceJson(cell.presence)},
+          {"cordoned", cell.cordoned},  {"warned", cell.warned},
+          {"devices", cell.devices},    {"used", cell.used},
+          {"withdrawn", cell.withdrawn}};
 }
 
 void Add(const NodeSummary& node, MapCell& cell) {
@@ -65,7 +68,11 @@ std::string ClusterJson(const ClusterGlance& cluster) {
   for (size_t i = 0; i < cluster.jobs.size(); ++i) jobs[JobStateName(static_cast<JobState>(i))] = cluster.jobs[i];
   ordered_json cells = ordered_json::array();
   for (const MapCell& cell : MapOf(cluster.nodes)) cells.push_back(CellJson(cell));
-  return Text({{"version", kVersion}, {"timeMs", cluster.now.value / 1'000'000}, {"all", CellJson(all)}, {"jobs", jobs}, {"cells", cells}});
+  return Text({{"version", kVersion},
+               {"timeMs", cluster.now.value / 1'000'000},
+               {"all", CellJson(all)},
+               {"jobs", jobs},
+               {"cells", cells}});
 }
 
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more) {
@@ -73,10 +80,21 @@ std::string JobsJson(const std::vector<JobSummary>& jobs, bool more) {
   for (const JobSummary& job : jobs) {
     ordered_json pending = ordered_json::array();
     for (size_t i = 0; i < std::min(job.pending.size(), kMaxReasons); ++i) pending.push_back(job.pending[i].text);
-    list.push_back({{"id", job.id.value}, {"name", job.name}, {"state", JobStateName(job.state)}, {"queue", job.queue}, {"reason", job.reason},
-                    {"pending", pending}, {"steps", job.steps}, {"done", job.progress.steps_done}, {"ranks", job.ranks}, {"restarts", job.restarts},
-                    {"stepMs", InMillis(job.progress.step)}, {"predictedMs", InMillis(job.predicted)}, {"tokensPerSecond", Number(job.progress.tokens_per_second)},
-                    {"loss", Number(job.progress.loss)}, {"goodput", job.goodput.has_value() ? Number(*job.goodput) : ordered_json(nullptr)},
+    list.push_back({{"id", job.id.value},
+                    {"name", job.name},
+                    {"state", JobStateName(job.state)},
+                    {"queue", job.queue},
+                    {"reason", job.reason},
+                    {"pending", pending},
+                    {"steps", job.steps},
+                    {"done", job.progress.steps_done},
+                    {"ranks", job.ranks},
+                    {"restarts", job.restarts},
+                    {"stepMs", InMillis(job.progress.step)},
+                    {"predictedMs", InMillis(job.predicted)},
+                    {"tokensPerSecond", Number(job.progress.tokens_per_second)},
+                    {"loss", Number(job.progress.loss)},
+                    {"goodput", job.goodput.has_value() ? Number(*job.goodput) : ordered_json(nullptr)},
                     {"submittedMs", job.submitted.value / 1'000'000}});
   }
   return Text({{"jobs", list}, {"more", more}});
@@ -86,18 +104,29 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more) {
   ordered_json list = ordered_json::array();
   for (const NodeView& node : nodes) {
     ordered_json conditions = ordered_json::array(), jobs = ordered_json::array();
-    for (size_t i = 0; i < std::min(node.conditions.size(), kMaxShownConditions); ++i) conditions.push_back(node.conditions[i].message);
+    for (size_t i = 0; i < std::min(node.conditions.size(), kMaxShownConditions); ++i)
+      conditions.push_back(node.conditions[i].message);
     for (size_t i = 0; i < std::min(node.jobs.size(), kMaxJobsOfNode); ++i) jobs.push_back(node.jobs[i].value);
-    list.push_back({{"name", node.name.value}, {"agent", node.agent_attached}, {"worker", node.worker_attached}, {"devices", node.devices.size()},
-                    {"model", node.devices.empty() ? "" : node.devices.front().model}, {"used", node.devices_used}, {"domain", node.network_domain},
-                    {"seenMs", node.last_seen.value / 1'000'000}, {"jobs", jobs}, {"conditions", conditions},
-                    {"cordon", node.cordon.has_value() ? ordered_json(node.cordon->reason.empty() ? "no reason given" : node.cordon->reason) : ordered_json(nullptr)},
+    list.push_back({{"name", node.name.value},
+                    {"agent", node.agent_attached},
+                    {"worker", node.worker_attached},
+                    {"devices", node.devices.size()},
+                    {"model", node.devices.empty() ? "" : node.devices.front().model},
+                    {"used", node.devices_used},
+                    {"domain", node.network_domain},
+                    {"seenMs", node.last_seen.value / 1'000'000},
+                    {"jobs", jobs},
+                    {"conditions", conditions},
+                    {"cordon", node.cordon.has_value()
+                                   ? ordered_json(node.cordon->reason.empty() ? "no reason given" : node.cordon->reason)
+                                   : ordered_json(nullptr)},
                     {"drain", node.cordon.has_value() && node.cordon->drain}});
   }
   return Text({{"nodes", list}, {"more", more}});
 }
 
-std::string JobJson(const std::string& id, const std::string& name, const std::string& state, const std::vector<ReportPart>& parts) {
+std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
+                    const std::vector<ReportPart>& parts) {
   ordered_json list = ordered_json::array();
   for (const ReportPart& part : parts) list.push_back({{"id", part.id}, {"html", part.html}});
   return Text({{"id", id}, {"name", name}, {"state", state}, {"parts", list}});

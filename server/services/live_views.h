@@ -41,11 +41,11 @@ struct JobSummary {
   JobState state = JobState::kQueued;
   std::vector<PendingReason> pending;
   Progress progress;
-  int64_t steps = 0;          // that it is to do
-  Nanos predicted;            // of a step; 0 = not known
+  int64_t steps = 0;  // that it is to do
+  Nanos predicted;    // of a step; 0 = not known
   int32_t ranks = 0, restarts = 0;
   std::optional<double> goodput;
-  Nanos submitted;            // Unix
+  Nanos submitted;  // Unix
 };
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 
@@ -53,7 +53,8 @@ std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
 // `state`: as JobStateName.
-std::string JobJson(const std::string& id, const std::string& name, const std::string& state, const std::vector<ReportPart>& parts);
+std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
+                    const std::vector<ReportPart>& parts);
 
 }  // namespace lynx
 

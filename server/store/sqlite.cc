@@ -20,19 +20,14 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   switch (primary) {
     case SQLITE_OK:
     case SQLITE_ROW:
-    case SQLITE_DONE:
-      return absl::OkStatus();
-    case SQLITE_FULL:
-      return absl::ResourceExhaustedError(text);
+    case SQLITE_DONE: return absl::OkStatus();
+    case SQLITE_FULL: return absl::ResourceExhaustedError(text);
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return absl::FailedPreconditionError(text);
+    case SQLITE_LOCKED: return absl::FailedPreconditionError(text);
     case SQLITE_ERROR:  // all statements are fixed: only a schema that is not what was written can make them wrong
     case SQLITE_NOTADB:
-    case SQLITE_CORRUPT:
-      return absl::DataLossError(text);
-    default:
-      return absl::UnavailableError(text);
+    case SQLITE_CORRUPT: return absl::DataLossError(text);
+    default: return absl::UnavailableError(text);
   }
 }
 
@@ -68,8 +63,7 @@ Statement& Statement::Bind(int64_t value) {
 }
 
 Statement& Statement::Bind(const std::string& text) {
-  const int code = sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(), SQLITE_TRANSIENT,
-                                       SQLITE_UTF8);
+  const int code = sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   if (bind_error_ == SQLITE_OK) bind_error_ = code;
   return *this;
 }

@@ -53,7 +53,8 @@ class Statement {
   int bind_error_ = SQLITE_OK;
 };
 
-// Statements that are run again and again: each is prepared once, which takes longer than to run it. Not to outlive the connection.
+// Statements that are run again and again: each is prepared once, which takes longer than to run it. Not to outlive the
+// connection.
 class KeptStatements {
  public:
   explicit KeptStatements(sqlite3* db) : db_(db) {}

@@ -56,11 +56,14 @@ constexpr const char* kMigrations[] = {
     "CREATE TABLE users(name TEXT PRIMARY KEY, role TEXT NOT NULL, created_ns INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE tokens(id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, user TEXT NOT NULL, created_ns INTEGER NOT NULL, "
     "expires_ns INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE join_tokens(digest TEXT PRIMARY KEY, node TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT NULL) "
+    "CREATE TABLE join_tokens(digest TEXT PRIMARY KEY, node TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT "
+    "NULL) "
     "WITHOUT ROWID;"
-    "CREATE TABLE certificates(serial TEXT PRIMARY KEY, node TEXT NOT NULL, issued_ns INTEGER NOT NULL, ends_ns INTEGER NOT NULL) "
+    "CREATE TABLE certificates(serial TEXT PRIMARY KEY, node TEXT NOT NULL, issued_ns INTEGER NOT NULL, ends_ns INTEGER NOT "
+    "NULL) "
     "WITHOUT ROWID;"
-    "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT NOT NULL, "
+    "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT "
+    "NOT NULL, "
     "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
     "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
     "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
@@ -111,8 +114,8 @@ absl::Status Store::Damaged(const std::string& what) const {
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                                   nullptr);
+  const int code =
+      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   SqliteHandle db(raw);
   std::unique_ptr<Store> store(new Store(path, std::move(db)));
   absl::Status status = SqliteStatus(raw, code);
@@ -128,8 +131,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
   const char* what_to_do = status.code() == absl::StatusCode::kResourceExhausted
                                ? "; make space on its disk and start again"
                                : "; check --data-dir, its permissions and its disk";
-  return absl::FailedPreconditionError(absl::StrCat("cannot open the database ", path, ": ",
-                                                    std::string(status.message()), what_to_do));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot open the database ", path, ": ", std::string(status.message()), what_to_do));
 }
 
 absl::Status Store::Prepare() {
@@ -152,8 +155,8 @@ absl::Status Store::Prepare() {
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
   if (tables == "0" && version == "0") {
-    return Execute(db_.get(), absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId, ";",
-                                           MigrationFrom(1), "COMMIT"));
+    return Execute(db_.get(),
+                   absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId, ";", MigrationFrom(1), "COMMIT"));
   }
   if (application != absl::StrCat(kApplicationId)) {
     return absl::FailedPreconditionError(
@@ -162,8 +165,8 @@ absl::Status Store::Prepare() {
   int64_t schema = 0;
   if (!absl::SimpleAtoi(version, &schema) || schema < 1 || schema > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the database ", path_, " has schema ", version,
-                                                      ", made by a newer lynx-server; this one knows schema ",
-                                                      kSchemaVersion, ": start the newer one"));
+                                                      ", made by a newer lynx-server; this one knows schema ", kSchemaVersion,
+                                                      ": start the newer one"));
   }
   if (schema == kSchemaVersion) return absl::OkStatus();
   const absl::Status migrated = Execute(db_.get(), absl::StrCat("BEGIN;", MigrationFrom(schema), "COMMIT"));
@@ -229,7 +232,8 @@ absl::Status Store::Write(const Effect& effect) {
 }
 
 absl::Status Store::WritePlan(const InsertPlan& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        kept_.Get("INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
   return statement.Bind(insert.job.value)
       .Bind(insert.plan->digest)
       .BindBlob(ToProto(*insert.plan).SerializeAsString())
@@ -238,18 +242,22 @@ absl::Status Store::WritePlan(const InsertPlan& insert) {
 }
 
 absl::Status Store::WriteCordon(const PutCordon& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
-                                                                                    : "DELETE FROM cordons WHERE node=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        kept_.Get(put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
+                                                         : "DELETE FROM cordons WHERE node=?"));
   statement.Bind(put.node.value);
   if (put.cordon.has_value()) {
-    statement.Bind(put.cordon->reason).Bind(put.cordon->drain ? 1 : 0).Bind(put.cordon->deadline.value).Bind(put.cordon->since.value);
+    statement.Bind(put.cordon->reason)
+        .Bind(put.cordon->drain ? 1 : 0)
+        .Bind(put.cordon->deadline.value)
+        .Bind(put.cordon->since.value);
   }
   return statement.Run();
 }
 
 absl::Status Store::WriteNode(const PutNode& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.forgotten ? "DELETE FROM nodes WHERE name=?"
-                                                                           : "INSERT OR REPLACE INTO nodes VALUES(?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        kept_.Get(put.forgotten ? "DELETE FROM nodes WHERE name=?" : "INSERT OR REPLACE INTO nodes VALUES(?)"));
   return statement.Bind(put.node.value).Run();
 }
 
@@ -264,8 +272,8 @@ absl::Status Store::WriteTrace(const InsertTrace& insert) {
 }
 
 absl::Status Store::Delete(const DeleteJob& job) {
-  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "curves WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
-                            "jobs WHERE id"}) {
+  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "curves WHERE job_id", "ranks WHERE job_id",
+                            "events WHERE job_id", "checkpoints WHERE job_id", "jobs WHERE id"}) {
     LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("DELETE FROM ", where, "=?")));
     LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
   }
@@ -274,9 +282,10 @@ absl::Status Store::Delete(const DeleteJob& job) {
 
 absl::Status Store::WriteNew(const InsertJob& insert) {
   const JobRecord& job = insert.job;
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("INSERT INTO jobs(", kJobColumns,
-                                                                       ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
-                                                                       "0, '', 0, '', -1, '', x'')")));
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        kept_.Get(absl::StrCat("INSERT INTO jobs(", kJobColumns,
+                                               ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
+                                               "0, '', 0, '', -1, '', x'')")));
   LYNX_RETURN_IF_ERROR(statement.Bind(job.id.value)
                            .Bind(job.submission)
                            .Bind(job.idempotency_key)
@@ -288,10 +297,11 @@ absl::Status Store::WriteNew(const InsertJob& insert) {
 }
 
 absl::Status Store::WriteRecord(const JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
-                                                       "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
-                                                       "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
-                                                       "figures=? WHERE id=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        kept_.Get("UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
+                                  "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
+                                  "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
+                                  "figures=? WHERE id=?"));
   LYNX_RETURN_IF_ERROR(statement.Bind(std::string(JobStateName(job.state)))
                            .Bind(job.reason)
                            .Bind(job.started.value)
@@ -406,9 +416,8 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
 }
 
 absl::Status Store::ReadRanks(JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(
-      Statement row,
-      Select("SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM ranks WHERE job_id=? ORDER BY rank"));
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM "
+                                              "ranks WHERE job_id=? ORDER BY rank"));
   row.Bind(job.id.value);
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
@@ -417,16 +426,17 @@ absl::Status Store::ReadRanks(JobRecord& job) {
       return Damaged(absl::StrCat("job ", job.id.value, ": rank ", job.ranks.size(), " is missing"));
     }
     job.ranks.push_back({.where = {NodeId(row.Text(1)), static_cast<int32_t>(row.Int(2))},
-                         .device_uuid = row.Text(7), .host = row.Text(3),
-                         .port = static_cast<int32_t>(row.Int(4)), .acknowledged = row.Int(5),
+                         .device_uuid = row.Text(7),
+                         .host = row.Text(3),
+                         .port = static_cast<int32_t>(row.Int(4)),
+                         .acknowledged = row.Int(5),
                          .finished = row.Int(6) != 0});
   }
 }
 
 absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
   std::vector<StoredJob> jobs;
-  LYNX_ASSIGN_OR_RETURN(Statement row,
-                        Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) break;
@@ -452,15 +462,19 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(cordons));
     if (!more) break;
-    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1), .drain = cordons.Int(2) != 0,
-                                                 .deadline = Nanos(cordons.Int(3)), .since = Nanos(cordons.Int(4))};
+    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1),
+                                                 .drain = cordons.Int(2) != 0,
+                                                 .deadline = Nanos(cordons.Int(3)),
+                                                 .since = Nanos(cordons.Int(4))};
   }
   LYNX_ASSIGN_OR_RETURN(Statement queues, Select("SELECT name, weight, quota, may_borrow FROM queues"));
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
     if (!more) break;
-    settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
-                               .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
+    settings.queues.push_back({.name = queues.Text(0),
+                               .weight = static_cast<int32_t>(queues.Int(1)),
+                               .quota = static_cast<int32_t>(queues.Int(2)),
+                               .may_borrow = queues.Int(3) != 0});
   }
   LYNX_ASSIGN_OR_RETURN(Statement nodes, Select("SELECT name FROM nodes"));
   while (true) {
@@ -502,8 +516,12 @@ absl::StatusOr<std::optional<InsertCheckpoint>> Store::LoadCheckpoint(const JobI
                                               "ORDER BY generation DESC, step DESC LIMIT 1"));
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::nullopt;
-  return InsertCheckpoint{.job = job, .generation = Generation(row.Int(0)), .step = row.Int(1), .path = row.Text(2),
-                          .bytes = Bytes(row.Int(3)), .time = Nanos(row.Int(4))};
+  return InsertCheckpoint{.job = job,
+                          .generation = Generation(row.Int(0)),
+                          .step = row.Int(1),
+                          .path = row.Text(2),
+                          .bytes = Bytes(row.Int(3)),
+                          .time = Nanos(row.Int(4))};
 }
 
 absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
@@ -520,9 +538,8 @@ absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
 absl::Status Store::PutCurves(const std::vector<StoredCurves>& jobs) {
   return Transact([&]() -> absl::Status {
     for (const StoredCurves& one : jobs) {
-      LYNX_ASSIGN_OR_RETURN(
-          Statement statement,
-          Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO curves SELECT id, ? FROM jobs WHERE id=?"));
+      LYNX_ASSIGN_OR_RETURN(Statement statement,
+                            Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO curves SELECT id, ? FROM jobs WHERE id=?"));
       LYNX_RETURN_IF_ERROR(statement.BindBlob(Encode(*one.curves).SerializeAsString()).Bind(one.job.value).Run());
     }
     return absl::OkStatus();
@@ -539,10 +556,9 @@ absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
 }
 
 absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before) {
-  LYNX_ASSIGN_OR_RETURN(
-      Statement row,
-      Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE job_id=? AND sequence>? AND sequence<? "
-             "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE "
+                                              "job_id=? AND sequence>? AND sequence<? "
+                                              "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
   row.Bind(job.value).Bind(after).Bind(before).Bind(limit);
   std::vector<JobEvent> events;
   while (true) {

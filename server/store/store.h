@@ -76,7 +76,8 @@ class Store {
   // Empty: none of the job's steps has been done, or an older server knew no curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
   // The newest `limit` with a sequence above `after`, oldest first.
-  absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before = std::numeric_limits<int64_t>::max());
+  absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,
+                                                   int64_t before = std::numeric_limits<int64_t>::max());
 
   // The file may have so many pages of 4 KiB (or what it has, if that is more): stands for a disk that is full.
   void LimitPages(int64_t pages);
@@ -111,7 +112,7 @@ class Store {
 
   const std::string path_;
   SqliteHandle db_;
-  KeptStatements kept_;  // those that write
+  KeptStatements kept_;           // those that write
   bool log_has_remains_ = false;  // of a commit that failed
 };
 

@@ -22,7 +22,12 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
   }
   if (const auto* token = std::get_if<UserToken>(&change)) {
     LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO tokens VALUES(?, ?, ?, ?, ?)"));
-    return put.Bind(token->id).Bind(token->digest).Bind(token->user).Bind(token->created.value).Bind(token->expires.value).Run();
+    return put.Bind(token->id)
+        .Bind(token->digest)
+        .Bind(token->user)
+        .Bind(token->created.value)
+        .Bind(token->expires.value)
+        .Run();
   }
   if (const auto* grant = std::get_if<JoinGrant>(&change)) {
     LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO join_tokens VALUES(?, ?, ?, ?)"));
@@ -30,7 +35,11 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
   }
   if (const auto* certificate = std::get_if<NodeCertificate>(&change)) {
     LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO certificates VALUES(?, ?, ?, ?)"));
-    return put.Bind(certificate->serial).Bind(certificate->node).Bind(certificate->issued.value).Bind(certificate->ends.value).Run();
+    return put.Bind(certificate->serial)
+        .Bind(certificate->node)
+        .Bind(certificate->issued.value)
+        .Bind(certificate->ends.value)
+        .Run();
   }
   if (const auto* user = std::get_if<DeleteUser>(&change)) {
     LYNX_ASSIGN_OR_RETURN(Statement tokens, prepare("DELETE FROM tokens WHERE user=?"));
@@ -51,8 +60,9 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
 }
 
 absl::Status Store::WriteAudit(const AuditRecord& record) {
-  LYNX_ASSIGN_OR_RETURN(Statement insert, kept_.Get("INSERT INTO audit(time_ns, who, origin, what, target, outcome, detail, refused) "
-                                                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement insert,
+                        kept_.Get("INSERT INTO audit(time_ns, who, origin, what, target, outcome, detail, refused) "
+                                  "VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
   LYNX_RETURN_IF_ERROR(insert.Bind(record.time.value)
                            .Bind(record.who)
                            .Bind(record.from)
@@ -62,9 +72,10 @@ absl::Status Store::WriteAudit(const AuditRecord& record) {
                            .Bind(record.detail)
                            .Bind(record.refused ? 1 : 0)
                            .Run());
-  LYNX_ASSIGN_OR_RETURN(Statement trim, kept_.Get(record.refused ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
-                                                                   "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
-                                                                 : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?"));
+  LYNX_ASSIGN_OR_RETURN(
+      Statement trim, kept_.Get(record.refused ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
+                                                 "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
+                                               : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?"));
   return trim.Bind(record.refused ? kKeptRefusals : kKeptChanges).Run();
 }
 
@@ -101,23 +112,30 @@ absl::StatusOr<std::vector<AccessChange>> Store::LoadAccess() {
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(certificates));
     if (!more) return changes;
-    changes.push_back(NodeCertificate{certificates.Text(0), certificates.Text(1), Nanos(certificates.Int(2)),
-                                      Nanos(certificates.Int(3))});
+    changes.push_back(
+        NodeCertificate{certificates.Text(0), certificates.Text(1), Nanos(certificates.Int(2)), Nanos(certificates.Int(3))});
   }
 }
 
 absl::StatusOr<std::vector<AuditRecord>> Store::LoadAudit(int64_t limit, int64_t before, bool refused_only) {
-  LYNX_ASSIGN_OR_RETURN(Statement row,
-                        Select(absl::StrCat("SELECT sequence, time_ns, who, origin, what, target, outcome, detail, refused FROM audit "
-                                            "WHERE ", refused_only ? "refused=1 AND " : "",
-                                            "(?=0 OR sequence<?) ORDER BY sequence DESC LIMIT ?")));
+  LYNX_ASSIGN_OR_RETURN(
+      Statement row,
+      Select(absl::StrCat("SELECT sequence, time_ns, who, origin, what, target, outcome, detail, refused FROM audit "
+                          "WHERE ",
+                          refused_only ? "refused=1 AND " : "", "(?=0 OR sequence<?) ORDER BY sequence DESC LIMIT ?")));
   row.Bind(before).Bind(before).Bind(limit);
   std::vector<AuditRecord> records;
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) return records;
-    records.push_back({.sequence = row.Int(0), .time = Nanos(row.Int(1)), .who = row.Text(2), .from = row.Text(3),
-                       .what = row.Text(4), .target = row.Text(5), .outcome = row.Text(6), .detail = row.Text(7),
+    records.push_back({.sequence = row.Int(0),
+                       .time = Nanos(row.Int(1)),
+                       .who = row.Text(2),
+                       .from = row.Text(3),
+                       .what = row.Text(4),
+                       .target = row.Text(5),
+                       .outcome = row.Text(6),
+                       .detail = row.Text(7),
                        .refused = row.Int(8) != 0});
   }
 }

@@ -40,7 +40,8 @@ struct Checksum {
 
 absl::StatusOr<bool> LogIsDamaged(sqlite3* db) {
   sqlite3_file* file = nullptr;
-  if (sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) != SQLITE_OK || file->pMethods == nullptr) return false;
+  if (sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) != SQLITE_OK || file->pMethods == nullptr)
+    return false;
   sqlite3_int64 size = 0;
   int code = file->pMethods->xFileSize(file, &size);
   if (code != SQLITE_OK) return SqliteStatus(nullptr, code);
@@ -54,8 +55,8 @@ absl::StatusOr<bool> LogIsDamaged(sqlite3* db) {
   Checksum checksum{.big_endian = (BigEndian(header.data()) & 1) != 0};
   checksum.Add(header.data(), 24);
   const uint32_t page = BigEndian(header.data() + 8);
-  const bool sound = (BigEndian(header.data()) & ~uint32_t{1}) == kMagic && checksum.Is(header.data() + 24) && page >= 512 &&
-                     page <= 65536;
+  const bool sound =
+      (BigEndian(header.data()) & ~uint32_t{1}) == kMagic && checksum.Is(header.data() + 24) && page >= 512 && page <= 65536;
   if (!sound) return false;
   std::vector<unsigned char> frame(kFrameHeaderBytes + page);
   bool taken = true;  // all frames so far are good

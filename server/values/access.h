@@ -35,7 +35,7 @@ struct UserToken {
   std::string digest;  // SecretDigest
   std::string user;
   Nanos created;
-  Nanos expires;       // 0 = no end
+  Nanos expires;  // 0 = no end
 };
 // A join token that has not been used.
 struct JoinGrant {
@@ -90,9 +90,9 @@ class AccessBook {
  private:
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_.
-  std::map<std::string, User> users_;               // by name
-  std::map<std::string, UserToken> tokens_;         // by digest
-  std::map<std::string, JoinGrant> grants_;         // by digest
+  std::map<std::string, User> users_;                    // by name
+  std::map<std::string, UserToken> tokens_;              // by digest
+  std::map<std::string, JoinGrant> grants_;              // by digest
   std::map<std::string, NodeCertificate> certificates_;  // by serial
 };
 

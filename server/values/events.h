@@ -31,7 +31,7 @@ struct JobSubmitted {
   int64_t request = 0;  // whom to Reply to
   JobId id;             // for the job if it is new; unique
   std::string idempotency_key;
-  JobSpec spec;         // normalized and valid
+  JobSpec spec;  // normalized and valid
   std::string spec_digest;
 };
 // The store could not take the job: it never was. Only for a job whose InsertJob was not committed.
@@ -155,8 +155,8 @@ struct InsertAudit {
   JobId job;  // that the change is of; empty = none
 };
 
-// Why a job is planned: for the first time; to see whether it would end before the first in line begins; because devices were lost,
-// or memory ran out; while it trains, for more devices, or since its nodes' speeds have changed.
+// Why a job is planned: for the first time; to see whether it would end before the first in line begins; because devices were
+// lost, or memory ran out; while it trains, for more devices, or since its nodes' speeds have changed.
 enum class PlanTrigger : uint8_t { kFirst, kSpeculation, kLoss, kMemory, kGrowth, kDrift };
 inline constexpr int kPlanTriggerCount = 6;
 struct PlanJob {
@@ -210,16 +210,17 @@ struct EvaluationRecorded {
   double loss = 0;
 };
 
-using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob, InsertAudit,
-                            PutCordon, PutNode, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream, NotifyWatchers, Reply, StepRecorded,
-                            EvaluationRecorded>;
+using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob,
+                            InsertAudit, PutCordon, PutNode, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream,
+                            NotifyWatchers, Reply, StepRecorded, EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
   return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||
          std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertTrace>(effect) ||
          std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) ||
          std::holds_alternative<DeleteJob>(effect) || std::holds_alternative<PutCordon>(effect) ||
-         std::holds_alternative<PutNode>(effect) || std::holds_alternative<PutQueue>(effect) || std::holds_alternative<InsertAudit>(effect);
+         std::holds_alternative<PutNode>(effect) || std::holds_alternative<PutQueue>(effect) ||
+         std::holds_alternative<InsertAudit>(effect);
 }
 
 }  // namespace lynx

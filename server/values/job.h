@@ -57,7 +57,7 @@ struct Progress {
   double lr = 0;
   double tokens_per_second = 0;
   Nanos step;
-  Nanos first_step_time;  // wall clock; 0 = no step yet
+  Nanos first_step_time;        // wall clock; 0 = no step yet
   double validation_loss = 0;   // of the newest evaluation
   int64_t validation_step = 0;  // steps done then; 0 = none yet
   bool operator==(const Progress&) const = default;
@@ -69,7 +69,7 @@ struct StageMeasurement {
   Nanos step, forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
-  Nanos core_wait;  // within the times above: others had the core
+  Nanos core_wait;   // within the times above: others had the core
   Bytes arena_peak;  // largest of all ranks of the stage
   Bytes states;
   bool operator==(const StageMeasurement&) const = default;
@@ -84,9 +84,9 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped; kNone: they are not. From kReplan on they give way, after a step and
-// with a checkpoint of it: to another plan; to another job, or because the job is held; to work on their node; because the job's
-// time is over; because it is cancelled, with a checkpoint. Kept as a number in stores: append only.
+// Why the ranks of the current generation are being stopped; kNone: they are not. From kReplan on they give way, after a step
+// and with a checkpoint of it: to another plan; to another job, or because the job is held; to work on their node; because the
+// job's time is over; because it is cancelled, with a checkpoint. Kept as a number in stores: append only.
 enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit, kLeave };
 constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
 
@@ -119,21 +119,21 @@ struct JobRecord {
 
   Generation generation;
   int32_t restarts = 0;
-  int32_t restart_charge = 0;    // what the restarts cost of spec.max_restarts: 2 for one that brought no new step
-  int64_t best_steps = 0;        // most steps ever done
-  int64_t base_steps = 0;        // best_steps when the generation began
-  int64_t resume_step = -1;      // of the generation; -1: from initial weights
+  int32_t restart_charge = 0;     // what the restarts cost of spec.max_restarts: 2 for one that brought no new step
+  int64_t best_steps = 0;         // most steps ever done
+  int64_t base_steps = 0;         // best_steps when the generation began
+  int64_t resume_step = -1;       // of the generation; -1: from initial weights
   std::vector<RankRecord> ranks;  // by rank; empty while no generation is placed
 
   StopKind stop = StopKind::kNone;
   std::string stop_reason;
   bool cancel_requested = false;
 
-  std::string checkpoint_path;   // newest published; empty = none
+  std::string checkpoint_path;  // newest published; empty = none
   int64_t checkpoint_step = -1;
   Progress progress;
   std::vector<StageMeasurement> measured;  // by stage
-  std::string plan_digest;       // empty before there is a plan
+  std::string plan_digest;                 // empty before there is a plan
   // What its ranks run on; kAny before it is first planned. A plan is for one kind, so it never changes after that.
   DeviceKind device_kind = DeviceKind::kAny;
 

@@ -21,7 +21,9 @@ StepPoint Joined(const StepPoint& a, const StepPoint& b) {
   joined.loss = (a.loss * before + b.loss * after) / (before + after);
   joined.step = Nanos(static_cast<int64_t>((time_before + time_after) / (before + after)));
   joined.tokens_per_second =
-      time_before + time_after > 0 ? (a.tokens_per_second * time_before + b.tokens_per_second * time_after) / (time_before + time_after) : 0;
+      time_before + time_after > 0
+          ? (a.tokens_per_second * time_before + b.tokens_per_second * time_after) / (time_before + time_after)
+          : 0;
   return joined;
 }
 

@@ -1,5 +1,5 @@
-// JobCurves: how a job went, step by step: losses and rates. Of bounded size: where there are more steps than points, each point is of
-// several steps that follow each other. Pure; not thread-safe.
+// JobCurves: how a job went, step by step: losses and rates. Of bounded size: where there are more steps than points, each
+// point is of several steps that follow each other. Pure; not thread-safe.
 #ifndef LYNX_SERVER_VALUES_JOB_CURVES_H_
 #define LYNX_SERVER_VALUES_JOB_CURVES_H_
 

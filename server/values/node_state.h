@@ -99,7 +99,7 @@ struct WorkerState {
   int64_t number = 0;        // 0: the daemon knows nothing of leases
   int32_t witness_port = 0;  // 0: none
   int64_t renewed = 0;       // the newest report that a renewal has come for
-  std::set<JobId> copies;  // jobs of whose states it keeps copies in memory
+  std::set<JobId> copies;    // jobs of whose states it keeps copies in memory
 };
 
 struct RankAddress {

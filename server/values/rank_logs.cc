@@ -42,9 +42,8 @@ std::optional<FailedRank> RankLogs::FirstFailure(const JobId& job) const {
 }
 
 void RankLogs::ForgetOldest() {
-  const auto oldest = std::min_element(jobs_.begin(), jobs_.end(), [](const auto& a, const auto& b) {
-    return a.second.touched < b.second.touched;
-  });
+  const auto oldest = std::min_element(jobs_.begin(), jobs_.end(),
+                                       [](const auto& a, const auto& b) { return a.second.touched < b.second.touched; });
   jobs_.erase(oldest);
 }
 
@@ -55,7 +54,8 @@ std::vector<LogLine> RankLogs::Last(const JobId& job, const LogQuery& query) con
   for (const auto& [number, log] : found->second.ranks) {
     if (query.rank >= 0 && number != query.rank) continue;
     const size_t before = lines.size();
-    for (auto line = log.rbegin(); line != log.rend() && lines.size() - before < query.limit && line->sequence > query.after; ++line) {
+    for (auto line = log.rbegin(); line != log.rend() && lines.size() - before < query.limit && line->sequence > query.after;
+         ++line) {
       if (query.generation == Generation() || line->generation == query.generation) lines.push_back(*line);
     }
     std::reverse(lines.begin() + static_cast<std::ptrdiff_t>(before), lines.end());
@@ -65,7 +65,8 @@ std::vector<LogLine> RankLogs::Last(const JobId& job, const LogQuery& query) con
 
 std::vector<std::string> RankLogs::LastOf(const RankKey& key, size_t limit) const {
   std::vector<std::string> lines;
-  for (const LogLine& line : Last(key.job, {.rank = key.rank, .generation = key.generation, .limit = limit})) lines.push_back(line.text);
+  for (const LogLine& line : Last(key.job, {.rank = key.rank, .generation = key.generation, .limit = limit}))
+    lines.push_back(line.text);
   return lines;
 }
 

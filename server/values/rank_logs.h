@@ -1,8 +1,8 @@
 // RankLogs: the last lines that the ranks of each job wrote, in memory. Bounded: kLinesPerRank lines a rank, kLineBytes a
 // line, kJobs jobs (the ones that wrote last). Not thread-safe; owned by the controller.
 //
-// Each line has a sequence: larger than that of every line before, of all jobs; and no smaller than the wall clock's nanoseconds
-// when it came, so that those of a server that is started again are larger than those of the one before.
+// Each line has a sequence: larger than that of every line before, of all jobs; and no smaller than the wall clock's
+// nanoseconds when it came, so that those of a server that is started again are larger than those of the one before.
 #ifndef LYNX_SERVER_VALUES_RANK_LOGS_H_
 #define LYNX_SERVER_VALUES_RANK_LOGS_H_
 
@@ -51,7 +51,8 @@ class RankLogs {
   std::vector<LogLine> Last(const JobId& job, const LogQuery& query) const;
   // The newest lines of one rank of one generation.
   std::vector<std::string> LastOf(const RankKey& key, size_t limit) const;
-  // The rank whose failure explains those of the others, in place of that of an earlier generation. Known as long as the job's lines.
+  // The rank whose failure explains those of the others, in place of that of an earlier generation. Known as long as the job's
+  // lines.
   void NoteFailure(const RankKey& key);
   std::optional<FailedRank> FirstFailure(const JobId& job) const;
 

@@ -19,8 +19,9 @@ absl::StatusOr<ConnectionKey> ConnectionKey::Open(const std::string& path) {
   }
   if (!key.ok()) return key.status();
   if (!IsConnectionSecret(*key)) {
-    return absl::DataLossError(absl::StrCat(path, " is damaged: it should be ", kConnectionSecretDigits,
-                                            " hexadecimal digits; remove it, and ranks that are just starting begin again with a new one"));
+    return absl::DataLossError(
+        absl::StrCat(path, " is damaged: it should be ", kConnectionSecretDigits,
+                     " hexadecimal digits; remove it, and ranks that are just starting begin again with a new one"));
   }
   return ConnectionKey(*std::move(key));
 }

@@ -1,6 +1,6 @@
-// ConnectionKey: what the secrets are made of by which the ranks of a job's generation know one another. Every generation has its
-// own, and none tells of another. None is stored: a server that was started again gives the same ones, so ranks that it finds
-// half started still meet.
+// ConnectionKey: what the secrets are made of by which the ranks of a job's generation know one another. Every generation has
+// its own, and none tells of another. None is stored: a server that was started again gives the same ones, so ranks that it
+// finds half started still meet.
 //
 // A value; thread-safe.
 #ifndef LYNX_SERVER_WIRE_CONNECTION_KEY_H_

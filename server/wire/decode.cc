@@ -39,8 +39,8 @@ absl::StatusOr<Device> DeviceOf(const v1::Device& m, const std::string& path) {
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "model"), m.model().size(), 0, kMaxShortText, "characters"));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "memory_bytes"), m.memory_bytes(), 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "cores"), m.cores().size(), 0, kMaxCores, "entries"));
-  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "uuid"), m.uuid().size(), device.kind == DeviceKind::kCuda ? 1 : 0,
-                                 kMaxUuid, "characters"));
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "uuid"), m.uuid().size(), device.kind == DeviceKind::kCuda ? 1 : 0, kMaxUuid, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "detail"), m.detail().size(), 0, kMaxShortText, "characters"));
   device.index = m.index();
   device.model = m.model();
@@ -58,10 +58,12 @@ absl::StatusOr<ReportedCondition> ConditionOf(const v1::NodeCondition& m, const 
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "kind"), m.kind().size(), 1, kMaxShortText, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "device"), m.device().size(), 0, kMaxUuid, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "message"), m.message().size(), 0, kMaxConditionText, "characters"));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "since_unix_ns"), m.since_unix_ns(), 0,
-                                  std::numeric_limits<int64_t>::max()));
-  return ReportedCondition{.kind = m.kind(), .device = m.device(), .withdrawn = m.withdrawn(), .message = m.message(),
-                       .since = Nanos(m.since_unix_ns())};
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "since_unix_ns"), m.since_unix_ns(), 0, std::numeric_limits<int64_t>::max()));
+  return ReportedCondition{.kind = m.kind(),
+                           .device = m.device(),
+                           .withdrawn = m.withdrawn(),
+                           .message = m.message(),
+                           .since = Nanos(m.since_unix_ns())};
 }
 
 absl::StatusOr<RankKey> KeyOf(const std::string& job, int64_t generation, int32_t rank, const std::string& path) {
@@ -75,15 +77,9 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
   RankObservation rank;
   LYNX_ASSIGN_OR_RETURN(rank.key, KeyOf(m.job_id(), m.generation(), m.rank(), path));
   switch (m.phase()) {
-    case v1::RANK_PHASE_LISTENING:
-      rank.phase = RankPhase::kListening;
-      break;
-    case v1::RANK_PHASE_RUNNING:
-      rank.phase = RankPhase::kRunning;
-      break;
-    case v1::RANK_PHASE_EXITED:
-      rank.phase = RankPhase::kExited;
-      break;
+    case v1::RANK_PHASE_LISTENING: rank.phase = RankPhase::kListening; break;
+    case v1::RANK_PHASE_RUNNING: rank.phase = RankPhase::kRunning; break;
+    case v1::RANK_PHASE_EXITED: rank.phase = RankPhase::kExited; break;
     default:
       return BadField(FieldPath(path, "phase"), absl::StrCat(static_cast<int>(m.phase())),
                       "must be one of listening (1), running (2), exited (3)");
@@ -151,8 +147,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(message.network_domain()), "network_domain"));
   state.network_domain = message.network_domain();
   LYNX_RETURN_IF_ERROR(CheckSize("cores.machine", message.cores().machine().size(), 0, kMaxCoresId, "characters"));
-  LYNX_RETURN_IF_ERROR(
-      CheckSize("cores.limit_group", message.cores().limit_group().size(), 0, kMaxCoresId, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckSize("cores.limit_group", message.cores().limit_group().size(), 0, kMaxCoresId, "characters"));
   LYNX_RETURN_IF_ERROR(CheckRange("cores.limit_permille", message.cores().limit_permille(), 0, kMaxCoreLimit));
   state.cores = {message.cores().machine(), message.cores().limit_group(), message.cores().limit_permille()};
   if (message.has_profile()) {
@@ -184,7 +179,9 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
   if (message.no_borrowing() && message.quota_devices() == 0) {
     return BadField("queue.noBorrowing", "true", "is for a queue with a quota");
   }
-  return QueueConfig{.name = message.name(), .weight = message.weight(), .quota = message.quota_devices(),
+  return QueueConfig{.name = message.name(),
+                     .weight = message.weight(),
+                     .quota = message.quota_devices(),
                      .may_borrow = !message.no_borrowing()};
 }
 

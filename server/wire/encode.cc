@@ -165,25 +165,37 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
   for (const std::string& node : message.excluded_nodes()) job.excluded.push_back(NodeId(node));
   job.check_due = message.node_check_due();
   for (const v1::MemoryLimit& from : message.memory_limits()) {
-    job.memory_limits.push_back({.device_model = from.device_model(), .limit = Bytes(from.limit_bytes()), .times = from.times()});
+    job.memory_limits.push_back(
+        {.device_model = from.device_model(), .limit = Bytes(from.limit_bytes()), .times = from.times()});
   }
   job.device_kind = FromProto(message.device_kind(), "device_kind").value_or(DeviceKind::kAny);
   const v1::Progress& progress = message.progress();
-  job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),
-                  .gradient_norm = progress.gradient_norm(), .lr = progress.lr(),
-                  .tokens_per_second = progress.tokens_per_second(), .step = Nanos(progress.step_ns()),
+  job.progress = {.steps_done = progress.steps_done(),
+                  .loss = progress.loss(),
+                  .first_loss = progress.first_loss(),
+                  .gradient_norm = progress.gradient_norm(),
+                  .lr = progress.lr(),
+                  .tokens_per_second = progress.tokens_per_second(),
+                  .step = Nanos(progress.step_ns()),
                   .first_step_time = Nanos(progress.first_step_time_unix_ns()),
-                  .validation_loss = progress.validation_loss(), .validation_step = progress.validation_step()};
+                  .validation_loss = progress.validation_loss(),
+                  .validation_step = progress.validation_step()};
   job.measured.clear();
   for (const v1::StageMeasurement& from : message.measured()) {
-    job.measured.push_back({.steps = from.steps(), .step = Nanos(from.step_ns()),
-                            .forward = Nanos(from.forward_ns()), .backward = Nanos(from.backward_ns()),
-                            .weight = Nanos(from.weight_ns()), .optimizer = Nanos(from.optimizer_ns()),
+    job.measured.push_back({.steps = from.steps(),
+                            .step = Nanos(from.step_ns()),
+                            .forward = Nanos(from.forward_ns()),
+                            .backward = Nanos(from.backward_ns()),
+                            .weight = Nanos(from.weight_ns()),
+                            .optimizer = Nanos(from.optimizer_ns()),
                             .recompute_hidden = Nanos(from.recompute_hidden_ns()),
                             .recompute_exposed = Nanos(from.recompute_exposed_ns()),
-                            .tensor_wait = Nanos(from.tensor_wait_ns()), .stall = Nanos(from.stall_ns()),
+                            .tensor_wait = Nanos(from.tensor_wait_ns()),
+                            .stall = Nanos(from.stall_ns()),
                             .data_parallel_wait = Nanos(from.data_parallel_wait_ns()),
-                            .norm_wait = Nanos(from.norm_wait_ns()), .core_wait = Nanos(from.core_wait_ns()), .arena_peak = Bytes(from.arena_peak_bytes()),
+                            .norm_wait = Nanos(from.norm_wait_ns()),
+                            .core_wait = Nanos(from.core_wait_ns()),
+                            .arena_peak = Bytes(from.arena_peak_bytes()),
                             .states = Bytes(from.state_bytes())});
   }
 }
@@ -303,8 +315,12 @@ v1::JobCurves Encode(const JobCurves& curves) {
 JobCurves Decode(const v1::JobCurves& message) {
   std::vector<StepPoint> steps;
   for (const v1::StepPoint& point : message.steps()) {
-    steps.push_back({.generation = Generation(point.generation()), .first_step = point.first_step(), .steps = point.steps(),
-                     .time = Nanos(point.time_unix_ns()), .loss = point.loss(), .tokens_per_second = point.tokens_per_second(),
+    steps.push_back({.generation = Generation(point.generation()),
+                     .first_step = point.first_step(),
+                     .steps = point.steps(),
+                     .time = Nanos(point.time_unix_ns()),
+                     .loss = point.loss(),
+                     .tokens_per_second = point.tokens_per_second(),
                      .step = Nanos(point.step_ns())});
   }
   std::vector<EvaluationPoint> evaluations;

@@ -65,8 +65,7 @@ class FakeCluster : public v1::Cluster::Service {
     return told_;
   }
 
-  grpc::Status AttachAgent(grpc::ServerContext*,
-                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+  grpc::Status AttachAgent(grpc::ServerContext*, grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
     bool over = false;
     std::thread reader([&] {
       v1::AgentReport report;
@@ -256,8 +255,7 @@ TEST_F(AgentTest, LeavingEndsAMeasurementThatRuns) {
 TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   StartAgent({"--rank-binary", "/no/such/lynx-rank"});
   EXPECT_EQ(WaitForAgent().code, 1);
-  EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"),
-            std::string::npos);
+  EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"), std::string::npos);
   for (const std::string flag : {"--memory", "--gpu-reserve", "--host-memory"}) {
     StartAgent({flag, "lots"});
     EXPECT_EQ(WaitForAgent().code, 2);
@@ -354,8 +352,7 @@ TEST_F(AgentWithGpusTest, ExplicitCudaEndsTheAgentWithItsLastGpu) {
   EXPECT_EQ(cluster_.told().last.host_memory_bytes(), (kGiB * 8).value);
   driver_.Write("gpus 2\nxid 0 79\n");
   EXPECT_EQ(WaitForAgent().code, 1);
-  EXPECT_NE(Log().find("none of the GPUs can be used any more, and --devices cuda allows nothing else"),
-            std::string::npos);
+  EXPECT_NE(Log().find("none of the GPUs can be used any more, and --devices cuda allows nothing else"), std::string::npos);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ using ::testing::IsEmpty;
 
 TEST(DeviceWishTest, SaysWhatIsOffered) {
   const std::pair<const char*, DeviceWish> cases[] = {
-      {"auto", {DeviceKind::kAny, 0}},    {"cpu", {DeviceKind::kCpu, 0}},  {"cuda", {DeviceKind::kCuda, 0}},
-      {"auto:3", {DeviceKind::kAny, 3}},  {"cpu:64", {DeviceKind::kCpu, 64}},
-      {"cuda:2", {DeviceKind::kCuda, 2}}, {"0", {DeviceKind::kCpu, 0}},    {"4", {DeviceKind::kCpu, 4}},
+      {"auto", {DeviceKind::kAny, 0}},   {"cpu", {DeviceKind::kCpu, 0}},     {"cuda", {DeviceKind::kCuda, 0}},
+      {"auto:3", {DeviceKind::kAny, 3}}, {"cpu:64", {DeviceKind::kCpu, 64}}, {"cuda:2", {DeviceKind::kCuda, 2}},
+      {"0", {DeviceKind::kCpu, 0}},      {"4", {DeviceKind::kCpu, 4}},
   };
   for (const auto& [text, wish] : cases) EXPECT_EQ(ParseDeviceWish(text).value(), wish) << text;
   for (const char* text : {"", "any", "gpu", "cuda:", "cuda:0", "cuda:-1", "cuda:65", "4:2", "-1", "65", "cpu:2:2"}) {
@@ -67,13 +67,13 @@ class DeviceOfferTest : public ::testing::Test {
 };
 
 TEST_F(DeviceOfferTest, AutoOffersTheGpusOfANodeThatHasSome) {
-  const FakeDriver driver("gpus 2\ngpu.1.name NVIDIA H200\ngpu.1.memory 150323855360\ngpu.1.bus 00000000:3B:00.0\n"
-                          "gpu.1.links 00000000:10:00.0\ngpu.1.neighbours 0\ngpu.0.memory 8589934592\n");
+  const FakeDriver driver(
+      "gpus 2\ngpu.1.name NVIDIA H200\ngpu.1.memory 150323855360\ngpu.1.bus 00000000:3B:00.0\n"
+      "gpu.1.links 00000000:10:00.0\ngpu.1.neighbours 0\ngpu.0.memory 8589934592\n");
   WriteFile("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
   const int32_t core = AvailableCores().back();
   WriteFile("sys/devices/system/node/node1/cpulist", std::to_string(core) + "\n");
-  const DeviceOffer offer =
-      FindOffer({}, {}, {.rank_binary = folder_ + "/rank", .system = folder_ + "/sys"}, library_).value();
+  const DeviceOffer offer = FindOffer({}, {}, {.rank_binary = folder_ + "/rank", .system = folder_ + "/sys"}, library_).value();
   ASSERT_EQ(offer.devices.size(), 2u);
   EXPECT_THAT(offer.conditions, IsEmpty());
   EXPECT_NE(offer.nvml, nullptr);
@@ -126,8 +126,7 @@ TEST_F(DeviceOfferTest, AutoGoesOnWithCpusAndSaysWhyUnlessThereIsNoGpuAtAll) {
   EXPECT_THAT(condition(Find(DeviceKind::kAny).value()), HasSubstr("gpu-unusable: GPU 0 does not answer: GPU is lost"));
   driver.Write("gpus 1\n");
   SetRankBinary("echo this build has no CUDA >&2; exit 1");
-  EXPECT_THAT(condition(Find(DeviceKind::kAny).value()),
-              HasSubstr("gpu-unusable: GPU 0 (NVIDIA Fake) cannot be used: "));
+  EXPECT_THAT(condition(Find(DeviceKind::kAny).value()), HasSubstr("gpu-unusable: GPU 0 (NVIDIA Fake) cannot be used: "));
   EXPECT_THAT(condition(Find(DeviceKind::kAny).value()), HasSubstr("this build has no CUDA"));
   EXPECT_EQ(Find(DeviceKind::kAny)->conditions.front().device, "GPU-fake-0");
 }

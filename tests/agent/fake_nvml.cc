@@ -57,9 +57,7 @@ void Fill(char* to, unsigned size, const std::string& text) {
   to[size - 1] = '\0';
 }
 
-std::string BusOf(Device device) {
-  return TextOf(device, "bus", "00000000:" + std::to_string(IndexOf(device) + 10) + ":00.0");
-}
+std::string BusOf(Device device) { return TextOf(device, "bus", "00000000:" + std::to_string(IndexOf(device) + 10) + ":00.0"); }
 
 template <class Number>
 Return Give(Device device, const std::string& key, unsigned long long otherwise, Number* to) {
@@ -86,14 +84,10 @@ Return nvmlInit_v2() { return std::stoi(ValueOf("init", "0")); }
 Return nvmlShutdown() { return kSuccess; }
 const char* nvmlErrorString(Return code) {
   switch (code) {
-    case kDriverNotLoaded:
-      return "Driver Not Loaded";
-    case kGpuIsLost:
-      return "GPU is lost";
-    case kLibraryVersionMismatch:
-      return "Driver/library version mismatch";
-    default:
-      return "Unknown Error";
+    case kDriverNotLoaded: return "Driver Not Loaded";
+    case kGpuIsLost: return "GPU is lost";
+    case kLibraryVersionMismatch: return "Driver/library version mismatch";
+    default: return "Unknown Error";
   }
 }
 Return nvmlSystemGetDriverVersion(char* to, unsigned size) {
@@ -145,9 +139,7 @@ Return nvmlDeviceGetTotalEccErrors(Device device, int, int, unsigned long long* 
 Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* reasons) {
   return Give(device, "throttle", 0, reasons);
 }
-Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) {
-  return Give(device, "pcie", 5, generation);
-}
+Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) { return Give(device, "pcie", 5, generation); }
 Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) { return Give(device, "width", 16, width); }
 Return nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, int* level) {
   constexpr int kOtherNode = 50;

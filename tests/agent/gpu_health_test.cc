@@ -75,8 +75,7 @@ TEST_F(GpuHealthTest, UncorrectedErrorsOfMemoryAreShown) {
 }
 
 TEST_F(GpuHealthTest, ASlowedClockIsShownWhileItLastsAndAMinuteMore) {
-  for (const uint64_t reason : {nvml::kHardwareThermal, nvml::kSoftwareThermal, nvml::kPowerBrake,
-                                nvml::kHardwareSlowdown}) {
+  for (const uint64_t reason : {nvml::kHardwareThermal, nvml::kSoftwareThermal, nvml::kPowerBrake, nvml::kHardwareSlowdown}) {
     EXPECT_NE(SlowdownText(reason), "") << reason;
   }
   const GpuReadings slow{.throttle_reasons = nvml::kHardwareThermal | nvml::kHardwareSlowdown};

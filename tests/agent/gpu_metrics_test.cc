@@ -24,10 +24,10 @@ TEST(GpuMetricsTest, ServesReadingsUnderTheNamesOfDcgm) {
   metrics.SetXid(79);
   const auto text = [&] { return prometheus::TextSerializer().Serialize(registry.Collect()); };
   const std::string labels = "{Hostname=\"n1\",UUID=\"GPU-1\",gpu=\"1\",modelName=\"NVIDIA H200\"} ";
-  for (const char* line : {"DCGM_FI_DEV_GPU_UTIL LABELS93\n", "DCGM_FI_DEV_FB_USED LABELS3072\n",
-                           "DCGM_FI_DEV_SM_CLOCK LABELS1755\n", "DCGM_FI_DEV_POWER_USAGE LABELS612.5\n",
-                           "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL LABELS2\n", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS LABELS4\n",
-                           "DCGM_FI_DEV_XID_ERRORS LABELS79\n"}) {
+  for (const char* line :
+       {"DCGM_FI_DEV_GPU_UTIL LABELS93\n", "DCGM_FI_DEV_FB_USED LABELS3072\n", "DCGM_FI_DEV_SM_CLOCK LABELS1755\n",
+        "DCGM_FI_DEV_POWER_USAGE LABELS612.5\n", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL LABELS2\n",
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS LABELS4\n", "DCGM_FI_DEV_XID_ERRORS LABELS79\n"}) {
     std::string expected = line;
     expected.replace(expected.find(" LABELS"), 7, labels);
     EXPECT_THAT(text(), HasSubstr(expected));

@@ -16,7 +16,7 @@ std::vector<NodeDevice> Gpus(int32_t count) {
 }
 
 // Joins those of each block, by the list that is named.
-void Join(std::vector<NodeDevice>& devices, int32_t block, std::vector<int32_t> NodeDevice::* list) {
+void Join(std::vector<NodeDevice>& devices, int32_t block, std::vector<int32_t> NodeDevice::*list) {
   for (NodeDevice& device : devices) {
     for (const NodeDevice& other : devices) {
       if (device.index != other.index && device.index / block == other.index / block) {

@@ -36,9 +36,7 @@ class MeasurementCacheTest : public testing::Test {
     folder_ = ::mkdtemp(pattern);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  MeasurementCache Cache(const std::string& node_key) const {
-    return MeasurementCache(folder_ + "/measured", node_key);
-  }
+  MeasurementCache Cache(const std::string& node_key) const { return MeasurementCache(folder_ + "/measured", node_key); }
 
   std::string folder_;
 };
@@ -89,8 +87,7 @@ TEST_F(MeasurementCacheTest, HoldsABoundedNumberOfFiles) {
   }
   MeasurementCache cache = Cache("node");
   cache.KeepDevices({Shape(1)}, Result(1));
-  EXPECT_EQ(static_cast<size_t>(std::distance(std::filesystem::directory_iterator(measured), {})),
-            MeasurementCache::kMaxFiles);
+  EXPECT_EQ(static_cast<size_t>(std::distance(std::filesystem::directory_iterator(measured), {})), MeasurementCache::kMaxFiles);
   EXPECT_TRUE(cache.FindDevices({Shape(1)}).has_value());
   EXPECT_TRUE(std::filesystem::exists(measured + "/1.measured"));
   EXPECT_FALSE(std::filesystem::exists(measured + "/270.measured"));

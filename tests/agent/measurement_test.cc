@@ -52,9 +52,8 @@ class MeasurementTest : public testing::Test {
     char pattern[] = "/tmp/lynx-measurement-test-XXXXXX";
     folder_ = ::mkdtemp(pattern);
     ::setenv("LYNX_FAKE_MEASURE", folder_.c_str(), 1);
-    options_ = {.rank_binary = std::string(LYNX_BINARY_DIR) + "/bin/fake_measure",
-                .directory = folder_,
-                .address = "127.0.0.1"};
+    options_ = {
+        .rank_binary = std::string(LYNX_BINARY_DIR) + "/bin/fake_measure", .directory = folder_, .address = "127.0.0.1"};
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -73,8 +72,7 @@ TEST_F(MeasurementTest, TakesTheSlowestDevice) {
   ASSERT_EQ(result->measured.size(), 2u);
   // The device on core 5 is the slower one of the fake.
   EXPECT_EQ(result->measured[1].shape, Shape(2));
-  EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)],
-            (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
+  EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)], (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
   EXPECT_EQ(result->flops_per_second, 1'000'000'000 / 6);
 }
 
@@ -99,8 +97,9 @@ TEST_F(MeasurementTest, MeasuresTheLinksBetweenAllGpusAndTheirBlocks) {
   EXPECT_EQ(links->inner_links, (std::vector<LinkLevel>{{2, {Nanos(3'000), 200'000'000'000}}}));
   EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-gpu-links GPU-0 GPU-1 GPU-2 GPU-3\n");
   SetMode("garbage");
-  EXPECT_NE(std::string(MeasureGpuLinks(options_, gpus, cancel_).status().message()).find("measuring the links between the GPUs"),
-            std::string::npos);
+  EXPECT_NE(
+      std::string(MeasureGpuLinks(options_, gpus, cancel_).status().message()).find("measuring the links between the GPUs"),
+      std::string::npos);
   SetMode("fail");
   EXPECT_EQ(MeasureGpuLinks(options_, gpus, cancel_).status().code(), absl::StatusCode::kInternal);
 }
@@ -118,8 +117,7 @@ TEST_F(MeasurementTest, AFailingBinaryIsAnErrorWithItsOwnWords) {
 TEST_F(MeasurementTest, ABinaryThatHangsIsKilledAtTheLimit) {
   SetMode("hang");
   options_.limit = Nanos(300'000'000);
-  EXPECT_EQ(MeasureDevices(options_, devices_, {Shape(1)}, cancel_).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(MeasureDevices(options_, devices_, {Shape(1)}, cancel_).status().code(), absl::StatusCode::kDeadlineExceeded);
   std::ifstream pids(folder_ + "/hanging");
   int count = 0;
   for (pid_t pid = 0; pids >> pid; ++count) EXPECT_FALSE(std::filesystem::exists(absl::StrCat("/proc/", pid)));

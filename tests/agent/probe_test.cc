@@ -8,8 +8,7 @@ namespace lynx {
 namespace {
 
 TEST(CpuModel, IsTheFirstProcessors) {
-  EXPECT_EQ(CpuModel("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nflags: a b\n\nmodel name : other\n"),
-            "AMD EPYC 7B13");
+  EXPECT_EQ(CpuModel("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nflags: a b\n\nmodel name : other\n"), "AMD EPYC 7B13");
   EXPECT_EQ(CpuModel("processor : 0\n"), "unknown");
   EXPECT_EQ(CpuModel(""), "unknown");
 }

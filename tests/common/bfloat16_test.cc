@@ -33,9 +33,8 @@ TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
     if (!std::isfinite(value)) continue;
     const float below = Widened(word >> 16), above = Widened((word >> 16) + 1);  // by magnitude
     const double to_below = std::fabs(static_cast<double>(value) - below);
-    const double to_above = std::isinf(above)
-                                ? std::ldexp(1.0, 120) - to_below  // the distance that neighbours would have
-                                : std::fabs(static_cast<double>(above) - value);
+    const double to_above = std::isinf(above) ? std::ldexp(1.0, 120) - to_below  // the distance that neighbours would have
+                                              : std::fabs(static_cast<double>(above) - value);
     const auto got = static_cast<float>(Bfloat16(value));
     if (to_below < to_above) {
       EXPECT_EQ(got, below) << value;

@@ -19,7 +19,8 @@ TEST(CoreWait, IsTheSecondNumber) {
 }
 
 TEST(CoreWait, OfAnythingElseIsZero) {
-  for (const char* text : {"", "3189200", "3189200 ", "3189200 3397294", "3189200 many 3", "3189200 -5 3", "1 99999999999999999999 3"}) {
+  for (const char* text :
+       {"", "3189200", "3189200 ", "3189200 3397294", "3189200 many 3", "3189200 -5 3", "1 99999999999999999999 3"}) {
     EXPECT_EQ(CoreWait(text), Nanos(0)) << text;
   }
 }

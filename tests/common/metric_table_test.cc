@@ -34,9 +34,9 @@ TEST(MetricTable, NamesSayUnitAndType) {
 }
 
 TEST(MetricTable, LabelsAreOfABoundedKind) {
-  const std::set<std::string> known = {"version", "state", "result", "reason", "kind", "outcome", "decision", "phase", "trigger", "use",
-                                       "cause", "method", "code", "job_id", "job_name", "stage", "rank", "queue", "layout", "device",
-                                       "gpu", "UUID", "modelName", "Hostname"};
+  const std::set<std::string> known = {"version", "state", "result", "reason", "kind", "outcome", "decision",  "phase",
+                                       "trigger", "use",   "cause",  "method", "code", "job_id",  "job_name",  "stage",
+                                       "rank",    "queue", "layout", "device", "gpu",  "UUID",    "modelName", "Hostname"};
   for (const Metric* metric : metric::AllMetrics()) {
     for (const std::string& label : metric::LabelsOf(*metric)) {
       EXPECT_TRUE(known.contains(label)) << metric->name << " has the label " << label << ": how many values can it have?";

@@ -13,8 +13,8 @@ TEST(NetworkDomain, UpToFourNamesWithSlashes) {
   for (const char* domain : {"", "rack7", "row2/rack7", "a/b/c/d", "pod-1/leaf_2.3"}) {
     EXPECT_TRUE(CheckNetworkDomain(domain).ok()) << domain;
   }
-  for (const std::string& domain : {std::string("/"), std::string("a/"), std::string("/a"), std::string("a//b"), std::string("a/b/c/d/e"),
-                                    std::string("a b"), std::string("a\n"), std::string(64, 'x')}) {
+  for (const std::string& domain : {std::string("/"), std::string("a/"), std::string("/a"), std::string("a//b"),
+                                    std::string("a/b/c/d/e"), std::string("a b"), std::string("a\n"), std::string(64, 'x')}) {
     const absl::Status status = CheckNetworkDomain(domain);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << domain;
     EXPECT_NE(status.message().find("such as row2/rack7"), std::string::npos) << domain;

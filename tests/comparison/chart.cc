@@ -47,15 +47,10 @@ std::string Text(double x, double y, const std::string& anchor, const std::strin
 class PanelSvg {
  public:
   PanelSvg(const Chart& chart, const Panel& panel, double left, double top)
-      : panel_(panel),
-        left_(left + kLeft),
-        right_(left + chart.panel_width - kRight),
-        top_(top + kTop),
+      : panel_(panel), left_(left + kLeft), right_(left + chart.panel_width - kRight), top_(top + kTop),
         bottom_(top + chart.panel_height - kBottom) {}
 
-  std::string Svg() const {
-    return absl::StrCat(Axes(), panel_.bars ? Bars() : Lines());
-  }
+  std::string Svg() const { return absl::StrCat(Axes(), panel_.bars ? Bars() : Lines()); }
 
  private:
   static double Share(const Axis& axis, double value) {
@@ -68,8 +63,8 @@ class PanelSvg {
   std::string Axes() const {
     std::string svg = Text(left_, top_ - 10, "start", "title", panel_.title);
     for (const Tick& tick : panel_.y.ticks) {
-      absl::StrAppendFormat(&svg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", left_,
-                            right_, Y(tick.at), Y(tick.at));
+      absl::StrAppendFormat(&svg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", left_, right_,
+                            Y(tick.at), Y(tick.at));
       svg += Text(left_ - 5, Y(tick.at) + 3.5, "end", "tick", tick.text);
     }
     for (const Tick& tick : panel_.x.ticks) svg += Text(X(tick.at), bottom_ + 14, "middle", "tick", tick.text);
@@ -84,8 +79,8 @@ class PanelSvg {
       std::string points, dots;
       for (const auto& [x, y] : one->points) {
         absl::StrAppendFormat(&points, "%s%.1f,%.1f", points.empty() ? "" : " ", X(x), Y(y));
-        absl::StrAppendFormat(&dots, "<circle class=\"dot s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>\n", one->style, X(x),
-                              Y(y), one->style == 0 ? "3" : "2");
+        absl::StrAppendFormat(&dots, "<circle class=\"dot s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"/>\n", one->style, X(x), Y(y),
+                              one->style == 0 ? "3" : "2");
       }
       absl::StrAppendFormat(&svg, "<polyline class=\"line s%d\" points=\"%s\"/>\n%s", one->style, points, dots);
     }
@@ -110,11 +105,10 @@ class PanelSvg {
 };
 
 std::string Sample(const LegendEntry& entry, bool bar, double x, double y) {
-  const std::string mark =
-      bar ? absl::StrFormat("<rect class=\"bar s%d\" x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\"/>\n", entry.style,
-                            x + 16, y - 9)
-          : absl::StrFormat("<polyline class=\"line s%d\" points=\"%.1f,%.1f %.1f,%.1f\"/>\n", entry.style, x, y - 4,
-                            x + 30, y - 4);
+  const std::string mark = bar ? absl::StrFormat("<rect class=\"bar s%d\" x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\"/>\n",
+                                                 entry.style, x + 16, y - 9)
+                               : absl::StrFormat("<polyline class=\"line s%d\" points=\"%.1f,%.1f %.1f,%.1f\"/>\n", entry.style,
+                                                 x, y - 4, x + 30, y - 4);
   return mark + Text(x + 36, y, "start", "", entry.text);
 }
 

@@ -43,10 +43,10 @@ struct LegendEntry {
 };
 
 struct Chart {
-  std::string title;        // for people who cannot see it
+  std::string title;  // for people who cannot see it
   int columns = 1;
   int panel_width = 215, panel_height = 180;  // pixels, with axes
-  std::vector<Panel> panels;  // row by row
+  std::vector<Panel> panels;                  // row by row
   std::vector<LegendEntry> legend;
   bool legend_in_grid = false;  // in the cell after the last panel instead of a line below all
 };

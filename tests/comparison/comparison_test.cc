@@ -94,8 +94,7 @@ TEST(Comparison, MegatronsFullCostsMoreThanLynxsAndMoreMemoryNeverCosts) {
 }
 
 TEST(Comparison, UnknownNamesAreErrors) {
-  EXPECT_EQ(CurveOf(kSource, {"a100-40gb-pcie", "gpt-0b", 1024, 4, 4, 4}, {1}).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(CurveOf(kSource, {"a100-40gb-pcie", "gpt-0b", 1024, 4, 4, 4}, {1}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(CurveOf(kSource, {"nowhere", "gpt-1.3b", 1024, 4, 4, 4}, {1}).ok());
 }
 

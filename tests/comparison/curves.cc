@@ -113,9 +113,12 @@ const std::vector<Setting>& Settings() {
       std::vector<int32_t> lengths;
     };
     const std::vector<int32_t> gpt = {1024, 2048, 4096};
-    const std::vector<Model> models = {{"gpt-1.3b", 4, 8192, gpt},  {"gpt-4.7b", 4, 4096, gpt},
-                                       {"gpt-6.7b", 4, 4096, gpt},  {"gpt-12.8b", 4, 4096, gpt},
-                                       {"gpt-20.2b", 8, 4096, gpt}, {"gpt-23b", 8, 4096, gpt},
+    const std::vector<Model> models = {{"gpt-1.3b", 4, 8192, gpt},
+                                       {"gpt-4.7b", 4, 4096, gpt},
+                                       {"gpt-6.7b", 4, 4096, gpt},
+                                       {"gpt-12.8b", 4, 4096, gpt},
+                                       {"gpt-20.2b", 8, 4096, gpt},
+                                       {"gpt-23b", 8, 4096, gpt},
                                        {"llama-7b", 4, 8192, {2048, 4096, 8192}}};
     std::vector<Setting> all;
     for (const char* cluster : {"a100-80gb-nvlink", "a100-40gb-pcie"}) {
@@ -130,8 +133,7 @@ const std::vector<Setting>& Settings() {
   return settings;
 }
 
-absl::StatusOr<Curve> CurveOf(const std::string& source_dir, const Setting& setting,
-                              const std::vector<double>& shares) {
+absl::StatusOr<Curve> CurveOf(const std::string& source_dir, const Setting& setting, const std::vector<double>& shares) {
   LYNX_ASSIGN_OR_RETURN(const PlanRequest request, RequestOf(source_dir, setting));
   LYNX_ASSIGN_OR_RETURN(const ClusterFile file,
                         ReadClusterFile(absl::StrCat(source_dir, "/examples/clusters/", setting.cluster, ".yaml")));

@@ -39,8 +39,8 @@ inline constexpr int kBaselineCount = static_cast<int>(Baseline::kStoreAll) + 1;
 const char* BaselineName(Baseline baseline);
 
 struct Point {
-  Bytes limit;         // of a rank's activations
-  double share = 0;    // of what storing everything takes
+  Bytes limit;                                                 // of a rank's activations
+  double share = 0;                                            // of what storing everything takes
   std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step; nullopt: does not fit
   std::optional<Nanos> lynx;                                   // HEU's step
 
@@ -55,9 +55,9 @@ struct Point {
 
 struct Curve {
   Setting setting;
-  Bytes stored;  // what storing everything takes, on the fullest rank
-  Bytes states;  // weights, gradients and optimizer states there
-  Nanos unlimited;  // step with everything stored, as if it fitted
+  Bytes stored;               // what storing everything takes, on the fullest rank
+  Bytes states;               // weights, gradients and optimizer states there
+  Nanos unlimited;            // step with everything stored, as if it fitted
   std::vector<Point> points;  // by ascending share; without those that the device has no room for beside the states
 };
 

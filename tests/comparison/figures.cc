@@ -11,8 +11,8 @@ namespace lynx::comparison {
 namespace {
 
 // In the order of the styles after Lynx's own.
-constexpr Baseline kShown[] = {Baseline::kNoOverlap, Baseline::kSelective, Baseline::kFullKeepCollectives,
-                               Baseline::kBlock, Baseline::kMegatronFull};
+constexpr Baseline kShown[] = {Baseline::kNoOverlap, Baseline::kSelective, Baseline::kFullKeepCollectives, Baseline::kBlock,
+                               Baseline::kMegatronFull};
 
 std::vector<std::string> Distinct(const std::vector<Curve>& curves, std::string Setting::*name) {
   std::vector<std::string> names;
@@ -44,9 +44,8 @@ Panel MemoryPanel(const Curve& curve) {
              .logarithmic = true,
              .ticks = {{0.15, "15%"}, {0.25, "25%"}, {0.5, "50%"}, {1, "100%"}},
              .title = absl::StrFormat("of %.1f GiB", static_cast<double>(curve.stored.value) / kGiB.value)};
-  panel.y = {.low = 0.5,
-             .high = 1.02,
-             .ticks = {{0.5, "50%"}, {0.6, "60%"}, {0.7, "70%"}, {0.8, "80%"}, {0.9, "90%"}, {1, "100%"}}};
+  panel.y = {
+      .low = 0.5, .high = 1.02, .ticks = {{0.5, "50%"}, {0.6, "60%"}, {0.7, "70%"}, {0.8, "80%"}, {0.9, "90%"}, {1, "100%"}}};
   const auto add = [&](int style, auto step_of) {
     Series series{.style = style};
     for (const Point& point : curve.points) {

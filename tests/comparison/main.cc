@@ -50,8 +50,8 @@ int Run(const std::string& source_dir, const std::string& docs) {
     std::cerr << curves.status().message() << "\n";
     return 1;
   }
-  bool written = Write(docs + "/comparison.md", ComparisonPage(*curves)) &&
-                 Write(docs + "/" + kSpeedupFigureName, SpeedupFigure(*curves));
+  bool written =
+      Write(docs + "/comparison.md", ComparisonPage(*curves)) && Write(docs + "/" + kSpeedupFigureName, SpeedupFigure(*curves));
   std::string last;
   for (const Curve& curve : *curves) {
     const std::string& cluster = curve.setting.cluster;

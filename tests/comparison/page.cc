@@ -90,15 +90,13 @@ std::string Summary(const std::vector<Curve>& curves) {
     const auto row = [&](const char* over, double (*value)(const Point&)) {
       const std::vector<double> values = All(curves, cluster, value);
       if (values.empty()) return;
-      absl::StrAppend(&text, "| ", cluster, " | ", over, " | ", Times(values.front()), " | ",
-                      Times(values[values.size() / 2]), " | ", Times(values.back()), " |\n");
+      absl::StrAppend(&text, "| ", cluster, " | ", over, " | ", Times(values.front()), " | ", Times(values[values.size() / 2]),
+                      " | ", Times(values.back()), " |\n");
     };
-    row("Megatron full",
-        [](const Point& point) { return point.SpeedupOver(point.Step(Baseline::kMegatronFull)); });
+    row("Megatron full", [](const Point& point) { return point.SpeedupOver(point.Step(Baseline::kMegatronFull)); });
     row("the best policy of Megatron-LM that fits", [](const Point& point) {
       std::optional<Nanos> best;
-      for (const Baseline baseline :
-           {Baseline::kMegatronFull, Baseline::kSelective, Baseline::kBlock, Baseline::kStoreAll}) {
+      for (const Baseline baseline : {Baseline::kMegatronFull, Baseline::kSelective, Baseline::kBlock, Baseline::kStoreAll}) {
         const std::optional<Nanos> step = point.Step(baseline);
         if (step && (!best || *step < *best)) best = step;
       }
@@ -113,7 +111,8 @@ std::string Figures(const std::vector<Curve>& curves) {
   std::string text = absl::StrCat(
       "\nThe most over Megatron full, by model and sequence length:\n\n![The most that Lynx is faster than Megatron-LM's "
       "full recomputation by, over the limits](",
-      kSpeedupFigureName, ")\n\nThroughput as a share of what unlimited memory would give, over the limit as a share of what storing "
+      kSpeedupFigureName,
+      ")\n\nThroughput as a share of what unlimited memory would give, over the limit as a share of what storing "
       "everything takes (what is below 50% stands at the edge):\n");
   for (const std::string& cluster : Clusters(curves)) {
     absl::StrAppend(&text, "\n**", cluster, "**\n\n![Throughput on ", cluster, "](", MemoryFigureName(cluster), ")\n");
@@ -132,10 +131,9 @@ std::string CurveTable(const Curve& curve) {
     const std::optional<Nanos> full = point.Step(Baseline::kMegatronFull);
     const std::optional<Baseline> best = point.Best();
     absl::StrAppendFormat(&text, "| %.0f%%%s | %s | %s | %s | %s | %s | %s | %s |\n", 100 * point.share,
-                          point.Tight() ? "" : ", all fits", Gib(point.limit),
-                          full ? SecondsText(*full) : "-", best ? BaselineName(*best) : "none fits",
-                          best ? SecondsText(*point.Step(*best)) : "-", point.lynx ? SecondsText(*point.lynx) : "-",
-                          Times(point.SpeedupOver(full)), Times(OverBest(point)));
+                          point.Tight() ? "" : ", all fits", Gib(point.limit), full ? SecondsText(*full) : "-",
+                          best ? BaselineName(*best) : "none fits", best ? SecondsText(*point.Step(*best)) : "-",
+                          point.lynx ? SecondsText(*point.lynx) : "-", Times(point.SpeedupOver(full)), Times(OverBest(point)));
   }
   return text;
 }

@@ -36,7 +36,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   for (int i = 1; i < *argc; ++i) {
     const std::filesystem::path folder = (*argv)[i];
     if (!std::filesystem::is_directory(folder)) continue;
-    for (const std::string& good : Target().corpus) std::ofstream(folder / ("good-" + std::to_string(number++)), std::ios::binary) << good;
+    for (const std::string& good : Target().corpus)
+      std::ofstream(folder / ("good-" + std::to_string(number++)), std::ios::binary) << good;
     break;
   }
   return 0;

@@ -172,7 +172,8 @@ void RunSafetensors(const std::string& input) {
   if (!length.ok()) return CheckRefused(length.status(), {Code::kDataLoss});
   LYNX_CHECK(*length >= 0 && *length + kSafetensorsPrefixBytes <= static_cast<int64_t>(input.size()));
   const std::string json = input.substr(kSafetensorsPrefixBytes, static_cast<size_t>(*length));
-  for (const int64_t data_bytes : {int64_t{0}, int64_t{96}, static_cast<int64_t>(input.size()) - kSafetensorsPrefixBytes - *length}) {
+  for (const int64_t data_bytes :
+       {int64_t{0}, int64_t{96}, static_cast<int64_t>(input.size()) - kSafetensorsPrefixBytes - *length}) {
     for (const SafetensorsTypes types : {SafetensorsTypes::kFloat32, SafetensorsTypes::kAll}) {
       const absl::StatusOr<SafetensorsHeader> header = DecodeSafetensorsHeader(json, data_bytes, types);
       if (!header.ok()) {
@@ -282,12 +283,19 @@ std::vector<FuzzTarget> MachineTargets() {
   rank.set_phase(v1::RANK_PHASE_RUNNING);
   rank.set_host("127.0.0.1");
   rank.set_port(4000);
-  const std::vector<RankReport> reports = {RankReady{3, Bytes(100), Bytes(200), "cpu"}, StepReport{.step = 7, .loss = 2.5},
-                                           StepSkipped{7, "the loss is nan"}, EvaluationReport{8, 2.25, 65536, Nanos(12)},
+  const std::vector<RankReport> reports = {RankReady{3, Bytes(100), Bytes(200), "cpu"},
+                                           StepReport{.step = 7, .loss = 2.5},
+                                           StepSkipped{7, "the loss is nan"},
+                                           EvaluationReport{8, 2.25, 65536, Nanos(12)},
                                            TraceReport{9, 3, 1, {1, 2, 3, 4, 5, 0, 0, 0, 0, 0}},
-                                           CheckpointReport{10, "/c/step-10", Bytes(1 << 30)}, CheckpointFailure{20, "full"},
-                                           CopiesNotice{"no room"}, RankDone{100}, RankYielded{50}, RankFailure{"rank 1 is gone", true},
-                                           RankFailure{"a link", false, FaultCause::kLink, {3, 5}}, NodeCheckReport{Nanos(200), 4, 6, 900}};
+                                           CheckpointReport{10, "/c/step-10", Bytes(1 << 30)},
+                                           CheckpointFailure{20, "full"},
+                                           CopiesNotice{"no room"},
+                                           RankDone{100},
+                                           RankYielded{50},
+                                           RankFailure{"rank 1 is gone", true},
+                                           RankFailure{"a link", false, FaultCause::kLink, {3, 5}},
+                                           NodeCheckReport{Nanos(200), 4, 6, 900}};
   std::vector<std::string> lines;
   for (const RankReport& report : reports) {
     v1::RankReport& message = *worker.add_reports();
@@ -305,20 +313,25 @@ std::vector<FuzzTarget> MachineTargets() {
   assignment.set_job_id("a1b2");
   assignment.set_generation(1);
   *assignment.mutable_spec() = ToProto(SmallConfig().spec);
-  const StoredRank record{.key = {JobId("a1b2"), Generation(1), 0}, .phase = RecordedPhase::kExited, .exit_code = 3, .reason = "why"};
+  const StoredRank record{
+      .key = {JobId("a1b2"), Generation(1), 0}, .phase = RecordedPhase::kExited, .exit_code = 3, .reason = "why"};
   return {{"agent_report", RunAgentReport, {JsonText(agent)}},
           {"worker_report", RunWorkerReport, {JsonText(worker)}},
           {"submission", RunSubmission, {JsonText(submission)}},
           {"plan", RunPlanMessage, {JsonText(ToProto(plan))}},
           {"assignment", RunAssignment, {JsonText(assignment)}},
-          {"program", RunProgram, {ProgramText(plan.stages[0].program), "0F3:2.mlp 0AR+3:2.mlp 0R3:1.attn(ln1,qkv)  # why\n0OPT\n"}},
+          {"program",
+           RunProgram,
+           {ProgramText(plan.stages[0].program), "0F3:2.mlp 0AR+3:2.mlp 0R3:1.attn(ln1,qkv)  # why\n0OPT\n"}},
           {"data_index", RunDataIndex, {DataIndex(8, {40, 24}, 2), DataIndex(1, {128}, 1), DataIndex(4, {10, 20}, 4)}},
           {"safetensors", RunSafetensors, {SomeSafetensors()}},
           {"checkpoint_index", RunCheckpointIndex, {SomeCheckpointIndex()}},
           {"rank_report", RunRankReport, lines},
           {"rank_files", RunRankFiles, {RankConfigText(SmallConfig()), StoredRankText(record)}},
-          {"run_log", RunRunLog,
-           {"step,loss,learning_rate,gradient_norm,validation_loss\n1,5.5,0.001,1,\n2,5.25,0.001,1,5\n3,5,0.001,1,\n9,4,0.1,1,\n"}}};
+          {"run_log",
+           RunRunLog,
+           {"step,loss,learning_rate,gradient_norm,validation_loss\n1,5.5,0.001,1,\n2,5.25,0.001,1,5\n3,5,0.001,1,\n9,4,0.1,1,"
+            "\n"}}};
 }
 
 }  // namespace lynx

@@ -60,8 +60,7 @@ class Mutator {
     const size_t at = text.rfind('\n', Below(text.size()));
     const size_t begin = at == std::string::npos ? 0 : at + 1;
     size_t end = begin;
-    for (size_t i = Below(3) + 1; i > 0 && end < text.size(); --i)
-      end = std::min(text.find('\n', end), text.size() - 1) + 1;
+    for (size_t i = Below(3) + 1; i > 0 && end < text.size(); --i) end = std::min(text.find('\n', end), text.size() - 1) + 1;
     return {begin, end};
   }
 
@@ -69,24 +68,12 @@ class Mutator {
     const auto [begin, end] = Word(text);
     const auto [first, last] = Lines(text);
     switch (Below(9)) {
-      case 0:
-        text.replace(begin, end - begin, Pick(FuzzWords()));
-        break;
-      case 1:
-        text.insert(begin, Pick(FuzzWords()));
-        break;
-      case 2:
-        text.replace(begin, end - begin, std::to_string(static_cast<int64_t>(rng_() >> Below(64))));
-        break;
-      case 3:
-        text.erase(begin, end - begin);
-        break;
-      case 4:
-        text.erase(first, last - first);
-        break;
-      case 5:
-        text.insert(first, text.substr(first, last - first));
-        break;
+      case 0: text.replace(begin, end - begin, Pick(FuzzWords())); break;
+      case 1: text.insert(begin, Pick(FuzzWords())); break;
+      case 2: text.replace(begin, end - begin, std::to_string(static_cast<int64_t>(rng_() >> Below(64)))); break;
+      case 3: text.erase(begin, end - begin); break;
+      case 4: text.erase(first, last - first); break;
+      case 5: text.insert(first, text.substr(first, last - first)); break;
       case 6: {
         const std::string& other = Pick(corpus);
         const auto [from, to] = Lines(other);
@@ -96,9 +83,7 @@ class Mutator {
       case 7:
         if (!text.empty()) text[Below(text.size())] = static_cast<char>(rng_());
         break;
-      default:
-        text.resize(Below(text.size() + 1));
-        break;
+      default: text.resize(Below(text.size() + 1)); break;
     }
   }
 
@@ -140,7 +125,8 @@ TEST_P(Fuzz, TheKeptCorpusIsTakenInNoWrongWay) {
   int inputs = 0;
   for (; file >> length; ++inputs) {
     std::string input(length, '\0');
-    ASSERT_TRUE(file.ignore(1).read(input.data(), static_cast<std::streamsize>(length))) << path << " ends within input " << inputs;
+    ASSERT_TRUE(file.ignore(1).read(input.data(), static_cast<std::streamsize>(length)))
+        << path << " ends within input " << inputs;
     SCOPED_TRACE(absl::StrCat("input ", inputs, " of ", path));
     target.run(input);
   }

@@ -239,8 +239,7 @@ const std::vector<std::string>& FuzzWords() {
       for (const std::string& text : target.corpus) {
         std::string word;
         for (const char c : text) {
-          const bool part =
-              std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
+          const bool part = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
           if (part) {
             word += c;
           } else if (!word.empty()) {

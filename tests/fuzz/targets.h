@@ -21,9 +21,9 @@ struct FuzzTarget {
 const std::vector<FuzzTarget>& FuzzTargets();
 inline constexpr size_t kFuzzTargetCount = 16;
 
-// Messages of agents, worker daemons and clients, and of plans, as protobuf's JSON; programs; the index of a Megatron data set; headers of
-// safetensors files; the index of a checkpoint; what ranks report and are told, and what the daemon keeps of them; the log of a
-// run's figures.
+// Messages of agents, worker daemons and clients, and of plans, as protobuf's JSON; programs; the index of a Megatron data set;
+// headers of safetensors files; the index of a checkpoint; what ranks report and are told, and what the daemon keeps of them;
+// the log of a run's figures.
 std::vector<FuzzTarget> MachineTargets();
 
 // Words that such inputs are made of.

@@ -30,10 +30,8 @@ inline void ExpectGolden(const std::string& name, const std::string& actual) {
     const bool more_actual = static_cast<bool>(std::getline(actual_lines, actual_line));
     const bool more_expected = static_cast<bool>(std::getline(expected_lines, expected_line));
     if (more_actual && more_expected && actual_line == expected_line) continue;
-    FAIL() << path << " differs first in line " << line
-           << "\n  expected: " << (more_expected ? expected_line : "the end")
-           << "\n  actual:   " << (more_actual ? actual_line : "the end")
-           << "\nIf that is meant, run with UPDATE_GOLDEN=1.";
+    FAIL() << path << " differs first in line " << line << "\n  expected: " << (more_expected ? expected_line : "the end")
+           << "\n  actual:   " << (more_actual ? actual_line : "the end") << "\nIf that is meant, run with UPDATE_GOLDEN=1.";
   }
 }
 

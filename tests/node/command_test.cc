@@ -13,8 +13,8 @@ TEST(RunCommands, RunsSideBySideAndKeepsTheOrder) {
   const WakeEvent cancel;
   // Each waits for the other's file: they end only if both run at once.
   const std::string folder = testing::TempDir() + "lynx-command-test";
-  const std::string meet = "mkdir -p " + folder + "; touch " + folder + "/$0; until [ -e " + folder +
-                           "/$1 ]; do sleep 0.01; done; echo $0";
+  const std::string meet =
+      "mkdir -p " + folder + "; touch " + folder + "/$0; until [ -e " + folder + "/$1 ]; do sleep 0.01; done; echo $0";
   const std::vector<CommandResult> results =
       RunCommands({{"/bin/sh", "-c", meet, "a", "b"}, {"/bin/sh", "-c", meet, "b", "a"}}, kLong, cancel);
   ASSERT_EQ(results.size(), 2u);

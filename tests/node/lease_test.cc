@@ -18,8 +18,9 @@ class LeaseTest : public testing::Test {
   LeaseTest() : lease_(kBegan) { Answer(1, 10); }
   void Answer(int64_t report, double seconds, double up = 110, std::vector<std::string> witnesses = {"a:1", "b:1", "c:1"}) {
     lease_.Sent(report, At(seconds));
-    lease_.Renewed({.report = report, .server_up = In(up), .isolated = In(45), .cut_off = In(6), .witnesses = std::move(witnesses)},
-                   At(seconds));
+    lease_.Renewed(
+        {.report = report, .server_up = In(up), .isolated = In(45), .cut_off = In(6), .witnesses = std::move(witnesses)},
+        At(seconds));
   }
   // The witness says at `now` that it was answered at `renewed`.
   void Say(const std::string& witness, double now, double renewed, double began = -100) {
@@ -142,8 +143,13 @@ TEST_F(LeaseTest, StrangersAreNotHeard) {
 TEST_F(LeaseTest, KeepsItsWitnessesWhileANewServerDoesNotKnowThem) {
   const auto renew = [&](int64_t report, std::vector<std::string> witnesses, bool more) {
     lease_.Sent(report, At(12));
-    lease_.Renewed({.report = report, .server_up = In(1), .isolated = In(45), .cut_off = In(6), .witnesses = std::move(witnesses),
-                    .more_witnesses = more}, At(12));
+    lease_.Renewed({.report = report,
+                    .server_up = In(1),
+                    .isolated = In(45),
+                    .cut_off = In(6),
+                    .witnesses = std::move(witnesses),
+                    .more_witnesses = more},
+                   At(12));
     return lease_.terms().witnesses;
   };
   EXPECT_EQ(renew(2, {}, true), (std::vector<std::string>{"a:1", "b:1", "c:1"}));

@@ -25,8 +25,8 @@ TEST(ListenAddressTest, Parses) {
 }
 
 TEST(ListenAddressTest, RefusesWithAnExample) {
-  for (const char* bad : {"", "7470", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "example.org:1",
-                          "::1:7470", "[::1:7470", "127.0.0.1:-1", "[127.0.0.1]:7"}) {
+  for (const char* bad : {"", "7470", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "example.org:1", "::1:7470",
+                          "[::1:7470", "127.0.0.1:-1", "[127.0.0.1]:7"}) {
     const absl::Status status = ParseListenAddress(bad).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr("for example 127.0.0.1:7470")) << bad;

@@ -154,7 +154,8 @@ TEST(FindProcesses, ByOneOfTheirArguments) {
   EXPECT_EQ(found, std::vector<pid_t>{child->pid});
   EXPECT_EQ(FindProcessesBelow(folder), std::vector<pid_t>{child->pid});
   EXPECT_EQ(FindProcessesBelow(folder + "/ranks"), std::vector<pid_t>{child->pid});
-  for (const char* other : {"/rank", "/ranks/config.json", "/copies"}) EXPECT_TRUE(FindProcessesBelow(folder + other).empty()) << other;
+  for (const char* other : {"/rank", "/ranks/config.json", "/copies"})
+    EXPECT_TRUE(FindProcessesBelow(folder + other).empty()) << other;
   SignalProcess(child->pidfd, SIGKILL);
   WaitFor(*child);
 }

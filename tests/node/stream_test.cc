@@ -15,8 +15,7 @@ class EchoServer : public v1::Cluster::Service {
  public:
   explicit EchoServer(int reports_per_stream) : reports_per_stream_(reports_per_stream) {}
 
-  grpc::Status AttachAgent(grpc::ServerContext*,
-                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+  grpc::Status AttachAgent(grpc::ServerContext*, grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
     v1::AgentReport report;
     int seen = 0;
     while (stream->Read(&report)) {
@@ -44,12 +43,10 @@ std::unique_ptr<grpc::Server> Serve(grpc::Service& service, int& port) {
 }
 
 NodeStreamOptions OptionsFor(int port) {
-  return {.server = "127.0.0.1:" + std::to_string(port),
-          .backoff = {.first = Nanos(10'000'000), .most = Nanos(50'000'000)}};
+  return {.server = "127.0.0.1:" + std::to_string(port), .backoff = {.first = Nanos(10'000'000), .most = Nanos(50'000'000)}};
 }
 
-std::unique_ptr<AgentStream::Wire> OpenAgent(const std::shared_ptr<grpc::Channel>& channel,
-                                             grpc::ClientContext* context) {
+std::unique_ptr<AgentStream::Wire> OpenAgent(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
   return v1::Cluster::NewStub(channel)->AttachAgent(context);
 }
 
@@ -94,8 +91,7 @@ class LargeServer : public v1::Cluster::Service {
  public:
   static constexpr int kShapes = 400'000;
 
-  grpc::Status AttachAgent(grpc::ServerContext*,
-                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+  grpc::Status AttachAgent(grpc::ServerContext*, grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
     v1::AgentReport report;
     if (stream->Read(&report)) {
       v1::AgentDesired desired;
@@ -106,8 +102,7 @@ class LargeServer : public v1::Cluster::Service {
       }
       stream->Write(desired);
     }
-    while (stream->Read(&report)) {
-    }
+    while (stream->Read(&report)) {}
     return grpc::Status::OK;
   }
 };

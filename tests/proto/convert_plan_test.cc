@@ -156,8 +156,7 @@ TEST(ConvertPlanTest, SlicesOfAllVirtualStagesComeBack) {
     EXPECT_EQ(PlanText(*back), PlanText(plan));
     EXPECT_EQ(back->stages[1].slices[1].stage, plan.stages[1].slices[1].stage);
     Shorten(*message.mutable_stages(0)->mutable_slices(1));
-    EXPECT_THAT(std::string(FromProto(message).status().message()),
-                HasSubstr("plan.stages[0].slices[1].first_layer is "));
+    EXPECT_THAT(std::string(FromProto(message).status().message()), HasSubstr("plan.stages[0].slices[1].first_layer is "));
   }
 }
 
@@ -195,8 +194,7 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { SliceOfStage(p, 1).set_stage(0); }, "plan.stages[1].slices[0].stage is 0"},
       {[](P& p) { Shorten(SliceOfStage(p, 1)); }, "plan.stages[1].slices[0].first_layer is 3"},
       {[](P& p) { SliceOfStage(p, 1).set_end_layer(5); }, "plan.stages[1].slices[0].end_layer is 5"},
-      {[](P& p) { SliceOfStage(p, 0).mutable_policy()->RemoveLast(); },
-       "plan.stages[0].slices[0].policy is 1 entries long"},
+      {[](P& p) { SliceOfStage(p, 0).mutable_policy()->RemoveLast(); }, "plan.stages[0].slices[0].policy is 1 entries long"},
       {[](P& p) { SliceOfStage(p, 0).mutable_policy(1)->set_placements(3, "nowhere"); },
        "plan.stages[0].slices[0].policy[1].placements[3] is \"nowhere\""},
       {[](P& p) { SliceOfStage(p, 0).mutable_policy(0)->mutable_placements()->RemoveLast(); },

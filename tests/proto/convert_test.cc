@@ -64,16 +64,12 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.clear_model(); }, "model.layers is 0"},
       {[](v1::JobSpec& s) { s.clear_data(); }, "data.kind is 0: must be one of text (1)"},
       {[](v1::JobSpec& s) { s.mutable_data()->set_kind(static_cast<v1::DataKind>(9)); }, "data.kind is 9"},
-      {[](v1::JobSpec& s) { s.mutable_data()->set_path("relative"); },
-       "data.path is \"relative\": must be an absolute path"},
-      {[](v1::JobSpec& s) { s.mutable_data()->set_path("/a\nb"); },
-       "data.path is \"/a\\nb\": must not hold line ends"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_path("relative"); }, "data.path is \"relative\": must be an absolute path"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_path("/a\nb"); }, "data.path is \"/a\\nb\": must not hold line ends"},
       {[](v1::JobSpec& s) { s.clear_train(); }, "train.schedule is 0"},
-      {[](v1::JobSpec& s) { s.mutable_train()->set_schedule(static_cast<v1::LrSchedule>(-1)); },
-       "train.schedule is -1"},
+      {[](v1::JobSpec& s) { s.mutable_train()->set_schedule(static_cast<v1::LrSchedule>(-1)); }, "train.schedule is -1"},
       {[](v1::JobSpec& s) { s.mutable_train()->clear_optimizer(); }, "train.optimizer.lr is 0"},
-      {[=](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_lr(infinity); },
-       "train.optimizer.lr is inf"},
+      {[=](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_lr(infinity); }, "train.optimizer.lr is inf"},
       {[](v1::JobSpec& s) { s.mutable_train()->set_steps(-1); }, "train.steps is -1"},
       {[](v1::JobSpec& s) { s.clear_resources(); }, "resources.ranks (least) is 0"},
       {[](v1::JobSpec& s) { s.mutable_resources()->set_activation_memory_per_rank_bytes(int64_t{1} << 60); },
@@ -87,7 +83,9 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.mutable_scheduling()->set_queue("Big"); }, "scheduling.queue is \"Big\": must be 1 to 48"},
       {[](v1::JobSpec& s) { s.mutable_scheduling()->set_priority(1001); }, "scheduling.priority is 1001: must be from -1000"},
       {[](v1::JobSpec& s) { s.mutable_scheduling()->add_after("a b"); }, "scheduling.after is \"a b\""},
-      {[](v1::JobSpec& s) { for (int i = 0; i < 101; ++i) s.mutable_scheduling()->add_after("a"); },
+      {[](v1::JobSpec& s) {
+         for (int i = 0; i < 101; ++i) s.mutable_scheduling()->add_after("a");
+       },
        "scheduling.after is 101 jobs long"},
       {[](v1::JobSpec& s) { s.mutable_scheduling()->set_time_limit_ns(-1); }, "scheduling.timeLimit is -1 ns"},
       {[](v1::JobSpec& s) { s.add_on_failure(); }, "onFailure (exit code) is -1"},
@@ -95,7 +93,9 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.add_on_failure()->set_log("a\nb"); }, "onFailure is log a"},
       {[](v1::JobSpec& s) { s.add_on_failure()->set_action(static_cast<v1::FailureAction>(3)); },
        "onFailure[0].action is 3: must be one of retry (0)"},
-      {[](v1::JobSpec& s) { for (int i = 0; i < 33; ++i) s.add_on_failure()->set_exit_code(1); },
+      {[](v1::JobSpec& s) {
+         for (int i = 0; i < 33; ++i) s.add_on_failure()->set_exit_code(1);
+       },
        "onFailure is 33 rules long"},
   };
   for (const Case& c : cases) {
@@ -149,8 +149,7 @@ TEST(ConvertTest, ClustersComeBackTheSame) {
     cluster.groups[0].host_is_device = true;
     cluster.groups.push_back(cluster.groups[0]);
     cluster.groups[1].nodes = 1;
-    cluster.shared_cores = {{.devices = {0, 2}, .at_once_permille = 1000},
-                            {.devices = {1, 3, 15}, .at_once_permille = 1500}};
+    cluster.shared_cores = {{.devices = {0, 2}, .at_once_permille = 1000}, {.devices = {1, 3, 15}, .at_once_permille = 1500}};
     const absl::StatusOr<ClusterTopology> back = FromProto(ToProto(cluster));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, cluster);
@@ -161,17 +160,14 @@ TEST(ConvertTest, BadClustersNameTheField) {
   using C = v1::ClusterTopology;
   const std::pair<std::function<void(C&)>, const char*> cases[] = {
       {[](C& c) { c.clear_groups(); }, "cluster.groups is 0 entries long"},
-      {[](C& c) { c.mutable_groups(0)->set_name(std::string(300, 'n')); },
-       "cluster.groups[0].name is 300 characters long"},
-      {[](C& c) { c.mutable_groups(0)->set_memory_per_device_bytes(-1); },
-       "cluster.groups[0].memory_per_device_bytes is -1"},
+      {[](C& c) { c.mutable_groups(0)->set_name(std::string(300, 'n')); }, "cluster.groups[0].name is 300 characters long"},
+      {[](C& c) { c.mutable_groups(0)->set_memory_per_device_bytes(-1); }, "cluster.groups[0].memory_per_device_bytes is -1"},
       {[](C& c) { c.mutable_groups(0)->set_host_memory_bytes(-1); }, "cluster.groups[0].host_memory_bytes is -1"},
       {[](C& c) { c.mutable_groups(0)->set_nodes(0); }, "cluster: "},
       {[](C& c) { c.mutable_groups(0)->mutable_profile()->set_flops_per_second(-1); },
        "cluster.groups[0].profile.flops_per_second is -1"},
       {[](C& c) { c.add_shared_cores(); }, "cluster.shared_cores[0].devices is 0 entries long"},
-      {[](C& c) { c.add_shared_cores()->add_devices(0); },
-       "cluster: shared cores of the cluster carry 0 thousandths"},
+      {[](C& c) { c.add_shared_cores()->add_devices(0); }, "cluster: shared cores of the cluster carry 0 thousandths"},
   };
   for (const auto& [change, message] : cases) {
     C cluster = ToProto(UniformCluster(2, 2, StatedCpuProfile()));
@@ -221,10 +217,8 @@ TEST(ConvertTest, BadProfilesNameTheField) {
        "profile.measured is 65 entries long"},
       {[](P& p) { p.set_bfloat16_flops_per_second(-1); }, "profile.bfloat16_flops_per_second is -1"},
       {[](P& p) { p.add_efficiency(); }, "profile.efficiency is 6 entries long"},
-      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_permille(1); },
-       "profile.efficiency[1].points[0].size is 0"},
-      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_size(1); },
-       "profile.efficiency[1].points[0].permille is 0"},
+      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_permille(1); }, "profile.efficiency[1].points[0].size is 0"},
+      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_size(1); }, "profile.efficiency[1].points[0].permille is 0"},
       {[](P& p) {
          for (int64_t size : {9, 9}) {
            v1::EfficiencyPoint& point = *p.mutable_efficiency(0)->add_points();
@@ -245,10 +239,8 @@ TEST(ConvertTest, BadProfilesNameTheField) {
        },
        "profile.inner_links is 5 entries long"},
       {[](P& p) { p.mutable_host()->set_latency_ns(-1); }, "profile.host.latency_ns is -1"},
-      {[](P& p) { p.mutable_host()->set_to_host_bytes_per_second(-2); },
-       "profile.host.to_host_bytes_per_second is -2"},
-      {[](P& p) { p.mutable_host()->set_from_host_bytes_per_second(-2); },
-       "profile.host.from_host_bytes_per_second is -2"},
+      {[](P& p) { p.mutable_host()->set_to_host_bytes_per_second(-2); }, "profile.host.to_host_bytes_per_second is -2"},
+      {[](P& p) { p.mutable_host()->set_from_host_bytes_per_second(-2); }, "profile.host.from_host_bytes_per_second is -2"},
       {[](P& p) { p.mutable_host()->set_both_bytes_per_second(-2); }, "profile.host.both_bytes_per_second is -2"},
       {[](P& p) { p.mutable_host()->set_op_slowdown_permille(999); }, "profile.host.op_slowdown_permille is 999"},
   };

@@ -1,5 +1,5 @@
-#include "proto/convert_report.h"
 #include "proto/convert_worker.h"
+#include "proto/convert_report.h"
 
 #include <cmath>
 #include <functional>
@@ -17,13 +17,30 @@ namespace {
 using ::testing::StartsWith;
 
 StepReport SomeStep() {
-  StepReport step{.step = 7, .loss = 2.5, .gradient_norm = 0.5, .lr = 1e-3, .tokens = 4096,
-                  .duration = Nanos(1000), .forward = Nanos(100), .backward = Nanos(200), .weight = Nanos(150),
-                  .recompute_hidden = Nanos(10), .recompute_exposed = Nanos(20), .tensor_wait = Nanos(30),
-                  .stall = Nanos(40), .data_parallel_wait = Nanos(50), .norm_wait = Nanos(60),
-                  .optimizer = Nanos(70), .data_wait = Nanos(75), .checkpoint = Nanos(80), .arena_peak = Bytes(1 << 20),
-                  .bytes_sent = 12345, .communication_cpu = Nanos(90), .core_wait = Nanos(95),
-                  .copied_steps = 6, .copies_skipped = 2,
+  StepReport step{.step = 7,
+                  .loss = 2.5,
+                  .gradient_norm = 0.5,
+                  .lr = 1e-3,
+                  .tokens = 4096,
+                  .duration = Nanos(1000),
+                  .forward = Nanos(100),
+                  .backward = Nanos(200),
+                  .weight = Nanos(150),
+                  .recompute_hidden = Nanos(10),
+                  .recompute_exposed = Nanos(20),
+                  .tensor_wait = Nanos(30),
+                  .stall = Nanos(40),
+                  .data_parallel_wait = Nanos(50),
+                  .norm_wait = Nanos(60),
+                  .optimizer = Nanos(70),
+                  .data_wait = Nanos(75),
+                  .checkpoint = Nanos(80),
+                  .arena_peak = Bytes(1 << 20),
+                  .bytes_sent = 12345,
+                  .communication_cpu = Nanos(90),
+                  .core_wait = Nanos(95),
+                  .copied_steps = 6,
+                  .copies_skipped = 2,
                   .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}}};
   return step;
 }
@@ -96,7 +113,10 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_step()->add_links()->set_busy_ns(-1); }, "report.step.links[0].busy_ns is -1"},
       {[](R& r) { r.mutable_step()->add_links()->set_peer(4), r.mutable_step()->add_links()->set_peer(4); },
        "report.step.links[1].peer is 4: must be above that before it, 4"},
-      {[](R& r) { for (int i = 0; i < 65; ++i) r.mutable_step()->add_links()->set_peer(i); }, "report.step.links is 65 entries long"},
+      {[](R& r) {
+         for (int i = 0; i < 65; ++i) r.mutable_step()->add_links()->set_peer(i);
+       },
+       "report.step.links is 65 entries long"},
       {[](R& r) { r.mutable_skipped()->set_step(-1); }, "report.skipped.step is -1"},
       {[](R& r) { r.mutable_evaluation()->set_step(-1); }, "report.evaluation.step is -1"},
       {[](R& r) { r.mutable_evaluation()->set_tokens(-1); }, "report.evaluation.tokens is -1"},
@@ -112,11 +132,15 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_checkpoint_failure()->set_step(-1); }, "report.checkpoint_failure.step is -1"},
       {[](R& r) { r.mutable_done()->set_steps(-1); }, "report.done.steps is -1"},
       {[](R& r) { r.mutable_failure()->add_peers(-1); }, "report.failure.peers[0] is -1"},
-      {[](R& r) { for (int i = 0; i < 4097; ++i) r.mutable_failure()->add_peers(i); }, "report.failure.peers is 4097 entries long"},
+      {[](R& r) {
+         for (int i = 0; i < 4097; ++i) r.mutable_failure()->add_peers(i);
+       },
+       "report.failure.peers is 4097 entries long"},
       {[](R& r) { r.mutable_node_check()->set_duration_ns(-1); }, "report.node_check.duration_ns is -1"},
       {[](R& r) { r.mutable_node_check()->set_devices(-1); }, "report.node_check.devices is -1"},
       {[](R& r) { r.mutable_node_check()->set_links(-1); }, "report.node_check.links is -1"},
-      {[](R& r) { r.mutable_node_check()->set_slowest_bytes_per_second(-1); }, "report.node_check.slowest_bytes_per_second is -1"},
+      {[](R& r) { r.mutable_node_check()->set_slowest_bytes_per_second(-1); },
+       "report.node_check.slowest_bytes_per_second is -1"},
       {[](R& r) { r.mutable_failure()->set_reason(std::string(1 << 17, 'r')); },
        "report.failure.reason is 131072 characters long"},
   };
@@ -225,7 +249,9 @@ TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
       {[](A& a) { a.set_arena_bytes(-1); }, "assignment.arena_bytes is -1"},
       {[](A& a) { a.set_plan_digest("abc"); }, "assignment.plan_digest is \"abc\""},
       {[](A& a) { a.clear_connection_secret(); }, "assignment.connection_secret is not 64 hexadecimal digits (it has 0"},
-      {[](A& a) { a.set_connection_secret(std::string(64, 'x')); }, "assignment.connection_secret is not 64 hexadecimal digits (it has 64 characters); server and nodes must be of the same release"},
+      {[](A& a) { a.set_connection_secret(std::string(64, 'x')); },
+       "assignment.connection_secret is not 64 hexadecimal digits (it has 64 characters); server and nodes must be of the same "
+       "release"},
       {[](A& a) { a.mutable_peers()->RemoveLast(); }, "assignment.peers is 3 entries long"},
       {[](A& a) { a.mutable_peers(1)->set_host("localhost"); }, "assignment.peers[1].host is \"localhost\""},
       {[](A& a) { a.mutable_peers(2)->set_port(65536); }, "assignment.peers[2].port is 65536"},

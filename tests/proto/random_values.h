@@ -54,8 +54,8 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
   if (spec.parallel.pp > 0 && Pick(random, 0, 3) == 0) {
-    const absl::StatusOr<Schedule> schedule = GenerateSchedule(
-        ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
+    const absl::StatusOr<Schedule> schedule =
+        GenerateSchedule(ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
     spec.parallel.schedule = ScheduleKind::kCustom;
     spec.parallel.virtual_stages = 0;  // as the text says
     spec.parallel.schedule_text = ScheduleText(*schedule);

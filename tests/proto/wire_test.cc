@@ -1,7 +1,7 @@
-// What programs of different releases must agree on: the numbers, types and names of all fields, and the services' methods. They meet while a cluster is
-// upgraded, and no test has programs that were really built before.
-#include <google/protobuf/descriptor.h>
+// What programs of different releases must agree on: the numbers, types and names of all fields, and the services' methods.
+// They meet while a cluster is upgraded, and no test has programs that were really built before.
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,16 +75,18 @@ void AddMessage(const pb::Descriptor& type, std::vector<std::string>& lines) {
 void AddService(const pb::ServiceDescriptor& service, std::vector<std::string>& lines) {
   for (int i = 0; i < service.method_count(); ++i) {
     const pb::MethodDescriptor& method = *service.method(i);
-    lines.push_back(absl::StrCat(service.full_name(), " ", method.name(), " ", method.client_streaming() ? "stream " : "", method.input_type()->full_name(),
-                                 " to ", method.server_streaming() ? "stream " : "", method.output_type()->full_name()));
+    lines.push_back(absl::StrCat(service.full_name(), " ", method.name(), " ", method.client_streaming() ? "stream " : "",
+                                 method.input_type()->full_name(), " to ", method.server_streaming() ? "stream " : "",
+                                 method.output_type()->full_name()));
   }
 }
 
 // All of proto/lynx/v1, file by file as their names sort.
 std::vector<const pb::FileDescriptor*> Files() {
   // Named here so that the linker takes them along.
-  const std::vector<const pb::FileDescriptor*> linked = {v1::AuditRecord::descriptor()->file(), v1::Device::descriptor()->file(), v1::Job::descriptor()->file(),
-                                                         v1::Plan::descriptor()->file(), v1::WhenRenewedRequest::descriptor()->file()};
+  const std::vector<const pb::FileDescriptor*> linked = {
+      v1::AuditRecord::descriptor()->file(), v1::Device::descriptor()->file(), v1::Job::descriptor()->file(),
+      v1::Plan::descriptor()->file(), v1::WhenRenewedRequest::descriptor()->file()};
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(kFolder, "/lynx/v1"))) {
     if (entry.path().extension() == ".proto") names.push_back(std::filesystem::relative(entry.path(), kFolder).string());
@@ -92,7 +94,8 @@ std::vector<const pb::FileDescriptor*> Files() {
   std::sort(names.begin(), names.end());
   std::vector<const pb::FileDescriptor*> files;
   for (const std::string& name : names) {
-    const auto found = std::find_if(linked.begin(), linked.end(), [&](const pb::FileDescriptor* file) { return file->name() == name; });
+    const auto found =
+        std::find_if(linked.begin(), linked.end(), [&](const pb::FileDescriptor* file) { return file->name() == name; });
     if (found == linked.end()) {
       ADD_FAILURE() << name << " is not looked at: name one of its messages in Files()";
     } else {
@@ -129,18 +132,22 @@ std::map<std::string, std::string> ByKey(const std::vector<std::string>& lines) 
   return found;
 }
 
-// What of `before` programs that were built with it would not find in `now`, a sentence each. What is only in `now` is new, and harms nobody.
+// What of `before` programs that were built with it would not find in `now`, a sentence each. What is only in `now` is new, and
+// harms nobody.
 std::vector<std::string> Broken(const std::vector<std::string>& before, const std::vector<std::string>& now) {
   const std::map<std::string, std::string> present = ByKey(now);
   std::vector<std::string> found;
   for (const auto& [key, was] : ByKey(before)) {
     const auto is = present.find(key);
     if (is == present.end()) {
-      found.push_back(absl::StrCat(key, " was '", was, "' and is gone: reserve its number and name, which are never used again"));
+      found.push_back(
+          absl::StrCat(key, " was '", was, "' and is gone: reserve its number and name, which are never used again"));
     } else if (is->second == "reserved") {
-      if (was != "reserved") found.push_back(absl::StrCat(key, " was '", was, "' and is reserved now, while programs may still send or expect it"));
+      if (was != "reserved")
+        found.push_back(absl::StrCat(key, " was '", was, "' and is reserved now, while programs may still send or expect it"));
     } else if (is->second != was) {
-      found.push_back(absl::StrCat(key, " was '", was, "' and is '", is->second, "': reserve the number, and give what is new one of its own"));
+      found.push_back(absl::StrCat(key, " was '", was, "' and is '", is->second,
+                                   "': reserve the number, and give what is new one of its own"));
     }
   }
   return found;
@@ -155,16 +162,17 @@ TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
   if (Rewrites()) return;  // the difference is read before it is committed
   const std::vector<std::string> broken = Broken(GoldenLines(), WireLines());
   EXPECT_THAT(broken, IsEmpty()) << absl::StrJoin(broken, "\n")
-                                 << "\nA server works with nodes of its own minor version and of the one before it (docs/operating.md, Upgrade), and a field's number "
-                                    "is never used again. What the minor version before does without may go, reserved: then run this with UPDATE_GOLDEN=1.";
+                                 << "\nA server works with nodes of its own minor version and of the one before it "
+                                    "(docs/operating.md, Upgrade), and a field's number "
+                                    "is never used again. What the minor version before does without may go, reserved: then "
+                                    "run this with UPDATE_GOLDEN=1.";
 }
 
-TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) {
-  ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n"));
-}
+TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) { ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n")); }
 
 // First and last of the numbers that were left out when a message was made, and never used.
-const std::map<std::string, std::pair<int, int>> kLeftOut = {{"lynx.v1.WorkerReport", {11, 19}}, {"lynx.v1.WorkerDesired", {5, 19}}};
+const std::map<std::string, std::pair<int, int>> kLeftOut = {{"lynx.v1.WorkerReport", {11, 19}},
+                                                             {"lynx.v1.WorkerDesired", {5, 19}}};
 
 void ExpectNoGaps(const pb::Descriptor& type) {
   const auto left_out = kLeftOut.find(type.full_name());
@@ -173,7 +181,8 @@ void ExpectNoGaps(const pb::Descriptor& type) {
   for (int number = 1; number < highest; ++number) {
     if (left_out != kLeftOut.end() && number >= left_out->second.first && number <= left_out->second.second) continue;
     EXPECT_TRUE(type.FindFieldByNumber(number) != nullptr || type.IsReservedNumber(number))
-        << type.full_name() << " " << number << " is neither a field nor reserved: where a field was taken away its number and name are reserved";
+        << type.full_name() << " " << number
+        << " is neither a field nor reserved: where a field was taken away its number and name are reserved";
   }
   for (int i = 0; i < type.nested_type_count(); ++i) ExpectNoGaps(*type.nested_type(i));
 }
@@ -186,8 +195,9 @@ TEST(ProtoWireTest, NumbersBelowTheHighestAreUsedOrReserved) {
 }
 
 TEST(ProtoWireTest, WhatBreaksIsFound) {
-  const std::vector<std::string> before = {"lynx.v1.A 1 name string", "lynx.v1.A 2 ranks repeated packed int32", "lynx.v1.S Get lynx.v1.A to lynx.v1.A",
-                                           "lynx.v1.E 0 E_NONE", "lynx.v1.A 3 reserved"};
+  const std::vector<std::string> before = {"lynx.v1.A 1 name string", "lynx.v1.A 2 ranks repeated packed int32",
+                                           "lynx.v1.S Get lynx.v1.A to lynx.v1.A", "lynx.v1.E 0 E_NONE",
+                                           "lynx.v1.A 3 reserved"};
   EXPECT_THAT(Broken(before, before), IsEmpty());
   std::vector<std::string> now = before;
   now.push_back("lynx.v1.A 4 more string");
@@ -198,8 +208,10 @@ TEST(ProtoWireTest, WhatBreaksIsFound) {
     now[line] = text;
     return Broken(before, now);
   };
-  EXPECT_THAT(changed(0, "lynx.v1.A 5 name string"), ElementsAre(HasSubstr("lynx.v1.A 1 was 'name string' and is gone: reserve")));
-  EXPECT_THAT(changed(0, "lynx.v1.A 1 name bytes"), ElementsAre(HasSubstr("'name string' and is 'name bytes': reserve the number")));
+  EXPECT_THAT(changed(0, "lynx.v1.A 5 name string"),
+              ElementsAre(HasSubstr("lynx.v1.A 1 was 'name string' and is gone: reserve")));
+  EXPECT_THAT(changed(0, "lynx.v1.A 1 name bytes"),
+              ElementsAre(HasSubstr("'name string' and is 'name bytes': reserve the number")));
   EXPECT_THAT(changed(0, "lynx.v1.A 1 reserved"), ElementsAre(HasSubstr("is reserved now")));
   EXPECT_THAT(changed(1, "lynx.v1.A 2 ranks int32"), ElementsAre(HasSubstr("lynx.v1.A 2 was")));
   EXPECT_THAT(changed(2, "lynx.v1.S Get lynx.v1.A to stream lynx.v1.A"), ElementsAre(HasSubstr("lynx.v1.S Get was")));

@@ -1,6 +1,6 @@
 // export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, such as
-// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h): its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the
-// tokens of every step, and all settings.
+// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h): its weights after STEPS steps (0) on TP x PP ranks (one) as a
+// checkpoint, the tokens of every step, and all settings.
 //
 //   DIR/step-00000000/   the checkpoint; a shard for each rank
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
@@ -31,13 +31,12 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
        << "\nrope_low_freq_factor " << rotary.low_freq_factor << "\nrope_high_freq_factor " << rotary.high_freq_factor
        << "\nrope_beta_fast " << rotary.beta_fast << "\nrope_beta_slow " << rotary.beta_slow << "\ntied "
        << (model.tied_embeddings ? 1 : 0) << "\n";
-  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers "
-       << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn
-       << "\nseq " << model.seq << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch "
-       << train.global_batch << "\nlr " << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 "
-       << optimizer.beta2 << "\neps " << optimizer.eps << "\nweight_decay " << optimizer.weight_decay
-       << "\nclip_norm " << optimizer.clip_norm << "\nwarmup_steps " << train.warmup_steps << "\nmin_lr "
-       << train.min_lr << "\n";
+  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers
+       << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn << "\nseq " << model.seq
+       << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch " << train.global_batch << "\nlr "
+       << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps
+       << "\nweight_decay " << optimizer.weight_decay << "\nclip_norm " << optimizer.clip_norm << "\nwarmup_steps "
+       << train.warmup_steps << "\nmin_lr " << train.min_lr << "\n";
 }
 
 absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::string& path) {
@@ -45,8 +44,7 @@ absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::
   std::vector<int32_t> tokens(2 * job.model.seq);
   for (int64_t i = 0; i < job.train.steps * job.train.global_batch; ++i) {
     LYNX_RETURN_IF_ERROR(dataset.Read(i, tokens.data(), tokens.data() + job.model.seq));
-    file.write(reinterpret_cast<const char*>(tokens.data()),
-               static_cast<std::streamsize>(tokens.size() * sizeof(int32_t)));
+    file.write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(tokens.size() * sizeof(int32_t)));
   }
   return absl::OkStatus();
 }
@@ -63,8 +61,7 @@ absl::Status Export(TinyModel model, const std::string& directory, int64_t steps
                                       .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
     LYNX_RETURN_IF_ERROR(
-        WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
-            .status());
+        WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
     LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
     if (rank.rank != 0) return absl::OkStatus();
     LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());

@@ -15,15 +15,14 @@ inline TinyJob ReferenceJob(TinyModel model) {
   job.model.seq = 16;
   job.model.dropout = 0;
   if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head
-  job.train = {
-      .steps = 20,
-      .global_batch = 8,
-      .micro_batch = 2,
-      .optimizer = {.lr = 5e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_norm = 0.5},
-      .schedule = LrSchedule::kCosine,
-      .warmup_steps = 4,
-      .min_lr = 5e-4,
-      .seed = 20};
+  job.train = {.steps = 20,
+               .global_batch = 8,
+               .micro_batch = 2,
+               .optimizer = {.lr = 5e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_norm = 0.5},
+               .schedule = LrSchedule::kCosine,
+               .warmup_steps = 4,
+               .min_lr = 5e-4,
+               .seed = 20};
   return job;
 }
 

@@ -57,9 +57,7 @@ std::vector<TinySetting> Settings() {
   return settings;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Reference,
-                         testing::ValuesIn(Settings()),
-                         [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(, Reference, testing::ValuesIn(Settings()), [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace lynx

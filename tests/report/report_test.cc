@@ -6,15 +6,15 @@
 #include <cmath>
 #include <memory>
 
-#include "report/plot.h"
 #include "proto/convert.h"
+#include "report/plot.h"
 #include "tests/planner/report/report_fixtures.h"
 
 namespace lynx {
 namespace {
 
-using testing::ElementsAre;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -66,13 +66,15 @@ struct RestartedJob {
     job.mutable_progress()->set_tokens_per_second(123456);
     const v1::JobState running = v1::JOB_STATE_RUNNING, starting = v1::JOB_STATE_STARTING;
     for (const v1::JobEvent& event :
-         {Event(100, v1::JOB_STATE_QUEUED, "submitted"), Event(101, v1::JOB_STATE_PLANNING, "planning"), Event(105, starting, "placed"),
-          Event(110, running, "running"), Event(115, running, "checkpoint"), Event(120, running, "rank-lost", "rank 2 <was> killed"),
-          Event(122, running, "fault", "attributed to node n1"), Event(123, starting, "restarting"), Event(127, running, "running", "all ranks run, from step 3"),
+         {Event(100, v1::JOB_STATE_QUEUED, "submitted"), Event(101, v1::JOB_STATE_PLANNING, "planning"),
+          Event(105, starting, "placed"), Event(110, running, "running"), Event(115, running, "checkpoint"),
+          Event(120, running, "rank-lost", "rank 2 <was> killed"), Event(122, running, "fault", "attributed to node n1"),
+          Event(123, starting, "restarting"), Event(127, running, "running", "all ranks run, from step 3"),
           Event(140, v1::JOB_STATE_SUCCEEDED, "succeeded")}) {
       *job.add_events() = event;
     }
-    for (int64_t step = 0; step < 5; ++step) *curves.add_steps() = Point(1, step, 111 + step, 5 - 0.1 * static_cast<double>(step));
+    for (int64_t step = 0; step < 5; ++step)
+      *curves.add_steps() = Point(1, step, 111 + step, 5 - 0.1 * static_cast<double>(step));
     for (int64_t step = 3; step < 10; ++step) *curves.add_steps() = Point(2, step, 125 + step, 4);
     curves.add_evaluations()->set_steps_done(10);
     curves.mutable_evaluations(0)->set_loss(4.5);
@@ -159,8 +161,7 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   measured.set_core_wait_ns(2'000'000);
   EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan; 40% of it waiting for a core that others had, "));
   run.job.mutable_plan()->add_stages()->set_core_wait_ns(1'000'000);
-  EXPECT_THAT(page(),
-              HasSubstr("40% of it waiting for a core that ranks of the job share, which the prediction counts"));
+  EXPECT_THAT(page(), HasSubstr("40% of it waiting for a core that ranks of the job share, which the prediction counts"));
   run.job.clear_plan();
   EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
@@ -171,8 +172,13 @@ TEST(JobReport, StandsAloneAndSaysAll) {
   const std::unique_ptr<TracedJob> traced = Traced(*fixture);
   const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(fixture->request);
   ASSERT_TRUE(comparison.ok()) << comparison.status();
-  const std::string page = Page({.job = &run.job, .curves = &run.curves, .plan = &traced->plan, .traced = traced.get(), .comparison = &*comparison,
-                                 .version = "1.0", .now = Nanos(150 * kSecond)});
+  const std::string page = Page({.job = &run.job,
+                                 .curves = &run.curves,
+                                 .plan = &traced->plan,
+                                 .traced = traced.get(),
+                                 .comparison = &*comparison,
+                                 .version = "1.0",
+                                 .now = Nanos(150 * kSecond)});
   EXPECT_THAT(page, HasSubstr("<h1>a &lt;b&gt; &amp; c</h1>"));
   for (const char* other : {"<script", "http:", "https:", "{{", "<b> &", "nan", "inf\"", "src="}) {
     EXPECT_EQ(page.find(other), std::string::npos) << other;
@@ -191,8 +197,13 @@ TEST(JobReport, StandsAloneAndSaysAll) {
   EXPECT_THAT(page, HasSubstr("rank 2 &lt;was&gt; killed; attributed to node n1 → all ranks run, from step 3"));
   EXPECT_THAT(page, HasSubstr("step 4 took "));
   EXPECT_THAT(page, HasSubstr("validation after step 10: 4.5000"));
-  EXPECT_EQ(page, Page({.job = &run.job, .curves = &run.curves, .plan = &traced->plan, .traced = traced.get(), .comparison = &*comparison,
-                        .version = "1.0", .now = Nanos(150 * kSecond)}))
+  EXPECT_EQ(page, Page({.job = &run.job,
+                        .curves = &run.curves,
+                        .plan = &traced->plan,
+                        .traced = traced.get(),
+                        .comparison = &*comparison,
+                        .version = "1.0",
+                        .now = Nanos(150 * kSecond)}))
       << "the same bytes";
 }
 
@@ -267,7 +278,10 @@ TEST(JobReport, StrangeFiguresAreDrawnToo) {
   }
   traced->measured.end = Nanos(0);
   const RestartedJob run;
-  EXPECT_THAT(Page({.job = &run.job, .curves = &run.curves, .plan = &traced->plan, .traced = traced.get(), .now = Nanos(150 * kSecond)}), HasSubstr("</html>"))
+  EXPECT_THAT(
+      Page(
+          {.job = &run.job, .curves = &run.curves, .plan = &traced->plan, .traced = traced.get(), .now = Nanos(150 * kSecond)}),
+      HasSubstr("</html>"))
       << "a step in which no time went by";
 }
 

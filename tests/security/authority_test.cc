@@ -79,11 +79,13 @@ TEST_F(AuthorityTest, ANodesCertificateNamesTheNodeAndNobodyElse) {
   EXPECT_EQ(facts.ends, kNow + kDay);
   EXPECT_FALSE(facts.authority);
   EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow, X509_PURPOSE_SSL_CLIENT), X509_V_OK);
-  EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow + kDay + kSecond, X509_PURPOSE_SSL_CLIENT), X509_V_ERR_CERT_HAS_EXPIRED);
+  EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow + kDay + kSecond, X509_PURPOSE_SSL_CLIENT),
+            X509_V_ERR_CERT_HAS_EXPIRED);
   // A client that looks for a host must not find one.
   const X509Handle certificate = ParseCertificate(issued.pem).value();
   for (const char* host : {"n0", "lynx", "node"}) EXPECT_NE(X509_check_host(certificate.get(), host, 0, 0, nullptr), 1);
-  EXPECT_EQ(authority.IssueNode(Request(), "n0,URI:lynx://node/n1", kNow, kDay).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(authority.IssueNode(Request(), "n0,URI:lynx://node/n1", kNow, kDay).status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_NE(authority.IssueNode(Request(), "n0", kNow, kDay)->serial, issued.serial);
 }
 

@@ -53,7 +53,8 @@ class CredentialsTest : public ::testing::Test {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     v1::WhenRenewedResponse response;
-    return v1::Witness::NewStub(grpc::CreateChannel(address_, credentials))->WhenRenewed(&context, v1::WhenRenewedRequest(), &response);
+    return v1::Witness::NewStub(grpc::CreateChannel(address_, credentials))
+        ->WhenRenewed(&context, v1::WhenRenewedRequest(), &response);
   }
 
   Folder folder_;

@@ -29,7 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kBinding = 64;           // jobs of a client that are not cancelled yet
+constexpr int kBinding = 64;               // jobs of a client that are not cancelled yet
 constexpr milliseconds kPatience{60'000};  // for a server to answer
 
 int FreePort() {
@@ -171,10 +171,10 @@ class KilledServer {
   const std::string& address() const { return address_; }
 
   absl::Status Start() {
-    absl::StatusOr<Child> child = SpawnInSession(
-        {absl::StrCat(LYNX_BINARY_DIR, "/bin/lynx-server"), "--listen=" + address_, "--data-dir=" + directory_,
-         "--metrics-address=", "--keep-jobs=1000000", "--log-level=error"},
-        {.out = STDERR_FILENO, .error = STDERR_FILENO});
+    absl::StatusOr<Child> child =
+        SpawnInSession({absl::StrCat(LYNX_BINARY_DIR, "/bin/lynx-server"), "--listen=" + address_, "--data-dir=" + directory_,
+                        "--metrics-address=", "--keep-jobs=1000000", "--log-level=error"},
+                       {.out = STDERR_FILENO, .error = STDERR_FILENO});
     if (!child.ok()) return child.status();
     child_ = *std::move(child);
     started_ = clock_.Monotonic();
@@ -242,13 +242,16 @@ void CheckStore(const std::string& directory, const Ledger& ledger, std::vector<
   std::map<std::string, const JobRecord*> by_key;
   for (const Store::StoredJob& job : *jobs) {
     const JobRecord& record = job.record;
-    if (!by_key.emplace(record.idempotency_key, &record).second) violations.push_back(record.idempotency_key + " is there twice");
+    if (!by_key.emplace(record.idempotency_key, &record).second)
+      violations.push_back(record.idempotency_key + " is there twice");
     const auto events = (*store)->LoadEvents(record.id, 0, 1000);
     int64_t sequence = 0;
     for (const JobEvent& event : *events) {
-      if (event.sequence != ++sequence) violations.push_back(absl::StrCat(record.id.value, ": event ", sequence, " is missing"));
+      if (event.sequence != ++sequence)
+        violations.push_back(absl::StrCat(record.id.value, ": event ", sequence, " is missing"));
     }
-    if (sequence != record.events) violations.push_back(absl::StrCat(record.id.value, " has ", sequence, " events of ", record.events));
+    if (sequence != record.events)
+      violations.push_back(absl::StrCat(record.id.value, " has ", sequence, " events of ", record.events));
   }
   for (const auto& [key, id] : ledger.ids()) {
     const auto found = by_key.find(key);

@@ -20,11 +20,11 @@ struct KillsOptions {
 };
 
 struct KillsResult {
-  int64_t submitted = 0;        // acknowledged
-  int64_t cancelled = 0;        // acknowledged
-  int64_t retried = 0;          // calls that a kill left without an answer, made again with the same key
-  int64_t already_there = 0;    // of these: the first had been taken
-  int64_t killed_starting = 0;  // kills before the server answered
+  int64_t submitted = 0;          // acknowledged
+  int64_t cancelled = 0;          // acknowledged
+  int64_t retried = 0;            // calls that a kill left without an answer, made again with the same key
+  int64_t already_there = 0;      // of these: the first had been taken
+  int64_t killed_starting = 0;    // kills before the server answered
   std::vector<Nanos> recoveries;  // from the start of a server to its first answer
   std::vector<std::string> violations;
 };

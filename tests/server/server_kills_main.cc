@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   std::printf("calls made again: %lld; submissions that had been taken though nobody heard: %lld\n",
               static_cast<long long>(result->retried), static_cast<long long>(result->already_there));
   if (!times.empty()) {
-    std::printf("from start to first answer: median %.0f ms, most %.0f ms\n", static_cast<double>(times[times.size() / 2].value) / 1e6,
-                static_cast<double>(times.back().value) / 1e6);
+    std::printf("from start to first answer: median %.0f ms, most %.0f ms\n",
+                static_cast<double>(times[times.size() / 2].value) / 1e6, static_cast<double>(times.back().value) / 1e6);
   }
   std::printf("violations: %zu\n", result->violations.size());
   for (const std::string& violation : result->violations) std::printf("  %s\n", violation.c_str());

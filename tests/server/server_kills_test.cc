@@ -44,10 +44,9 @@ TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string said = directory_ + "/said";
   const UniqueFd out(::open(said.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  absl::StatusOr<Child> second =
-      SpawnInSession({std::string(LYNX_BINARY_DIR) + "/bin/lynx-server", "--listen=127.0.0.1:0", "--data-dir=" + directory_,
-                      "--metrics-address="},
-                     {.out = out.get(), .error = out.get()});
+  absl::StatusOr<Child> second = SpawnInSession({std::string(LYNX_BINARY_DIR) + "/bin/lynx-server", "--listen=127.0.0.1:0",
+                                                 "--data-dir=" + directory_, "--metrics-address="},
+                                                {.out = out.get(), .error = out.get()});
   ASSERT_TRUE(second.ok()) << second.status();
   pollfd end{.fd = second->pidfd.get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&end, 1, 60'000), 1) << "it runs";

@@ -59,9 +59,7 @@ void World::Fault() {
     common_.timeline.After(Seconds(random.Between(least, most)), [this, &node, mend] { mend(node); });
   };
   switch (random.Below(10)) {
-    case 0:
-      CrashServer(Seconds(random.Between(0.5, 15)));
-      break;
+    case 0: CrashServer(Seconds(random.Between(0.5, 15))); break;
     case 1:
       common_.Tell(absl::StrCat(node.name.value, ": worker daemon is killed"));
       StopWorker(node);
@@ -153,7 +151,8 @@ bool World::MayBeCancelled(const ClientJob& client, const JobRecord& job) const 
   if (client.cancelled) return true;
   for (const std::string& name : client.spec.scheduling.after) {
     const JobRecord* before = StoredByName(name);
-    if (before != nullptr && IsFinal(before->state) && before->state != JobState::kSucceeded) return job.generation == Generation(0);
+    if (before != nullptr && IsFinal(before->state) && before->state != JobState::kSucceeded)
+      return job.generation == Generation(0);
   }
   return false;
 }
@@ -174,7 +173,8 @@ void World::CheckEnd() {
     common_.Tell(absl::StrCat("job ", job.id.value, " is ", JobStateName(job.state), ": ", job.reason));
     for (const NodeId& node : job.excluded) {
       ++common_.outcome.excluded;
-      if (node != bad_) common_.Violation(absl::StrCat("job ", job.id.value, " does not use node ", node.value, ", which is not bad"));
+      if (node != bad_)
+        common_.Violation(absl::StrCat("job ", job.id.value, " does not use node ", node.value, ", which is not bad"));
     }
     const int64_t on_disk = disks_[job.id].step;
     switch (job.state) {
@@ -208,7 +208,8 @@ Outcome World::Run() {
     node.name = NodeId(absl::StrCat("n", i));
     node.devices = static_cast<int32_t>(1 + common_.random.Below(2));
     node.powered = false;
-    node.memory = common_.random.Chance(0.93) ? Bytes(1 << 30) : Bytes(static_cast<int64_t>(common_.random.Between(0.5, 0.87) * (1 << 30)));
+    node.memory = common_.random.Chance(0.93) ? Bytes(1 << 30)
+                                              : Bytes(static_cast<int64_t>(common_.random.Between(0.5, 0.87) * (1 << 30)));
   }
   leases_ = common_.random.Chance(0.75);
   StartServer();

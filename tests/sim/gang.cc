@@ -69,7 +69,8 @@ bool World::AllAlive(Gang& gang) {
 
 bool World::AllReach(Gang& gang) {
   const SimNode* const first = gang.present.begin()->second;
-  return std::all_of(gang.present.begin(), gang.present.end(), [&](const auto& entry) { return first->Reaches(*entry.second); });
+  return std::all_of(gang.present.begin(), gang.present.end(),
+                     [&](const auto& entry) { return first->Reaches(*entry.second); });
 }
 
 void World::Connect(Gang& gang) {
@@ -99,9 +100,7 @@ void World::Connect(Gang& gang) {
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
   // The last checkpoint was there, and the ranks had ended before they could say so.
-  EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) {
-    Say(*gang.present.at(key.rank), key, RankDone{gang.step});
-  });
+  EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 
 // Of memory, on the first rank for whose plan its node has too little: the others end with it.
@@ -121,7 +120,9 @@ bool World::RunsOut(Gang& gang) {
 
 // Where its ranks check their nodes and one is bad: its rank says so, and the others end with it.
 bool World::FailsCheck(Gang& gang) {
-  const auto checks = [&](int32_t rank) { return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check; };
+  const auto checks = [&](int32_t rank) {
+    return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check;
+  };
   for (const auto& [rank, node] : gang.present) {
     if (checks(rank) == checks(0)) continue;
     common_.Violation(absl::StrCat("job ", gang.job.value, " generation ", gang.generation.value, ": rank ", rank,
@@ -138,7 +139,8 @@ bool World::FailsCheck(Gang& gang) {
     Break(gang);
     return true;
   }
-  Say(*gang.present.at(0), {gang.job, gang.generation, 0}, NodeCheckReport{Seconds(0.2), static_cast<int32_t>(gang.present.size()), 1, 1});
+  Say(*gang.present.at(0), {gang.job, gang.generation, 0},
+      NodeCheckReport{Seconds(0.2), static_cast<int32_t>(gang.present.size()), 1, 1});
   return false;
 }
 
@@ -247,16 +249,17 @@ void World::CheckDevices(Gang& gang) {
   }
 }
 
-// No newer generation trains beside this one, whose step is done. A node that was the only one when it was cut off, as far as it was
-// told, asks nobody.
+// No newer generation trains beside this one, whose step is done. A node that was the only one when it was cut off, as far as
+// it was told, asks nobody.
 void World::CheckGenerations(const Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     if (node->terms.witnesses.empty()) return;
   }
-  for (auto at = gangs_.upper_bound({gang.job, gang.generation.value}); at != gangs_.end() && at->first.first == gang.job; ++at) {
+  for (auto at = gangs_.upper_bound({gang.job, gang.generation.value}); at != gangs_.end() && at->first.first == gang.job;
+       ++at) {
     if (!at->second.connected) continue;
-    common_.Violation(absl::StrCat("job ", gang.job.value, ": generation ", gang.generation.value, " does a step beside generation ",
-                                   at->second.generation.value));
+    common_.Violation(absl::StrCat("job ", gang.job.value, ": generation ", gang.generation.value,
+                                   " does a step beside generation ", at->second.generation.value));
   }
 }
 

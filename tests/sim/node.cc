@@ -15,8 +15,8 @@ constexpr size_t kMessagesPerReport = 500;
 
 // As the daemons': proto/lynx/v1/cluster.proto.
 DesiredRank DesiredOf(const RankAssignment& assignment) {
-  DesiredRank desired{.key = assignment.key, .start = assignment.peers != nullptr && !assignment.started,
-                      .yield = assignment.yield};
+  DesiredRank desired{
+      .key = assignment.key, .start = assignment.peers != nullptr && !assignment.started, .yield = assignment.yield};
   if (desired.start) {
     const RankAddress& own = assignment.peers->at(static_cast<size_t>(assignment.key.rank));
     desired.address = {own.host, own.port};
@@ -106,9 +106,7 @@ void World::Obey(SimNode& node) {
     const RankKey& key = operation.key;
     node.news = true;
     switch (operation.kind) {
-      case SupervisorActionKind::kListen:
-        node.ranks[key] = {.port = ++last_port_};
-        break;
+      case SupervisorActionKind::kListen: node.ranks[key] = {.port = ++last_port_}; break;
       case SupervisorActionKind::kStart:
         node.ranks.at(key).assignment = *assignments.at(key);
         StartProcess(node, key, node.ranks.at(key));
@@ -136,9 +134,7 @@ void World::Obey(SimNode& node) {
         });
         break;
       }
-      case SupervisorActionKind::kForget:
-        node.ranks.erase(key);
-        break;
+      case SupervisorActionKind::kForget: node.ranks.erase(key); break;
     }
   }
 }
@@ -198,7 +194,8 @@ void World::ReportAgent(SimNode& node) {
   if (node.agent_stream == 0) return;
   AgentState state{.node = node.name, .boot = absl::StrCat("a", node.boots)};
   for (int32_t i = 0; i < node.devices; ++i) {
-    state.devices.push_back({.index = i, .kind = DeviceKind::kCpu, .model = "simulated", .memory = Bytes(1 << 30), .cores = {i}});
+    state.devices.push_back(
+        {.index = i, .kind = DeviceKind::kCpu, .model = "simulated", .memory = Bytes(1 << 30), .cores = {i}});
   }
   HardwareProfile profile = StatedCpuProfile();
   for (const LayerShape& shape : node.measured) profile.measured.push_back({.shape = shape});

@@ -32,9 +32,10 @@ void World::Meddle() {
       Give(CordonRequested{++last_request_, node, std::nullopt});
       break;
     default:
-      Give(QueueRequested{++last_request_, {.name = random.Chance(0.5) ? "team" : kDefaultQueue,
-                                            .weight = static_cast<int32_t>(1 + random.Below(3)),
-                                            .quota = static_cast<int32_t>(random.Below(4))}});
+      Give(QueueRequested{++last_request_,
+                          {.name = random.Chance(0.5) ? "team" : kDefaultQueue,
+                           .weight = static_cast<int32_t>(1 + random.Below(3)),
+                           .quota = static_cast<int32_t>(random.Below(4))}});
   }
   common_.timeline.After(Seconds(random.Between(1, 40)), [this] { Meddle(); });
 }
@@ -46,8 +47,8 @@ void World::LetGo() {
 }
 
 const JobRecord* World::StoredByName(const std::string& name) const {
-  const auto found = std::find_if(store_.begin(), store_.end(),
-                                  [&](const auto& entry) { return entry.second.record.spec->name == name; });
+  const auto found =
+      std::find_if(store_.begin(), store_.end(), [&](const auto& entry) { return entry.second.record.spec->name == name; });
   return found == store_.end() ? nullptr : &found->second.record;
 }
 

@@ -96,9 +96,9 @@ bool World::Give(EventBody body) {
 // The durable ones first, in one transaction; the server may be killed before or after it.
 void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
   const WorldMistake mistake = common_.options.world_mistake;
-  const bool early = (mistake == WorldMistake::kReplyBeforeCommit && cause != nullptr &&
-                      std::holds_alternative<JobSubmitted>(*cause)) ||
-                     mistake == WorldMistake::kOrderBeforeCommit;
+  const bool early =
+      (mistake == WorldMistake::kReplyBeforeCommit && cause != nullptr && std::holds_alternative<JobSubmitted>(*cause)) ||
+      mistake == WorldMistake::kOrderBeforeCommit;
   const auto carry_all = [&] {
     for (Effect& effect : effects) {
       if (!IsDurable(effect)) CarryOne(effect);
@@ -197,7 +197,10 @@ void World::CarryOne(Effect& effect) {
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
     ToNode(renew->stream, [this, lease = renew->renewal](SimNode& node) {
       if (!node.worker_up) return;
-      Renewal renewal{.report = lease.report, .server_up = lease.server_up, .isolated = lease.isolated, .cut_off = lease.cut_off,
+      Renewal renewal{.report = lease.report,
+                      .server_up = lease.server_up,
+                      .isolated = lease.isolated,
+                      .cut_off = lease.cut_off,
                       .more_witnesses = lease.more_witnesses};
       for (const RankAddress& witness : lease.witnesses) renewal.witnesses.push_back(witness.host);
       node.lease->Renewed(renewal, common_.timeline.now());
@@ -213,7 +216,9 @@ void World::CarryOne(Effect& effect) {
     requests_.erase(found);
     if (common_.random.Chance(faults_over_ ? 0 : 0.2)) return;  // the answer is lost
     const bool depends = !client.spec.scheduling.after.empty();
-    const auto never_comes = [&](const ClientJob& other) { return other.refused && other.spec.name == client.spec.scheduling.after.front(); };
+    const auto never_comes = [&](const ClientJob& other) {
+      return other.refused && other.spec.name == client.spec.scheduling.after.front();
+    };
     if (depends && absl::IsNotFound(reply->status)) {  // not yet there
       client.refused = std::any_of(clients_.begin(), clients_.end(), never_comes);
       return;
@@ -222,8 +227,8 @@ void World::CarryOne(Effect& effect) {
     if (client.refused) return;
     if (!reply->status.ok()) return common_.Violation(absl::StrCat("refused: ", std::string(reply->status.message())));
     if (client.acknowledged.has_value() && *client.acknowledged != reply->job) {
-      common_.Violation(absl::StrCat("the key ", client.key, " names jobs ", client.acknowledged->value, " and ",
-                                     reply->job.value));
+      common_.Violation(
+          absl::StrCat("the key ", client.key, " names jobs ", client.acknowledged->value, " and ", reply->job.value));
     }
     client.acknowledged = reply->job;
   }

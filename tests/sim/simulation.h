@@ -35,9 +35,10 @@ struct Options {
 struct Outcome {
   std::vector<std::string> violations;
   std::vector<std::string> history;
-  int64_t faults = 0, generations = 0, replans = 0, preemptions = 0, commits = 0, succeeded = 0, failed = 0, cancelled = 0, memory_faults = 0;
+  int64_t faults = 0, generations = 0, replans = 0, preemptions = 0, commits = 0, succeeded = 0, failed = 0, cancelled = 0,
+          memory_faults = 0;
   int64_t checks = 0, failed_checks = 0, excluded = 0;  // of nodes before a generation; nodes, for one job each
-  int64_t events = 0;  // that the controller was given
+  int64_t events = 0;                                   // that the controller was given
 };
 
 Outcome Simulate(const Options& options);

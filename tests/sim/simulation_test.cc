@@ -22,8 +22,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   Outcome sum;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Outcome outcome = Simulate({.seed = seed});
-    EXPECT_TRUE(outcome.violations.empty())
-        << "lynx_sim --seed " << seed << " tells its history\n" << Text(outcome);
+    EXPECT_TRUE(outcome.violations.empty()) << "lynx_sim --seed " << seed << " tells its history\n" << Text(outcome);
     sum.faults += outcome.faults;
     sum.generations += outcome.generations;
     sum.replans += outcome.replans;
@@ -90,18 +89,12 @@ INSTANTIATE_TEST_SUITE_P(
     All, SeededMistakes,
     testing::Values(Seeded{"ReuseAGeneration", Mistake::kReuseGeneration},
                     Seeded{"StartBesideOldRanks", Mistake::kStartBesideOldRanks},
-                    Seeded{"ForgetWhatIsHeld", Mistake::kForgetWhatIsHeld},
-                    Seeded{"ForgetKeys", Mistake::kForgetKeys},
-                    Seeded{"SucceedEarly", Mistake::kSucceedEarly},
-                    Seeded{"ForgetTheQueue", Mistake::kForgetTheQueue},
-                    Seeded{"NeverLoseNodes", Mistake::kNeverLoseNodes},
-                    Seeded{"ForgetStrays", Mistake::kForgetStrays},
-                    Seeded{"StartSilently", Mistake::kStartSilently},
-                    Seeded{"ForgetCordons", Mistake::kForgetCordons},
-                    Seeded{"ForgetDependencies", Mistake::kForgetDependencies},
-                    Seeded{"ForgetHolds", Mistake::kForgetHolds},
-                    Seeded{"ForgetQuorum", Mistake::kForgetQuorum},
-                    Seeded{"ForgetMemory", Mistake::kForgetMemory},
+                    Seeded{"ForgetWhatIsHeld", Mistake::kForgetWhatIsHeld}, Seeded{"ForgetKeys", Mistake::kForgetKeys},
+                    Seeded{"SucceedEarly", Mistake::kSucceedEarly}, Seeded{"ForgetTheQueue", Mistake::kForgetTheQueue},
+                    Seeded{"NeverLoseNodes", Mistake::kNeverLoseNodes}, Seeded{"ForgetStrays", Mistake::kForgetStrays},
+                    Seeded{"StartSilently", Mistake::kStartSilently}, Seeded{"ForgetCordons", Mistake::kForgetCordons},
+                    Seeded{"ForgetDependencies", Mistake::kForgetDependencies}, Seeded{"ForgetHolds", Mistake::kForgetHolds},
+                    Seeded{"ForgetQuorum", Mistake::kForgetQuorum}, Seeded{"ForgetMemory", Mistake::kForgetMemory},
                     Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
                     Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
                     Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},

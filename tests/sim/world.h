@@ -39,9 +39,7 @@ class Random {
 class Timeline {
  public:
   Nanos now() const { return now_; }
-  void After(Nanos delay, std::function<void()> action) {
-    queue_.push({now_ + delay, ++sequence_, std::move(action)});
-  }
+  void After(Nanos delay, std::function<void()> action) { queue_.push({now_ + delay, ++sequence_, std::move(action)}); }
   bool empty() const { return queue_.empty(); }
   void RunNext() {
     Item item = queue_.top();
@@ -55,9 +53,7 @@ class Timeline {
     Nanos time;
     int64_t sequence;
     std::function<void()> action;
-    bool operator<(const Item& other) const {
-      return std::pair(other.time, other.sequence) < std::pair(time, sequence);
-    }
+    bool operator<(const Item& other) const { return std::pair(other.time, other.sequence) < std::pair(time, sequence); }
   };
   Nanos now_{1'000'000'000'000};
   int64_t sequence_ = 0;
@@ -72,7 +68,8 @@ struct Common {
   Outcome outcome;
 
   void Tell(const std::string& text) {
-    if (options.tells) outcome.history.push_back(absl::StrCat(FormatDuration(timeline.now() - Nanos(1'000'000'000'000)), " ", text));
+    if (options.tells)
+      outcome.history.push_back(absl::StrCat(FormatDuration(timeline.now() - Nanos(1'000'000'000'000)), " ", text));
   }
   void Violation(const std::string& text) {
     Tell("VIOLATION " + text);
@@ -83,16 +80,16 @@ struct Common {
 // A rank's process and what its daemon has of it. The record outlives daemon and machine.
 struct SimRank {
   RankPhase phase = RankPhase::kListening;
-  bool alive = false;           // the process
+  bool alive = false;  // the process
   bool asked_to_end = false, killed = false;
   Nanos asked_at;
-  bool yield = false;           // the file is there
+  bool yield = false;  // the file is there
   bool released = false;
   int32_t port = 0;
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
-  RankAssignment assignment;    // with peers, from when it started
+  RankAssignment assignment;  // with peers, from when it started
   int64_t sequence = 0;
   std::deque<RankMessage> messages;  // not acknowledged
 };
@@ -112,7 +109,7 @@ struct SimNode {
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
-  Bytes memory;  // that each device really has; its agent says more
+  Bytes memory;                // that each device really has; its agent says more
   std::optional<Lease> lease;  // of the daemon that runs
   // What is in its files.
   Nanos deadline = Lease::kForever;
@@ -124,7 +121,7 @@ struct SimNode {
 // A checkpoint directory.
 struct Disk {
   Generation fence;
-  int64_t step = -1;     // of the newest checkpoint; -1: none
+  int64_t step = -1;  // of the newest checkpoint; -1: none
   int64_t commits = 0;
 };
 
@@ -256,8 +253,8 @@ class World {
   std::map<std::pair<JobId, int64_t>, Gang> gangs_;
   bool faults_over_ = false;
   bool leases_ = true;  // false: the daemons are of a version without them
-  NodeId doomed_;  // a node that is gone for ever when faults are over; empty: none
-  NodeId bad_;     // a node whose ranks fail their checks; empty: none
+  NodeId doomed_;       // a node that is gone for ever when faults are over; empty: none
+  NodeId bad_;          // a node whose ranks fail their checks; empty: none
 };
 
 }  // namespace lynx::sim

@@ -23,8 +23,7 @@ int32_t Config(const Table& table, const std::string& name, const char* field) {
 
 StepRequest Request(const Table& table, const std::string& name, bool present) {
   StepRequest request{
-      .model = FindModelPreset(name == "1T" ? "gpt-1t" : absl::StrCat("gpt-", name.substr(0, name.size() - 1), "b"))
-                   ->model};
+      .model = FindModelPreset(name == "1T" ? "gpt-1t" : absl::StrCat("gpt-", name.substr(0, name.size() - 1), "b"))->model};
   const ModelSpec& model = request.model;
   LYNX_CHECK(model.layers == Config(table, name, "layers") && model.hidden == Config(table, name, "hidden") &&
              model.heads == Config(table, name, "attention_heads") && model.seq == Config(table, name, "seq") &&
@@ -49,10 +48,8 @@ struct Technique {
   RecomputeMode recompute;
 };
 constexpr Technique kTechniques[] = {
-    {"baseline_no_recompute", false, RecomputeMode::kNone},
-    {"sequence_parallelism", true, RecomputeMode::kNone},
-    {"full_recompute", false, RecomputeMode::kFull},
-    {"selective_recompute", false, RecomputeMode::kSelective},
+    {"baseline_no_recompute", false, RecomputeMode::kNone},  {"sequence_parallelism", true, RecomputeMode::kNone},
+    {"full_recompute", false, RecomputeMode::kFull},         {"selective_recompute", false, RecomputeMode::kSelective},
     {"selective+sequence", true, RecomputeMode::kSelective},
 };
 
@@ -91,8 +88,7 @@ std::vector<Comparison> LayerTimes(const Table& table, const HardwareProfile& pr
     const CostModel costs(profile, run.model, layout, run.micro_batch, kDevicesPerNode);
     const LayerGraph& graph = LayerGraph::Of(ShapeOf(run.model, layout, run.micro_batch));
     const LayerEstimate layer = EstimateLayer(costs, graph, technique.recompute, run.traits);
-    times.push_back(
-        {technique.row, "forward", "ms", Value(table, kTable4, technique.row, "forward"), Millis(layer.forward)});
+    times.push_back({technique.row, "forward", "ms", Value(table, kTable4, technique.row, "forward"), Millis(layer.forward)});
     times.push_back(
         {technique.row, "backward", "ms", Value(table, kTable4, technique.row, "backward"), Millis(layer.backward)});
   }
@@ -128,14 +124,12 @@ std::vector<Comparison> Utilization(const Table& table) {
   std::vector<Comparison> all;
   const auto add = [&](const PublishedRun& run, const char* field, const char* time, FlopCount count) {
     const double seconds = Value(table, kTable5, run.name, time);
-    all.push_back(
-        {run.name, field, "%", Value(table, "T5_check", run.name, field),
-         100 * FlopsUtilization(StepFlops(run.present.model, run.samples, count), seconds, run.gpus, kA100Peak)});
+    all.push_back({run.name, field, "%", Value(table, "T5_check", run.name, field),
+                   100 * FlopsUtilization(StepFlops(run.present.model, run.samples, count), seconds, run.gpus, kA100Peak)});
   };
   for (const PublishedRun& run : PublishedRuns(table)) {
-    const bool timed = std::any_of(table.begin(), table.end(), [&](const Row& row) {
-      return row.at("table") == kTable5 && row.at("row") == run.name;
-    });
+    const bool timed = std::any_of(table.begin(), table.end(),
+                                   [&](const Row& row) { return row.at("table") == kTable5 && row.at("row") == run.name; });
     if (!timed) continue;
     add(run, "mfu_recomputed", "iter_present_work", FlopCount::kModel);
     add(run, "hfu_published_formula", "iter_present_work", FlopCount::kSelectiveRecomputePublished);
@@ -150,11 +144,10 @@ LayerFit FitToLayerTimes(const Table& table, const HardwareProfile& profile) {
   EfficiencyCurve& products = fit.profile.efficiency[static_cast<size_t>(OpClass::kGemm)];
   EfficiencyCurve& scores = fit.profile.efficiency[static_cast<size_t>(OpClass::kScores)];
   LYNX_CHECK(!products.empty() && !scores.empty());
-  fit.constants =
-      FitConstants({{"efficiency of large products", &products.back().permille, 1, 1000},
-                    {"efficiency of kernels over scores", &scores.back().permille, 1, 1000},
-                    {"time of ops beside collectives", &fit.profile.overlap_slowdown_permille, 1000, 5000}},
-                   [&] { return LayerError(table, fit.profile); });
+  fit.constants = FitConstants({{"efficiency of large products", &products.back().permille, 1, 1000},
+                                {"efficiency of kernels over scores", &scores.back().permille, 1, 1000},
+                                {"time of ops beside collectives", &fit.profile.overlap_slowdown_permille, 1000, 5000}},
+                               [&] { return LayerError(table, fit.profile); });
   return fit;
 }
 

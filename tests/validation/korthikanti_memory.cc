@@ -41,8 +41,7 @@ const Technique kTechniques[] = {
      [](const Sizes& z) { return z.s * z.b * z.h * (10 + 24 / z.t); }},
     {"TP+SP+selective", "34*s*b*h/t", true, true, RecomputeMode::kSelective,
      [](const Sizes& z) { return 34 * z.s * z.b * z.h / z.t; }},
-    {"full_recompute", "2*s*b*h", true, false, RecomputeMode::kFull,
-     [](const Sizes& z) { return 2 * z.s * z.b * z.h; }},
+    {"full_recompute", "2*s*b*h", true, false, RecomputeMode::kFull, [](const Sizes& z) { return 2 * z.s * z.b * z.h; }},
 };
 
 Sizes SizesOf(const StepRequest& run) {

@@ -32,8 +32,8 @@ std::string Heading(const std::string& first, const std::string& unit) {
 
 std::string Line(const Comparison& one) {
   const bool known = one.published != 0;
-  return absl::StrCat("| ", one.row, " | ", one.what, " | ", known ? Figure(one.published) : "", " | ",
-                      Figure(one.ours), " | ", known ? absl::StrFormat("%+.1f%%", 100 * one.error()) : "", " |\n");
+  return absl::StrCat("| ", one.row, " | ", one.what, " | ", known ? Figure(one.published) : "", " | ", Figure(one.ours), " | ",
+                      known ? absl::StrFormat("%+.1f%%", 100 * one.error()) : "", " |\n");
 }
 
 // One unit throughout.
@@ -93,11 +93,10 @@ std::string KorthikantiText(const Table& table, const HardwareProfile& a100) {
       "and nowhere else; everything else in `examples/clusters/a100-80gb-nvlink.yaml` is public or says that it is "
       "an estimate.\n";
   absl::StrAppend(&text, Constants(fit.constants), TableOf("technique", layers), Errors(layers));
-  absl::StrAppend(
-      &text,
-      "\n## Korthikanti et al. 2022: iterations (table 5)\n\nNothing is fitted to these times. What has no "
-      "published time beside it is a prediction.\n",
-      TableOf("model", IterationPredictions(table, a100)), Errors(iterations));
+  absl::StrAppend(&text,
+                  "\n## Korthikanti et al. 2022: iterations (table 5)\n\nNothing is fitted to these times. What has no "
+                  "published time beside it is a prediction.\n",
+                  TableOf("model", IterationPredictions(table, a100)), Errors(iterations));
   return text;
 }
 
@@ -111,8 +110,7 @@ std::string KorthikantiFormulas(const Table& table) {
       "\nFull recomputation is counted as in the paper, by the layer's input. Lynx does not compute the layer's last "
       "product "
       "and addition again, and keeps the mask of that addition's dropout, sbh bytes more, where masks are stored.\n";
-  text +=
-      "\nThe first stage, with the microbatches that its schedule holds in flight, and the ends of the pipeline:\n";
+  text += "\nThe first stage, with the microbatches that its schedule holds in flight, and the ends of the pipeline:\n";
   std::vector<Comparison> bytes, shares;
   for (const Comparison& one : stage) (one.unit == "%" ? shares : bytes).push_back(one);
   absl::StrAppend(&text, TableOf("model", bytes), TableOf("model", shares), Errors(stage));
@@ -132,12 +130,11 @@ std::string YuanText(const Table& table, const HardwareProfile& a100, const Hard
       "for all of them; everything else in `examples/clusters/h800.yaml` is public or says that it is an estimate. "
       "Replicas that the devices of a node do not divide (dp 3, 5, 6, 7) are slower than predicted.\n";
   absl::StrAppend(&text, Constants(fit.constants), TableOf("configuration", times), Errors(times));
-  absl::StrAppend(
-      &text,
-      "\n## Yuan et al. 2024: the 7B demonstration\n\nNothing is fitted to it. On A800 with the constants of A100 "
-      "above.\n",
-      TableOf("devices", demo), Errors(demo), "\nUtilization, from the published throughput:\n",
-      TableOf("devices", use), Errors(use));
+  absl::StrAppend(&text,
+                  "\n## Yuan et al. 2024: the 7B demonstration\n\nNothing is fitted to it. On A800 with the constants of A100 "
+                  "above.\n",
+                  TableOf("devices", demo), Errors(demo), "\nUtilization, from the published throughput:\n",
+                  TableOf("devices", use), Errors(use));
   absl::StrAppend(
       &text,
       "\n## Yuan et al. 2024: memory under offloading (figure 7)\n\nOur model: states + 1.2 GB + C (n (1 - alpha) + "
@@ -148,8 +145,7 @@ std::string YuanText(const Table& table, const HardwareProfile& a100, const Hard
       "configuration | "
       "published | Lynx | difference |\n| --- | ---: | ---: | ---: |\n";
   for (const Comparison& one : OffloadedShares(table)) {
-    absl::StrAppendFormat(&text, "| %s | %.3f | %.3f | %+.4f |\n", one.row, one.published, one.ours,
-                          one.ours - one.published);
+    absl::StrAppendFormat(&text, "| %s | %.3f | %.3f | %+.4f |\n", one.row, one.published, one.ours, one.ours - one.published);
   }
   return text;
 }

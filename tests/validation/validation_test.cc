@@ -148,8 +148,7 @@ TEST(ValidationTest, TablesThatCannotBeReadAreNamed) {
 TEST(ValidationTest, FitsFindTheLeastWithinTheirBounds) {
   int32_t x = 900, y = 1;
   const auto error = [&] { return std::pow(x - 123, 2) + std::pow(y - 77, 2); };
-  EXPECT_EQ(FitConstants({{"x", &x, 0, 1000}, {"y", &y, 0, 50}}, error),
-            (std::vector<Constant>{{"x", 123}, {"y", 50}}));
+  EXPECT_EQ(FitConstants({{"x", &x, 0, 1000}, {"y", &y, 0, 50}}, error), (std::vector<Constant>{{"x", 123}, {"y", 50}}));
   EXPECT_EQ(x, 123);
 }
 

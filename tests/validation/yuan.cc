@@ -112,8 +112,7 @@ std::vector<Comparison> OffloadedMemory(const Table& table) {
   std::vector<Comparison> all;
   for (const Row* row : RowsOf(table, "Fig7")) {
     if (row->at("max_memory_allocated_B") == "OOM") continue;
-    all.push_back({NameOf(*row), absl::StrCat("alpha ", row->at("alpha")), "GB",
-                   Number(*row, "max_memory_allocated_B") / 1e9,
+    all.push_back({NameOf(*row), absl::StrCat("alpha ", row->at("alpha")), "GB", Number(*row, "max_memory_allocated_B") / 1e9,
                    MemoryOf(RequestOf(*row)).Peak(Number(*row, "alpha")) / 1e9});
   }
   return all;
@@ -143,14 +142,12 @@ std::vector<Comparison> DemoThroughput(const Table& table, const HardwareProfile
   std::vector<Comparison> all;
   for (const Row* row : RowsOf(table, "demo_7B")) {
     if (row->at("tok_s_per_gpu").empty() || row->at("method").find("origin") != std::string::npos) continue;
-    const absl::StatusOr<StepEstimate> estimate =
-        EstimateStep(RequestOf(*row), row->at("gpu") == "A800" ? a100 : h800);
+    const absl::StatusOr<StepEstimate> estimate = EstimateStep(RequestOf(*row), row->at("gpu") == "A800" ? a100 : h800);
     LYNX_CHECK(estimate.ok());
-    all.push_back({absl::StrCat(row->at("model"), ", 4 ", row->at("gpu")),
-                   row->at("ckpt") == "full" ? "full" : "balanced, alpha 0.1", "tokens/s",
-                   Number(*row, "tok_s_per_gpu"),
-                   Number(*row, "global_batch") * Number(*row, "seq_len") / Number(*row, "num_gpus") /
-                       Seconds(estimate->step)});
+    all.push_back(
+        {absl::StrCat(row->at("model"), ", 4 ", row->at("gpu")), row->at("ckpt") == "full" ? "full" : "balanced, alpha 0.1",
+         "tokens/s", Number(*row, "tok_s_per_gpu"),
+         Number(*row, "global_batch") * Number(*row, "seq_len") / Number(*row, "num_gpus") / Seconds(estimate->step)});
   }
   return all;
 }
@@ -161,8 +158,7 @@ std::vector<Comparison> DemoUtilization(const Table& table) {
     if (row->at("mfu_pct").empty()) continue;
     const ModelSpec& model = RequestOf(*row).model;
     const double flops = StepFlops(model, 1, FlopCount::kModelCausal) / model.seq * Number(*row, "tok_s_per_gpu");
-    all.push_back({absl::StrCat(row->at("model"), ", 4 ", row->at("gpu")), row->at("method"), "%",
-                   Number(*row, "mfu_pct"),
+    all.push_back({absl::StrCat(row->at("model"), ", 4 ", row->at("gpu")), row->at("method"), "%", Number(*row, "mfu_pct"),
                    100 * FlopsUtilization(flops, 1, 1, row->at("gpu") == "A800" ? kA800Peak : kH800Peak)});
   }
   return all;

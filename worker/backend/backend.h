@@ -43,8 +43,7 @@ struct DropoutKey {
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
   int64_t first_sample = 0;  // index within the global batch of this step of the microbatch's first sample
-  int64_t first_token =
-      0;  // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
+  int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
 };
 
 // Rows of scores that unfused attention works on at once; the planner counts its workspace by them.
@@ -101,11 +100,11 @@ class LayerBackend {
   virtual ~LayerBackend() = default;
 
   // out (n, h) = tok[token - first_row] for tokens in [first_row, first_row + v), else 0.   tok (v, h), tokens (n)
-  virtual void EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h,
-                                int64_t v, T* out) = 0;
+  virtual void EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                T* out) = 0;
   // dtok += scatter of dout. Deterministic order.
-  virtual void EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h,
-                                 int64_t v, float* dtok) = 0;
+  virtual void EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                 float* dtok) = 0;
   // x (n, h) = dropout(x + pos); row i is token key.first_token + i of the microbatch   pos (s, h)
   virtual void PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
   // dx = dropout'(dx) in place; dpos += dx, summed over samples
@@ -114,8 +113,8 @@ class LayerBackend {
   // y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + epsilon)   x, y (n, h)
   virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) = 0;
   // dx += or = input gradient (`accumulate`); dgamma, dbeta += . Recomputes mean and rstd from x.
-  virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
-                                 bool accumulate, T* dx, float* dgamma, float* dbeta) = 0;
+  virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                                 T* dx, float* dgamma, float* dbeta) = 0;
 
   // y (n, out) = x (n, in) w^T + bias   w (out, in); bias (out) or nullptr
   virtual void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) = 0;
@@ -129,8 +128,8 @@ class LayerBackend {
   // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019)   x, y (n, h)
   virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) = 0;
   // dx += or = input gradient (`accumulate`); dgamma += . Recomputes rstd from x.
-  virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
-                               bool accumulate, T* dx, float* dgamma) = 0;
+  virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                               T* dx, float* dgamma) = 0;
 
   // RMS norms of each head of queries and keys (Qwen3; Henry et al. 2020): normed is qkv with the queries' heads normed and
   // scaled by q_gamma (d), the keys' by k_gamma (d), and the values as they were.   qkv, normed as attention's
@@ -165,11 +164,11 @@ class LayerBackend {
   // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without the scores ever
   // being in memory. lse (b, a, s) = log-sum-exp of the rows of scores. It draws the dropout of ContextForward.
   // workspace: 2 whole, 2 rows
-  virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace,
-                            T* context, float* lse) = 0;
+  virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
+                            float* lse) = 0;
   // dqkv = . workspace (b, a, s); 4 whole, 3 rows
-  virtual void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse,
-                             const T* dcontext, const DropoutKey& key, float* workspace, T* dqkv) = 0;
+  virtual void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
+                             const DropoutKey& key, float* workspace, T* dqkv) = 0;
 
   // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): the gate's f columns, then those of what it opens to.
   // silu (n, f) = gate * sigmoid(gate)
@@ -182,18 +181,17 @@ class LayerBackend {
   virtual void SwigluBackward(const T* gated, const T* silu, const T* dy, int64_t n, int64_t f, T* dgated) = 0;
 
   // y = residual + dropout(y + bias), in place   y, residual (n, h), bias (h) or nullptr
-  virtual void BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h,
-                                     const DropoutKey& key, T* y) = 0;
+  virtual void BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                     T* y) = 0;
   // dy = dropout'(dout)
-  virtual void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
-                                      T* dy) = 0;
+  virtual void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) = 0;
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
   // dlogits (n, v) = scale * (softmax - onehot(target)); columns beyond `valid` become 0. It may begin where logits
   // does.
-  virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
-                            int64_t v, int64_t valid, double scale, const float* logits, T* dlogits) = 0;
+  virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
+                            int64_t valid, double scale, const float* logits, T* dlogits) = 0;
 };
 
 // One device: the ops on fp32, those on bfloat16, and what is fp32 always.
@@ -203,8 +201,8 @@ class Backend : public LayerBackend<float> {
 
   // One vocabulary shard's part of the loss. logits (n, v), of which the first `valid` columns exist; stats (n, 3) =
   // max, sum exp(logit - max), logit of the target or 0 if the target is not in [first_row, first_row + valid).
-  virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
-                         int64_t valid, float* stats) = 0;
+  virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
+                         float* stats) = 0;
   // *sum += the sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards. Sums are in memory of
   // the device.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
@@ -236,8 +234,8 @@ class Backend : public LayerBackend<float> {
   // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).
   virtual bool host_addressable() const = 0;
   // Returns when all that was called before is done. ResourceExhausted (memory), Aborted (the device has failed), Internal or
-  // Unimplemented, with what the device's library says, where any of it failed: nothing that was called after that was carried out. Never on the
-  // CPU.
+  // Unimplemented, with what the device's library says, where any of it failed: nothing that was called after that was carried
+  // out. Never on the CPU.
   virtual absl::Status Finish() = 0;
 
   // When all that was called before is done: on the CPU now, on a device a mark in the order of its ops.

@@ -69,8 +69,8 @@ absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdenti
       absl::StrCat(there.path, " is a checkpoint of another run: ", difference, "; ", what_to_do));
 }
 
-absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool weights_only,
-                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share) {
+absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool weights_only, const StageContext& context,
+                       int32_t tp_rank, ModelState& state, ReadShare share) {
   if (weights_only) {
     for (const std::span<float> moments : {state.first_moments(), state.second_moments()}) {
       state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
@@ -97,8 +97,7 @@ struct Place {
   Bytes bytes;  // of kWhole
 };
 
-absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& contents,
-                                   const CheckpointIdentity& identity) {
+absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& contents, const CheckpointIdentity& identity) {
   const std::string name = StepName(identity.step);
   if (std::find(contents.names.begin(), contents.names.end(), name) == contents.names.end()) return Place{};
   for (const CheckpointSummary& checkpoint : contents.checkpoints) {
@@ -118,14 +117,14 @@ absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
   std::string text = EncodeIndex(index);
   const absl::StatusOr<CheckpointIndex> read = DecodeIndex(text);
   if (read.ok() && read->identity == index.identity && read->files == index.files) return text;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the index of a checkpoint cannot describe this run, with layout ", LayoutText(index.identity.layout), ": ",
-      read.ok() ? "it would be read as another one" : std::string(read.status().message())));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the index of a checkpoint cannot describe this run, with layout ", LayoutText(index.identity.layout), ": ",
+                   read.ok() ? "it would be read as another one" : std::string(read.status().message())));
 }
 
 // Completes the attempt with its index and renames it into view.
-absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& directory,
-                                     const CheckpointIdentity& identity, bool replace) {
+absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity,
+                                     bool replace) {
   const std::string attempt = AttemptPath(directory, identity);
   const std::string visible = CheckpointPath(directory, identity.step);
   CheckpointIndex index;
@@ -159,9 +158,7 @@ Bytes TotalBytes(const std::vector<ShardRecord>& files) {
   return total;
 }
 
-std::string CheckpointPath(const std::string& directory, int64_t step) {
-  return absl::StrCat(directory, "/", StepName(step));
-}
+std::string CheckpointPath(const std::string& directory, int64_t step) { return absl::StrCat(directory, "/", StepName(step)); }
 
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files) {
   LYNX_RETURN_IF_ERROR(files.CreateFolders(directory));
@@ -174,16 +171,15 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 }
 
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, int32_t replica,
-                                       ModelState& state, FileSystem& files) {
+                                       const StageContext& context, int32_t tp_rank, int32_t replica, ModelState& state,
+                                       FileSystem& files) {
   const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, state.updated(), /*weights_only=*/false);
   return WriteShard(directory, identity, context, tp_rank, replica, header, ContentOf(state), files);
 }
 
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica,
-                                       const SafetensorsHeader& header, const TensorContent& content,
-                                       FileSystem& files) {
+                                       const SafetensorsHeader& header, const TensorContent& content, FileSystem& files) {
   LYNX_CHECK(identity.step >= 0 && identity.model == context.model && identity.layout == context.layout);
   const std::string attempt = AttemptPath(directory, identity);
   const std::string name = ShardFile(identity.layout, context.pipeline_rank, tp_rank, replica);
@@ -195,8 +191,7 @@ absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const Check
   return record;
 }
 
-absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                                        FileSystem& files) {
+absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files) {
   LYNX_ASSIGN_OR_RETURN(const DirectoryContents contents, ReadDirectory(files, directory));
   LYNX_RETURN_IF_ERROR(CheckNotReplaced(directory, contents, identity));
   LYNX_ASSIGN_OR_RETURN(const Place place, ExaminePlace(files, contents, identity));
@@ -207,8 +202,7 @@ absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const Chec
   return PublishAttempt(files, directory, identity, place.occupant == Occupant::kDamaged);
 }
 
-void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep,
-                      FileSystem& files) {
+void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep, FileSystem& files) {
   LYNX_CHECK(keep >= 1);
   // A new look. Where it shows no fence of a newer generation, that one's search for what to resume from, which comes
   // after its fence, will find the checkpoint that was published before: it needs none of the older ones.
@@ -231,9 +225,8 @@ void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& i
   files.RemoveTree(AttemptPath(directory, identity)).IgnoreError();
 }
 
-absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                            const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share,
-                            FileSystem& files) {
+absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity, const StageContext& context,
+                            int32_t tp_rank, ModelState& state, ReadShare share, FileSystem& files) {
   LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, directory, identity.step));
   LYNX_RETURN_IF_ERROR(CheckSameRun(checkpoint, identity, "resume with what it was written with"));
   return ReadState(files, std::move(checkpoint), /*weights_only=*/false, context, tp_rank, state, share);
@@ -246,22 +239,21 @@ absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentit
 }
 
 absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
-                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share,
-                       FileSystem& files) {
+                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share, FileSystem& files) {
   const std::optional<CheckpointPlace> one = ParseCheckpointPath(from);
   LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, one ? one->directory : from, step));
   const bool weights_only = with == StartWith::kWeights || step == 0;
   const std::string difference = StartDifferenceText(checkpoint.identity, identity, !weights_only);
   if (!difference.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this run cannot ", weights_only ? "begin with the weights of " : "go on from ", checkpoint.path, ": ",
-        difference, weights_only ? "" : "; with checkpoint.weightsOnly only the model must be the same"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this run cannot ", weights_only ? "begin with the weights of " : "go on from ", checkpoint.path, ": ",
+                     difference, weights_only ? "" : "; with checkpoint.weightsOnly only the model must be the same"));
   }
   return ReadState(files, std::move(checkpoint), weights_only, context, tp_rank, state, share);
 }
 
-absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,
-                                                               std::vector<std::string>* damaged, FileSystem& files) {
+absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory, std::vector<std::string>* damaged,
+                                                               FileSystem& files) {
   absl::StatusOr<DirectoryContents> contents = ReadDirectory(files, directory);
   if (absl::IsNotFound(contents.status())) return std::vector<CheckpointSummary>();
   LYNX_RETURN_IF_ERROR(contents.status());

@@ -78,8 +78,8 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 // disk, DataLoss when the file does not read back as it was written, others as errno says; names the file. Leaves
 // nothing half-written that could be mistaken for a checkpoint.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, int32_t replica,
-                                       ModelState& state, FileSystem& files = PosixFileSystem());
+                                       const StageContext& context, int32_t tp_rank, int32_t replica, ModelState& state,
+                                       FileSystem& files = PosixFileSystem());
 // The same from any source of the tensors that the header (see ShardHeader in shard.h) names.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica,
@@ -102,8 +102,7 @@ absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const Chec
 void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep,
                       FileSystem& files = PosixFileSystem());
 // After a failure: removes this attempt's temporary folder. Best effort.
-void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                       FileSystem& files = PosixFileSystem());
+void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem());
 
 struct CheckpointSummary {
   CheckpointIdentity identity;
@@ -126,9 +125,8 @@ struct ReadShare {
 // NotFound when there is none; DataLoss when a file is missing, short, or its digest differs; FailedPrecondition when
 // job, seed, model or data differ, or a shard is of another checkpoint. Each names file and difference. After an
 // error the state holds anything.
-absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                            const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
-                            FileSystem& files = PosixFileSystem());
+absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity, const StageContext& context,
+                            int32_t tp_rank, ModelState& state, ReadShare share = {}, FileSystem& files = PosixFileSystem());
 
 // The same of shards that are not a checkpoint on disk: `files` finds them below copies.path.
 absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentity& identity, const StageContext& context,
@@ -148,8 +146,7 @@ absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, co
 
 // Visible checkpoints of all jobs, newest first, by their index only (no digests of shards). Each unreadable one is
 // named in `damaged` (unless null) with the reason. An absent directory has none; an error when it cannot be listed.
-absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,
-                                                               std::vector<std::string>* damaged,
+absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory, std::vector<std::string>* damaged,
                                                                FileSystem& files = PosixFileSystem());
 
 }  // namespace lynx

@@ -33,9 +33,7 @@ std::optional<int64_t> ParseStepName(std::string_view name) {
   return step && StepName(*step) == name ? step : std::nullopt;
 }
 
-std::string OwnerSuffix(const JobId& job, Generation generation) {
-  return absl::StrCat(job.value, ".g", generation.value);
-}
+std::string OwnerSuffix(const JobId& job, Generation generation) { return absl::StrCat(job.value, ".g", generation.value); }
 
 // The generation in a name that ends in the job's OwnerSuffix and begins with `prefix`, after which only digits and
 // dots may come: so a job cannot pass for another whose id is longer.

@@ -89,9 +89,7 @@ json Canonical(const CheckpointIndex& index) {
   return canonical;
 }
 
-std::string Dump(const json& value, int indent) {
-  return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
+std::string Dump(const json& value, int indent) { return value.dump(indent, ' ', false, json::error_handler_t::replace); }
 
 // Reads fields of an index, keeping the first thing that is wrong.
 class Fields {
@@ -100,8 +98,7 @@ class Fields {
   void Integer(const json& object, const char* name, int64_t least, int64_t most, T& out) {
     const json* value = Find(object, name);
     if (value == nullptr) return;
-    const bool too_large =
-        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kMaxElementCount);
+    const bool too_large = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kMaxElementCount);
     const int64_t number = value->is_number_integer() && !too_large ? value->get<int64_t>() : kNotANumber;
     if (number == kNotANumber || number < least || number > most) {
       return Fail(absl::StrCat(name, " is ", Dump(*value, -1), ", not a number in [", least, ", ", most, "]"));
@@ -253,8 +250,8 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
   // The layout says which files there are, so no name in the index can lead elsewhere.
   const std::vector<std::string> expected = ShardFiles(index.identity.layout);
   if (kind == IndexKind::kOneShard) {
-    const bool known = index.files.size() == 1 &&
-                       std::find(expected.begin(), expected.end(), index.files.front().file) != expected.end();
+    const bool known =
+        index.files.size() == 1 && std::find(expected.begin(), expected.end(), index.files.front().file) != expected.end();
     return known ? void() : fields.Fail(absl::StrCat("not one shard of ", LayoutText(index.identity.layout)));
   }
   if (index.files.size() != expected.size()) {
@@ -315,9 +312,7 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 
 }  // namespace
 
-bool ReplicasWriteShards(const ParallelLayout& layout) {
-  return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1;
-}
+bool ReplicasWriteShards(const ParallelLayout& layout) { return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1; }
 
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {
   const std::string part = ReplicasWriteShards(layout) ? absl::StrFormat("-%04d", replica) : "";
@@ -355,12 +350,10 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind k
   LYNX_RETURN_IF_ERROR(fields.status());
   if (format != kFormat) return absl::DataLossError(absl::StrCat("damaged: format is ", format, ", not ", kFormat));
   root.erase("digest");
-  if (Sha256Hex(Dump(root, -1)) != digest)
-    return absl::DataLossError("damaged: its digest does not match its content");
+  if (Sha256Hex(Dump(root, -1)) != digest) return absl::DataLossError("damaged: its digest does not match its content");
   if (version != kVersion && version != kVersionOfGpt && version != kVersionOfPlainLayouts) {
-    return absl::FailedPreconditionError(absl::StrCat("has format version ", version,
-                                                      "; this program knows versions ", kVersionOfPlainLayouts,
-                                                      " to ", kVersion, " only"));
+    return absl::FailedPreconditionError(absl::StrCat("has format version ", version, "; this program knows versions ",
+                                                      kVersionOfPlainLayouts, " to ", kVersion, " only"));
   }
   CheckpointIndex index;
   DecodeIdentity(root, version, fields, index.identity);
@@ -379,16 +372,14 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   CompareWeights(was, is, differences);
   if (was.family != ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
   Compare("model.dropout", was.dropout, is.dropout, differences);
-  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention),
-                       differences);
+  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention), differences);
   Compare<std::string>("model.dtype", DataTypeName(was.dtype), DataTypeName(is.dtype), differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   return absl::StrJoin(differences, "; ");
 }
 
-std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here,
-                                bool continues) {
+std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here, bool continues) {
   std::vector<std::string> differences;
   CompareWeights(checkpoint.model, here.model, differences);
   if (continues) {

@@ -19,8 +19,7 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   const bool full = error == ENOSPC || error == EDQUOT;
   const absl::Status status = absl::ErrnoToStatus(
       error, full ? absl::StrCat(what, " (free space there, or set checkpoint.directory to a larger disk)") : what);
-  const bool known =
-      absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status);
+  const bool known = absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status);
   return known ? status : absl::InternalError(status.message());
 }
 
@@ -79,8 +78,7 @@ class PosixReadableFile : public ReadableFile {
         if (errno == EINTR) continue;
         return ErrnoStatus(errno, absl::StrCat("cannot read ", path_));
       }
-      if (got == 0)
-        return absl::DataLossError(absl::StrCat(path_, " is cut short: ", out.size(), " bytes are missing"));
+      if (got == 0) return absl::DataLossError(absl::StrCat(path_, " is cut short: ", out.size(), " bytes are missing"));
       out = out.subspan(static_cast<size_t>(got));
     }
     return absl::OkStatus();

@@ -30,9 +30,7 @@ StageContext WholeContext(const ModelSpec& model) {
   return PipelineContexts(model, ParallelLayout{}, 1, 1, {model.layers}).front();
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
-}
+std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
 // (rows, columns) -> (columns, rows), in blocks that stay in the cache.
 std::vector<float> Transposed(std::span<const float> in, int64_t rows, int64_t columns) {
@@ -93,8 +91,7 @@ class Source {
                                                        "to another type, must be converted back"));
       }
       const std::vector<int64_t>& shape = entry->shape;
-      const bool longer =
-          IsPositions(tensor) && shape.size() == 2 && shape[1] == tensor.shape[1] && shape[0] > tensor.shape[0];
+      const bool longer = IsPositions(tensor) && shape.size() == 2 && shape[1] == tensor.shape[1] && shape[0] > tensor.shape[0];
       if (shape == tensor.shape || longer) continue;
       return absl::InvalidArgumentError(absl::StrCat(file->path, ": ", entry->name, " has shape ", ShapeText(shape),
                                                      ", not the ", ShapeText(tensor.shape), " of config.json"));
@@ -112,11 +109,11 @@ class Source {
     if (!files_.tensors.contains(kHead)) return absl::OkStatus();
     LYNX_ASSIGN_OR_RETURN(const bool same, SameContent(file_system_, At(embedding), At(kHead)));
     if (same) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        At(kHead).file->path, ": ", kHead, " is not the same as ", embedding,
-        ", though config.json says that they are one (tie_word_embeddings, which is true where it is missing in a "
-        "GPT-2): set it to false there if the head has weights of its own, or take ",
-        kHead, " out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(At(kHead).file->path, ": ", kHead, " is not the same as ", embedding,
+                     ", though config.json says that they are one (tie_word_embeddings, which is true where it is missing in a "
+                     "GPT-2): set it to false there if the head has weights of its own, or take ",
+                     kHead, " out"));
   }
 
   // After Check. Row-major, as our parameter has it. InvalidArgument when values are not finite and shall be refused.
@@ -144,10 +141,9 @@ class Source {
     const auto first = std::find_if(values.begin(), values.end(), bad);
     if (first == values.end()) return absl::OkStatus();
     const int64_t count = std::count_if(first, values.end(), bad);
-    const std::string what =
-        absl::StrCat(place.file->path, ": ", place.tensor->name, " has ", count,
-                     count == 1 ? " value that is" : " values that are", " NaN or infinity, the first at ",
-                     PositionText(first - values.begin(), place.tensor->shape));
+    const std::string what = absl::StrCat(place.file->path, ": ", place.tensor->name, " has ", count,
+                                          count == 1 ? " value that is" : " values that are", " NaN or infinity, the first at ",
+                                          PositionText(first - values.begin(), place.tensor->shape));
     if (non_finite_ == NonFiniteWeights::kRefuse) {
       return absl::InvalidArgumentError(absl::StrCat(what, "; --allow-non-finite takes such weights"));
     }
@@ -162,8 +158,7 @@ class Source {
 
 // What is needed of a folder, and checked to be there.
 absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model, const FamilyTraits& family,
-                                  const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite,
-                                  FileSystem& files) {
+                                  const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite, FileSystem& files) {
   std::vector<HuggingFaceTensor> wanted;
   std::set<std::string> needed;
   std::string embedding;
@@ -183,8 +178,7 @@ absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& mo
 
 }  // namespace
 
-absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
-                                          FileSystem& files) {
+absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder, FileSystem& files) {
   const ModelSpec& model = checkpoint.identity.model;
   LYNX_ASSIGN_OR_RETURN(const FamilyTraits* const family, ExportFamilyOf(model));
   LYNX_RETURN_IF_ERROR(files.CreateFolders(folder));
@@ -214,9 +208,8 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
     if (tensor.transposed) values = Transposed(values, piece.rows, piece.columns);
     return CharsOf(values);
   };
-  LYNX_ASSIGN_OR_RETURN(
-      const WrittenFile written,
-      WriteSafetensorsFile(files, absl::StrCat(folder, "/", kHuggingFaceWeightsFile), header, content));
+  LYNX_ASSIGN_OR_RETURN(const WrittenFile written,
+                        WriteSafetensorsFile(files, absl::StrCat(folder, "/", kHuggingFaceWeightsFile), header, content));
   LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model, *family)));
   LYNX_RETURN_IF_ERROR(files.SyncFolder(folder));
   return written.bytes;
@@ -230,16 +223,15 @@ absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, Fil
 }
 
 absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                      const FamilyTraits& family, const std::string& directory, NonFiniteWeights non_finite,
-                                                      FileSystem& files) {
+                                                      const FamilyTraits& family, const std::string& directory,
+                                                      NonFiniteWeights non_finite, FileSystem& files) {
   CheckpointIdentity identity;
   identity.job = JobId(kImportJob);
   identity.generation = Generation(1);
   identity.model = model;
   const absl::Status there = ReadSummary(files, directory, 0).status();
   if (there.ok() || absl::IsDataLoss(there)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(CheckpointPath(directory, 0), " is there already; name another directory"));
+    return absl::AlreadyExistsError(absl::StrCat(CheckpointPath(directory, 0), " is there already; name another directory"));
   }
   if (!absl::IsNotFound(there)) return there;
   const StageContext context = WholeContext(model);

@@ -17,8 +17,8 @@
 namespace lynx {
 
 // Writes config.json and model.safetensors, in fp32, into the folder, which is made. The checkpoint's files are
-// verified first. Returns the bytes of the weights. InvalidArgument as ExportFamilyOf; DataLoss when the checkpoint is damaged; AlreadyExists when the
-// folder has such a file already; others as errno says.
+// verified first. Returns the bytes of the weights. InvalidArgument as ExportFamilyOf; DataLoss when the checkpoint is damaged;
+// AlreadyExists when the folder has such a file already; others as errno says.
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files = PosixFileSystem());
 
@@ -28,8 +28,7 @@ absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, Fil
 enum class NonFiniteWeights : uint8_t { kRefuse, kTake };
 struct ImportedWeights {
   CheckpointSummary checkpoint;
-  std::vector<std::string>
-      notes;  // what of the folder was not taken, and what was taken that is unusual; a line each
+  std::vector<std::string> notes;  // what of the folder was not taken, and what was taken that is unusual; a line each
 };
 // Writes the weights in the folder, in F32, F16 or BF16, as a checkpoint of step 0 without moments to `directory`.
 // hugging_face_files.h says which files are taken. `model`, `family`: what the folder's config.json says. Its seq may be less

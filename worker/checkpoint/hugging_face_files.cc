@@ -34,8 +34,7 @@ struct OtherFormat {
   const char* what;
   const char* what_to_do;
 };
-constexpr char kFromPretrained[] =
-    "convert it to safetensors with from_pretrained and save_pretrained of transformers";
+constexpr char kFromPretrained[] = "convert it to safetensors with from_pretrained and save_pretrained of transformers";
 // The first that fits. The first two are also known by the names of their tensors.
 constexpr size_t kAdapter = 0, kConsolidated = 1;
 constexpr OtherFormat kOtherFormats[] = {
@@ -110,9 +109,7 @@ class Folder {
  private:
   std::string PathOf(const std::string& name) const { return absl::StrCat(path_, "/", name); }
   std::string NameOf(const SafetensorsFile& file) const { return file.path.substr(path_.size() + 1); }
-  std::string TextOf(const TensorInFile& place) const {
-    return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file));
-  }
+  std::string TextOf(const TensorInFile& place) const { return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file)); }
 
   // Whether a *.safetensors file is of another format is seen in its tensors, and in its name where it cannot be
   // read.
@@ -187,9 +184,10 @@ class Folder {
     }
     for (const auto& [pair, names] : same) {
       const std::string taken = NameOf(weights.files[pair.first]), other = NameOf(weights.files[pair.second]);
-      notes_.push_back(taken == other ? absl::StrCat(taken, " holds twice, with the same content: ", ListText(names))
-                                      : absl::StrCat(taken, " and ", other, " both hold, with the same content: ",
-                                                     ListText(names), "; taken from ", taken));
+      notes_.push_back(taken == other
+                           ? absl::StrCat(taken, " holds twice, with the same content: ", ListText(names))
+                           : absl::StrCat(taken, " and ", other, " both hold, with the same content: ", ListText(names),
+                                          "; taken from ", taken));
     }
     return absl::OkStatus();
   }
@@ -228,8 +226,7 @@ class Folder {
 
   // The tensors that the index lists, in the files that it names for them, and those of its files that it lists
   // nowhere: what the model has no place for must be seen.
-  absl::StatusOr<WeightFiles> FromIndex(const std::map<std::string, std::string>& map,
-                                        const TensorsOfFiles& indexed) {
+  absl::StatusOr<WeightFiles> FromIndex(const std::map<std::string, std::string>& map, const TensorsOfFiles& indexed) {
     WeightFiles weights;
     Places places;
     for (const auto& [name, tensors] : indexed) {
@@ -272,15 +269,14 @@ class Folder {
     for (const std::string& file : absent) {
       tensors.insert(tensors.end(), indexed.at(file).begin(), indexed.at(file).end());
     }
-    const std::string says =
-        absl::StrCat(PathOf(kHuggingFaceIndexFile), " names ", ListText(absent), " (with ", ListText(tensors),
-                     "), which ", absent.size() == 1 ? "is" : "are", " not there");
+    const std::string says = absl::StrCat(PathOf(kHuggingFaceIndexFile), " names ", ListText(absent), " (with ",
+                                          ListText(tensors), "), which ", absent.size() == 1 ? "is" : "are", " not there");
     if (!there.empty()) {
       absl::StatusOr<WeightFiles> weights = FromFiles(there);
       if (!weights.ok()) return Annotate(weights.status(), says);
       if (Missing(*weights).empty()) {
-        notes_.push_back(absl::StrCat(says, "; it is passed over, as ", ListText(there),
-                                      there.size() == 1 ? " holds" : " hold", " the whole model"));
+        notes_.push_back(absl::StrCat(says, "; it is passed over, as ", ListText(there), there.size() == 1 ? " holds" : " hold",
+                                      " the whole model"));
         return weights;
       }
     }
@@ -301,11 +297,10 @@ class Folder {
     }
     const Names missing = Missing(whole);
     const bool take_indexed = !missing.empty() && Missing(indexed).empty();
-    notes_.push_back(take_indexed
-                         ? absl::StrCat(kHuggingFaceWeightsFile, " lacks ", ListText(missing), "; the files that ",
-                                        kHuggingFaceIndexFile, " names are taken")
-                         : absl::StrCat("there are both ", kHuggingFaceWeightsFile, " and ", kHuggingFaceIndexFile,
-                                        "; what both hold is the same, and taken from ", kHuggingFaceWeightsFile));
+    notes_.push_back(take_indexed ? absl::StrCat(kHuggingFaceWeightsFile, " lacks ", ListText(missing), "; the files that ",
+                                                 kHuggingFaceIndexFile, " names are taken")
+                                  : absl::StrCat("there are both ", kHuggingFaceWeightsFile, " and ", kHuggingFaceIndexFile,
+                                                 "; what both hold is the same, and taken from ", kHuggingFaceWeightsFile));
     return take_indexed ? std::move(indexed) : std::move(whole);
   }
 
@@ -326,10 +321,9 @@ class Folder {
       const OtherFormat& other = kOtherFormats[format];
       texts.push_back(absl::StrCat(ListText(names), ", which is ", other.what, ": ", other.what_to_do));
     }
-    if (texts.empty())
-      return absl::NotFoundError(absl::StrCat("there is no ", kHuggingFaceWeightsFile, " in ", path_));
-    return absl::NotFoundError(absl::StrCat("there are no weights in ", path_,
-                                            " that can be imported; there is only ", absl::StrJoin(texts, "; and ")));
+    if (texts.empty()) return absl::NotFoundError(absl::StrCat("there is no ", kHuggingFaceWeightsFile, " in ", path_));
+    return absl::NotFoundError(absl::StrCat("there are no weights in ", path_, " that can be imported; there is only ",
+                                            absl::StrJoin(texts, "; and ")));
   }
 
   Names NamesOf(const WeightFiles& chosen) const {
@@ -345,21 +339,18 @@ class Folder {
       if (std::find(taken.begin(), taken.end(), name) == taken.end()) left.push_back(name);
     }
     if (!left.empty())
-      notes_.push_back(
-          absl::StrCat("not taken: ", absl::StrJoin(left, ", "), "; the weights are those of ", ListText(taken)));
+      notes_.push_back(absl::StrCat("not taken: ", absl::StrJoin(left, ", "), "; the weights are those of ", ListText(taken)));
     for (const auto& [format, names] : others_) {
-      notes_.push_back(
-          absl::StrCat("not taken: ", absl::StrJoin(names, ", "), "; it is ", kOtherFormats[format].what));
+      notes_.push_back(absl::StrCat("not taken: ", absl::StrJoin(names, ", "), "; it is ", kOtherFormats[format].what));
     }
   }
 
   FileSystem& files_;
   const std::string& path_;
   const std::set<std::string>& needed_;
-  std::set<std::string> safetensors_;  // names of files, less those of other formats
-  std::map<size_t, Names> others_;     // by their number in kOtherFormats
-  std::map<std::string, std::string>
-      unlisted_;  // needed tensors that no line of the index lists, and a file that holds it
+  std::set<std::string> safetensors_;            // names of files, less those of other formats
+  std::map<size_t, Names> others_;               // by their number in kOtherFormats
+  std::map<std::string, std::string> unlisted_;  // needed tensors that no line of the index lists, and a file that holds it
   Names notes_;
 };
 
@@ -389,8 +380,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseWeightMap(std::string_vi
   if (!root.contains(kWeightMap)) return absl::InvalidArgumentError(absl::StrCat("there is no ", kWeightMap));
   if (repeated) return absl::InvalidArgumentError(absl::StrCat("the name ", *repeated, " appears twice"));
   if (!root[kWeightMap].is_object() || root[kWeightMap].empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kWeightMap, " is not an object that names a file for each tensor"));
+    return absl::InvalidArgumentError(absl::StrCat(kWeightMap, " is not an object that names a file for each tensor"));
   }
   std::map<std::string, std::string> map;
   for (const auto& [tensor, file] : root[kWeightMap].items()) {

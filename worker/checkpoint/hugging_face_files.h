@@ -33,9 +33,8 @@ struct WeightPlace {
 };
 struct WeightFiles {
   std::vector<SafetensorsFile> files;
-  std::map<std::string, WeightPlace>
-      tensors;                     // by the model's name for it, each needed one and whatever else is there
-  std::vector<std::string> notes;  // what is there and was not taken, and why; sentences without a stop
+  std::map<std::string, WeightPlace> tensors;  // by the model's name for it, each needed one and whatever else is there
+  std::vector<std::string> notes;              // what is there and was not taken, and why; sentences without a stop
 
   TensorInFile At(const WeightPlace& place) const {
     return {&files[place.file], &files[place.file].header.tensors[place.tensor]};

@@ -31,7 +31,10 @@ constexpr std::array<Names, 19> kNames = {{
      true,
      {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
      "self_attn.qkv_proj.weight"},
-    {Parameter::kQkvBias, "attn.c_attn.bias", false, {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}},
+    {Parameter::kQkvBias,
+     "attn.c_attn.bias",
+     false,
+     {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}},
     {Parameter::kQNormWeight, nullptr, false, {"self_attn.q_norm.weight"}},
     {Parameter::kKNormWeight, nullptr, false, {"self_attn.k_norm.weight"}},
     {Parameter::kProjWeight, "attn.c_proj.weight", true, {"self_attn.o_proj.weight"}},
@@ -105,13 +108,9 @@ Config RopeScalingConfig(const ModelSpec& model) {
   const RotarySpec& r = model.rotary;
   Config scaling = {{"rope_type", RopeScalingName(r.scaling)}, {"factor", r.factor}};
   switch (r.scaling) {
-    case RopeScaling::kNone:
-      return nullptr;
-    case RopeScaling::kLinear:
-      break;
-    case RopeScaling::kDynamic:
-      scaling["original_max_position_embeddings"] = r.original_seq;
-      break;
+    case RopeScaling::kNone: return nullptr;
+    case RopeScaling::kLinear: break;
+    case RopeScaling::kDynamic: scaling["original_max_position_embeddings"] = r.original_seq; break;
     case RopeScaling::kLlama3:
       scaling["original_max_position_embeddings"] = r.original_seq;
       scaling["low_freq_factor"] = r.low_freq_factor;
@@ -167,7 +166,8 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
                    {"rope_scaling", RopeScalingConfig(model)}};
   if (family.weights == WeightNames::kPhi3) {
     config.erase("head_dim");  // that class has none
-    config["partial_rotary_factor"] = static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
+    config["partial_rotary_factor"] =
+        static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
     config["original_max_position_embeddings"] = PositionsOf(model);
   } else if (!family.qkv_bias) {
     config["attention_bias"] = false;
@@ -175,7 +175,8 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
   }
   if (family.window == WindowField::kIfUsed) config["use_sliding_window"] = model.window != 0;
   if (family.window == WindowField::kIfUsed && model.window != 0) config["max_window_layers"] = 0;
-  if (family.window != WindowField::kNone) config["sliding_window"] = model.window == 0 ? Config(nullptr) : Config(model.window);
+  if (family.window != WindowField::kNone)
+    config["sliding_window"] = model.window == 0 ? Config(nullptr) : Config(model.window);
   return config;
 }
 

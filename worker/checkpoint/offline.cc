@@ -25,8 +25,7 @@ absl::StatusOr<FoundCheckpoints> FindCheckpoints(const std::string& path, FileSy
   }
   LYNX_ASSIGN_OR_RETURN(DirectoryContents contents, ReadDirectory(files, path));
   if (contents.checkpoints.empty() && contents.damaged.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no checkpoint in ", path, ": no folder such as ", StepName(100)));
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path, ": no folder such as ", StepName(100)));
   }
   return FoundCheckpoints{std::move(contents.checkpoints), std::move(contents.damaged)};
 }
@@ -37,8 +36,7 @@ absl::StatusOr<std::vector<TensorSummary>> TensorsOf(const CheckpointSummary& ch
   for (const auto& [name, tensor] : tensors) {
     TensorSummary& summary = summaries.emplace_back();
     summary.name = name;
-    summary.shape =
-        tensor.vector ? std::vector<int64_t>{tensor.columns} : std::vector<int64_t>{tensor.rows, tensor.columns};
+    summary.shape = tensor.vector ? std::vector<int64_t>{tensor.columns} : std::vector<int64_t>{tensor.rows, tensor.columns};
     summary.shards = tensor.shards;
   }
   return summaries;

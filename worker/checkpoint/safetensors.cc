@@ -17,8 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little,
-              "safetensors files are little-endian and written as they are");
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian and written as they are");
 
 constexpr char kMetadata[] = "__metadata__";
 
@@ -106,8 +105,7 @@ std::string EncodeSafetensorsHeader(const SafetensorsHeader& header) {
   json root = json::object();
   if (!header.metadata.empty()) root[kMetadata] = header.metadata;
   for (const SafetensorsEntry& entry : header.tensors) {
-    root[entry.name] = {
-        {"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", {entry.begin_bytes, entry.end_bytes}}};
+    root[entry.name] = {{"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", {entry.begin_bytes, entry.end_bytes}}};
   }
   std::string text = root.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -129,8 +127,7 @@ absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t
   return static_cast<int64_t>(length);
 }
 
-absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes,
-                                                          SafetensorsTypes types) {
+absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes, SafetensorsTypes types) {
   // The parser lets a later key replace an earlier one; the format forbids it, and it could hide a tensor.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
@@ -153,15 +150,14 @@ absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text,
       header.tensors.push_back(std::move(entry));
     }
   }
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-                     return std::pair(a.begin_bytes, a.end_bytes) < std::pair(b.begin_bytes, b.end_bytes);
-                   });
+  std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::pair(a.begin_bytes, a.end_bytes) < std::pair(b.begin_bytes, b.end_bytes);
+  });
   int64_t at = 0;
   for (const SafetensorsEntry& entry : header.tensors) {
     if (entry.begin_bytes != at) {
-      return Damaged(absl::StrCat(entry.name, " begins at byte ", entry.begin_bytes,
-                                  ", but the tensors before it end at ", at, ": they overlap or leave a gap"));
+      return Damaged(absl::StrCat(entry.name, " begins at byte ", entry.begin_bytes, ", but the tensors before it end at ", at,
+                                  ": they overlap or leave a gap"));
     }
     at = entry.end_bytes;
   }

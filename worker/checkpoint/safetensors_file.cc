@@ -68,10 +68,9 @@ class FloatStream {
 
  private:
   FloatStream(std::unique_ptr<ReadableFile> file, const SafetensorsEntry& tensor)
-      : file_(std::move(file)),
-        convert_(tensor.type == "F32"    ? nullptr
-                 : tensor.type == "BF16" ? FromBfloat16
-                                         : FromFloat16),
+      : file_(std::move(file)), convert_(tensor.type == "F32"    ? nullptr
+                                         : tensor.type == "BF16" ? FromBfloat16
+                                                                 : FromFloat16),
         elements_(static_cast<size_t>(tensor.end_bytes - tensor.begin_bytes) /
                   (convert_ == nullptr ? sizeof(float) : sizeof(uint16_t))) {}
 
@@ -82,8 +81,8 @@ class FloatStream {
 
 }  // namespace
 
-absl::StatusOr<WrittenFile> WriteSafetensorsFile(FileSystem& files, const std::string& path,
-                                                 const SafetensorsHeader& header, const TensorContent& content) {
+absl::StatusOr<WrittenFile> WriteSafetensorsFile(FileSystem& files, const std::string& path, const SafetensorsHeader& header,
+                                                 const TensorContent& content) {
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.CreateFile(path));
   Sha256 digest;
   int64_t bytes = 0;
@@ -128,8 +127,7 @@ bool IsReadAsFloat(const SafetensorsEntry& tensor) {
   return tensor.type == "F32" || tensor.type == "F16" || tensor.type == "BF16";
 }
 
-absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file,
-                                               const SafetensorsEntry& tensor) {
+absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file, const SafetensorsEntry& tensor) {
   LYNX_ASSIGN_OR_RETURN(FloatStream stream, FloatStream::Open(files, {&file, &tensor}));
   std::vector<float> values(stream.elements());
   LYNX_RETURN_IF_ERROR(stream.Read(values));

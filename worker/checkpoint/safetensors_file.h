@@ -24,8 +24,8 @@ struct WrittenFile {
   std::string sha256;  // 64 lower-case hexadecimal digits
 };
 // Writes and syncs the file. Its name is durable after SyncFolder of its folder.
-absl::StatusOr<WrittenFile> WriteSafetensorsFile(FileSystem& files, const std::string& path,
-                                                 const SafetensorsHeader& header, const TensorContent& content);
+absl::StatusOr<WrittenFile> WriteSafetensorsFile(FileSystem& files, const std::string& path, const SafetensorsHeader& header,
+                                                 const TensorContent& content);
 
 // A file that another program wrote, with tensors of any type.
 struct SafetensorsFile {
@@ -38,8 +38,7 @@ absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std
 // Whether fp32 holds every value of the type: F32, F16 and BF16.
 bool IsReadAsFloat(const SafetensorsEntry& tensor);
 // Its elements as fp32, row-major. InvalidArgument, naming tensor and type, unless IsReadAsFloat.
-absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file,
-                                               const SafetensorsEntry& tensor);
+absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file, const SafetensorsEntry& tensor);
 
 // A tensor of a file.
 struct TensorInFile {

@@ -59,8 +59,7 @@ SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageCon
     if (slot.copy) header.metadata["copy." + slot.name] = slot.whole_name;
   }
   for (size_t array = 0; array < ArraysIn(weights_only); ++array) {
-    for (const ParameterSlot& slot : slots)
-      header.Append(absl::StrCat(slot.name, kSuffixes[array]), ShapeOfPart(slot));
+    for (const ParameterSlot& slot : slots) header.Append(absl::StrCat(slot.name, kSuffixes[array]), ShapeOfPart(slot));
   }
   return header;
 }
@@ -77,9 +76,9 @@ TensorContent ContentOf(ModelState& state) {
   return [&state, view](size_t tensor) -> absl::StatusOr<std::span<const char>> {
     const size_t slots = state.updated().size();
     const ParameterSlot& slot = state.updated()[tensor % slots];
-    LYNX_ASSIGN_OR_RETURN(HostView part, HostView::Fetch({Place(state, tensor / slots, slot),
-                                                          static_cast<size_t>(PlaceOf(slot).elements())},
-                                                         state.backend()));
+    LYNX_ASSIGN_OR_RETURN(
+        HostView part,
+        HostView::Fetch({Place(state, tensor / slots, slot), static_cast<size_t>(PlaceOf(slot).elements())}, state.backend()));
     const std::span<const float> floats = view->emplace(std::move(part)).floats();
     return std::span<const char>(reinterpret_cast<const char*>(floats.data()), floats.size_bytes());
   };

@@ -30,7 +30,8 @@ inline constexpr const char* kMomentSuffixes[] = {".exp_avg", ".exp_avg_sq"};
 // The header of a rank's shard. `slots`: the rank's parameters, or what it updates of them.
 SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
                               const std::vector<ParameterSlot>& slots, bool weights_only);
-// The weights and moments of what the state's rank updates, by their number in the ShardHeader of those slots. Borrows the state.
+// The weights and moments of what the state's rank updates, by their number in the ShardHeader of those slots. Borrows the
+// state.
 TensorContent ContentOf(ModelState& state);
 // Writes and syncs the file. Its name is durable after SyncFolder of its folder.
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,

@@ -39,11 +39,8 @@ class ShardReader {
 
  private:
   ShardReader(std::unique_ptr<ReadableFile> file, std::string path, const ShardRecord& record, ShardReading reading)
-      : file_(std::move(file)),
-        path_(std::move(path)),
-        record_(record),
-        digest_(reading == ShardReading::kVerify ? std::make_unique<Sha256>() : nullptr),
-        left_(record.bytes.value) {}
+      : file_(std::move(file)), path_(std::move(path)), record_(record),
+        digest_(reading == ShardReading::kVerify ? std::make_unique<Sha256>() : nullptr), left_(record.bytes.value) {}
 
   std::unique_ptr<ReadableFile> file_;
   std::string path_;

@@ -147,8 +147,8 @@ absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t ne
   }
   if (missing() == wanted.end()) return absl::OkStatus();
   const WantedPart& part = parts[static_cast<size_t>(missing() - wanted.begin())];
-  return absl::DataLossError(absl::StrCat(checkpoint_.path, " does not have all of ", part.name, " (",
-                                          part.place.rows, "x", part.place.columns, ")"));
+  return absl::DataLossError(
+      absl::StrCat(checkpoint_.path, " does not have all of ", part.name, " (", part.place.rows, "x", part.place.columns, ")"));
 }
 
 absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool verify) {
@@ -172,8 +172,7 @@ absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool ve
       buffer.resize(static_cast<size_t>(end - begin));
       LYNX_RETURN_IF_ERROR(file.Read(buffer));
       for (size_t j = i; j < next; ++j) {
-        std::memcpy(runs[j].memory, &buffer[static_cast<size_t>(runs[j].at_bytes - begin)],
-                    static_cast<size_t>(runs[j].bytes));
+        std::memcpy(runs[j].memory, &buffer[static_cast<size_t>(runs[j].at_bytes - begin)], static_cast<size_t>(runs[j].bytes));
       }
     }
     i = next;

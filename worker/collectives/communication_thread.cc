@@ -47,12 +47,8 @@ StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan u
 
 CommunicationThread::CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links,
                                          TransferBoard* board)
-    : options_(options),
-      board_(board),
-      idle_timeout_ns_(options.idle_timeout.value),
-      links_(std::move(links)),
-      world_lane_(LaneTable(options.layout, options.rank).Ring(Group::kWorld)),
-      staging_(kCommunicatorStaging.value),
+    : options_(options), board_(board), idle_timeout_ns_(options.idle_timeout.value), links_(std::move(links)),
+      world_lane_(LaneTable(options.layout, options.rank).Ring(Group::kWorld)), staging_(kCommunicatorStaging.value),
       awaited_(links_.size(), 1) {
   for (size_t i = 0; i < links_.size(); ++i) {
     if (links_[i].key.channel != Channel::kControl) continue;
@@ -164,17 +160,10 @@ void CommunicationThread::Progress(Lane& lane) {
 
 bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& result) {
   switch (result.state) {
-    case IoState::kBlocked:
-      return true;
-    case IoState::kMoved:
-      lane.last_progress = MonotonicNow();
-      return true;
-    case IoState::kLost:
-      DataLinkLost(lane, link, result.error);
-      return false;
-    case IoState::kMismatch:
-      Mismatch(lane, link, result);
-      return false;
+    case IoState::kBlocked: return true;
+    case IoState::kMoved: lane.last_progress = MonotonicNow(); return true;
+    case IoState::kLost: DataLinkLost(lane, link, result.error); return false;
+    case IoState::kMismatch: Mismatch(lane, link, result); return false;
   }
   return false;
 }
@@ -347,11 +336,8 @@ void CommunicationThread::ReadControl(Peer& peer) {
 
 void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
   switch (notice.kind) {
-    case NoticeKind::kLives:
-      peer.heard = MonotonicNow();
-      return;
-    case NoticeKind::kGivesUp:
-      return FailHere(notice.reason, notice.reason);
+    case NoticeKind::kLives: peer.heard = MonotonicNow(); return;
+    case NoticeKind::kGivesUp: return FailHere(notice.reason, notice.reason);
     case NoticeKind::kLeaves:
       peer.left = true;
       if (peer.suspect_since.value != 0) PeerClosed(peer, 0);
@@ -374,30 +360,29 @@ void CommunicationThread::TellLastWord(const Notice& notice) {
   TellPeers(notice);
   char unread[256];
   for (const Peer& peer : peers_) {
-    while (recv(links_[peer.control].fd.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {
-    }
+    while (recv(links_[peer.control].fd.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {}
   }
 }
 
 void CommunicationThread::PeerClosed(Peer& peer, int error) {
   const std::string text = peer.suspect_since.value != 0 ? peer.suspicion : LossText(peer, error);
-  const absl::Status lost =
-      absl::UnavailableError(peer.left ? absl::StrCat(text, "; it had said that it is done") : text);
+  const absl::Status lost = absl::UnavailableError(peer.left ? absl::StrCat(text, "; it had said that it is done") : text);
   FailHere(lost, lost);
 }
 
 std::string CommunicationThread::LossText(const Peer& peer, int error) const {
-  return absl::StrCat(Name(peer.rank), error == 0 || error == ECONNRESET || error == EPIPE
-                                           ? std::string(" closed its connection")
-                                           : absl::StrCat(" is lost (", std::strerror(error), ")"),
+  return absl::StrCat(Name(peer.rank),
+                      error == 0 || error == ECONNRESET || error == EPIPE
+                          ? std::string(" closed its connection")
+                          : absl::StrCat(" is lost (", std::strerror(error), ")"),
                       DuringText(peer));
 }
 
 std::string CommunicationThread::DuringText(const Peer& peer) const {
   for (const Lane& lane : lanes_) {
     if (!lane.exchange.has_value()) continue;
-    const bool concerned = (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) ||
-                           (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
+    const bool concerned =
+        (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) || (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
     if (concerned) return absl::StrCat(" during ", OperationText(lane));
   }
   return "";
@@ -422,9 +407,9 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
   }
   const OperationHeader& announced = result.announced;
   const absl::Status mismatch = absl::FailedPreconditionError(
-      absl::StrCat(other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ",
-                   announced.count, " elements of ", DataTypeName(announced.type), " where ", Name(options_.rank),
-                   " expects ", OperationText(lane), " with ", lane.queue.front().count, " elements of ",
+      absl::StrCat(other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ", announced.count,
+                   " elements of ", DataTypeName(announced.type), " where ", Name(options_.rank), " expects ",
+                   OperationText(lane), " with ", lane.queue.front().count, " elements of ",
                    DataTypeName(lane.queue.front().data.type), "; the ranks run different programs"));
   FailHere(mismatch, mismatch);
 }
@@ -454,8 +439,8 @@ void CommunicationThread::SayFarewell() {
   if (failed_) return;
   for (const Lane& lane : lanes_) {
     if (!lane.exchange.has_value()) continue;
-    const absl::Status abandoned = absl::CancelledError(
-        absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
+    const absl::Status abandoned =
+        absl::CancelledError(absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
     return FailHere(abandoned, absl::UnavailableError(std::string(abandoned.message())));
   }
   TellLastWord({.kind = NoticeKind::kLeaves});

@@ -68,7 +68,7 @@ class CommunicationThread {
     int64_t next_number = 0;
     std::vector<Operation> queue;  // short; the first one is in progress when `exchange` is there
     std::optional<Exchange> exchange;
-    StreamPlan used;  // of the exchange before, for its memory
+    StreamPlan used;     // of the exchange before, for its memory
     int64_t number = 0;  // of the operation in progress
     Nanos last_progress;
     bool stalled = false;  // its connection has ended; the peer's control connection will tell why
@@ -133,7 +133,7 @@ class CommunicationThread {
   const int32_t world_lane_;
   std::vector<Peer> peers_;
   std::vector<char> staging_;
-  std::vector<pollfd> polled_;  // the wake-up, then one per link
+  std::vector<pollfd> polled_;    // the wake-up, then one per link
   std::vector<int32_t> awaited_;  // per link: the bytes before it counts as readable
   Nanos next_sign_{0};            // of life, when it is due
   bool failed_ = false;

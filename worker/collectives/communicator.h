@@ -90,8 +90,7 @@ struct CommunicatorOptions {
   // threads wait for: one that gives none for so long is frozen or cut off, and that is an error. Where this process
   // itself did not run meanwhile, that is no peer's silence. 0 = no signs, and never; the same on all ranks.
   Nanos silence_limit{0};
-  int64_t pacing_bytes_per_second =
-      0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
+  int64_t pacing_bytes_per_second = 0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
   // Is told whom this rank turns away while it connects, and why: a line each, of a bounded number. May be null.
   std::function<void(const std::string&)> tell;
 };

@@ -31,13 +31,8 @@ IoResult FromErrno() {
 }  // namespace
 
 Exchange::Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction)
-    : header_(header),
-      plan_(std::move(plan)),
-      data_(data),
-      direction_(direction),
-      header_out_(EncodeOperationHeader(header)),
-      out_(&plan_.outgoing),
-      in_(&plan_.incoming) {}
+    : header_(header), plan_(std::move(plan)), data_(data), direction_(direction), header_out_(EncodeOperationHeader(header)),
+      out_(&plan_.outgoing), in_(&plan_.incoming) {}
 
 bool Exchange::sent() const {
   return direction_ == Direction::kReceiveOnly || (header_sent_ == header_out_.size() && out_.finished());
@@ -93,8 +88,7 @@ IoResult Exchange::Send(int fd) {
 }
 
 IoResult Exchange::ReceiveHeader(int fd) {
-  const ssize_t got =
-      recv(fd, header_in_.data() + header_received_, header_in_.size() - header_received_, MSG_DONTWAIT);
+  const ssize_t got = recv(fd, header_in_.data() + header_received_, header_in_.size() - header_received_, MSG_DONTWAIT);
   if (got < 0) return FromErrno();
   if (got == 0) return {IoState::kLost};
   header_received_ += got;

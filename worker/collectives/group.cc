@@ -59,8 +59,7 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
     case Group::kNone:
     case Group::kNextStage:
     case Group::kPreviousStage:
-    case Group::kHost:
-      break;
+    case Group::kHost: break;
   }
   LYNX_CHECK(!"MembersOf is for the tensor, data and world groups");
   return members;
@@ -94,15 +93,12 @@ int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& rou
 int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
   const PipelineShape pipeline = PipelineOf(layout);
   switch (route.group) {
-    case Group::kNextStage:
-      return StageOf(layout, rank, route);
-    case Group::kPreviousStage:
-      return pipeline.Previous(StageOf(layout, rank, route));
+    case Group::kNextStage: return StageOf(layout, rank, route);
+    case Group::kPreviousStage: return pipeline.Previous(StageOf(layout, rank, route));
     case Group::kData:
       if (route.stage == kTiedEmbedding) return pipeline.pieces();
       return pipeline.bidirectional() ? pipeline.PieceOf(StageOf(layout, rank, route)) : 0;
-    default:
-      break;
+    default: break;
   }
   LYNX_CHECK(!"PartOf is for neighbours and the data group");
   return 0;
@@ -143,36 +139,24 @@ std::string RankText(const ParallelLayout& layout, int32_t rank) {
 
 const char* ChannelName(Channel channel) {
   switch (channel) {
-    case Channel::kControl:
-      return "control";
-    case Channel::kTensor:
-      return "tensor";
-    case Channel::kData:
-      return "data";
-    case Channel::kWorld:
-      return "world";
-    case Channel::kStage:
-      return "stage";
+    case Channel::kControl: return "control";
+    case Channel::kTensor: return "tensor";
+    case Channel::kData: return "data";
+    case Channel::kWorld: return "world";
+    case Channel::kStage: return "stage";
   }
   return "unknown";
 }
 
 const char* GroupName(Group group) {
   switch (group) {
-    case Group::kNone:
-      return "no group";
-    case Group::kTensor:
-      return "tensor group";
-    case Group::kNextStage:
-      return "next stage";
-    case Group::kPreviousStage:
-      return "previous stage";
-    case Group::kData:
-      return "data group";
-    case Group::kWorld:
-      return "world group";
-    case Group::kHost:
-      return "host";
+    case Group::kNone: return "no group";
+    case Group::kTensor: return "tensor group";
+    case Group::kNextStage: return "next stage";
+    case Group::kPreviousStage: return "previous stage";
+    case Group::kData: return "data group";
+    case Group::kWorld: return "world group";
+    case Group::kHost: return "host";
   }
   return "unknown group";
 }

@@ -7,8 +7,8 @@
 namespace lynx {
 namespace {
 
-// The lanes of the tensor group, the world and the tied embedding come first, then one data lane, or one for each chunk where the pieces'
-// gradients are routes of their own, then those of the neighbours.
+// The lanes of the tensor group, the world and the tied embedding come first, then one data lane, or one for each chunk where
+// the pieces' gradients are routes of their own, then those of the neighbours.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
 constexpr int32_t kTiedLane = 2;
@@ -37,9 +37,7 @@ LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layou
 }
 
 void LaneTable::AddRing(const GroupMembers& members, Channel channel, int32_t part, const std::string& name) {
-  LaneInfo lane{.name = name,
-                .members = static_cast<int32_t>(members.ranks.size()),
-                .index = members.index};
+  LaneInfo lane{.name = name, .members = static_cast<int32_t>(members.ranks.size()), .index = members.index};
   if (lane.members > 1) {
     lane.out = LinkKey{members.ranks[(lane.index + 1) % lane.members], channel, part};
     lane.in = LinkKey{members.ranks[(lane.index + lane.members - 1) % lane.members], channel, part};

@@ -31,7 +31,7 @@ namespace {
 constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
 constexpr Nanos kStandstill{2'000'000'000};  // between two looks: the whole process was stopped
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
-constexpr Nanos kShortWait{100'000};  // what NCCL takes to issue a transfer is mostly less than what a sleep does
+constexpr Nanos kShortWait{100'000};             // what NCCL takes to issue a transfer is mostly less than what a sleep does
 constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to have had all that was sent
 constexpr size_t kFirstSlots = 256;
 constexpr int kSender = 0, kReceiver = 1;  // in the communicator of one direction over a boundary
@@ -86,8 +86,8 @@ struct Line {
   // each other in a circle.
   auto order() const {
     const LinkKey& link = info.out ? *info.out : *info.in;
-    const bool backward = info.direction != Direction::kBoth &&
-                          (route.group == Group::kNextStage) == (info.direction == Direction::kReceiveOnly);
+    const bool backward =
+        info.direction != Direction::kBoth && (route.group == Group::kNextStage) == (info.direction == Direction::kReceiveOnly);
     return std::tuple(link.channel, link.part, backward);
   }
   bool is_ring() const { return info.direction == Direction::kBoth; }
@@ -115,12 +115,8 @@ struct Line {
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const NcclOptions& options, Communicator& host, Backend& backend)
-      : options_(options),
-        lanes_(options.layout, options.rank),
-        host_(host),
-        backend_(backend),
-        idle_timeout_ns_(options.idle_timeout.value),
-        slots_(kFirstSlots) {}
+      : options_(options), lanes_(options.layout, options.rank), host_(host), backend_(backend),
+        idle_timeout_ns_(options.idle_timeout.value), slots_(kFirstSlots) {}
   ~NcclCommunicator() override;
 
   // Once, before all else.
@@ -195,8 +191,8 @@ class NcclCommunicator : public Communicator {
 
 NcclCommunicator::~NcclCommunicator() {
   if (open_ > 0 && host_.Failure().ok()) {
-    Abort(absl::CancelledError(absl::StrCat(RankText(options_.layout, options_.rank), " ended its communication during ",
-                                            open_, " transfers")));
+    Abort(absl::CancelledError(
+        absl::StrCat(RankText(options_.layout, options_.rank), " ended its communication during ", open_, " transfers")));
   }
   {
     std::unique_lock lock(mutex_);
@@ -336,10 +332,9 @@ absl::Status NcclCommunicator::AwaitReady(const Line& line, Nanos limit) {
     if (state != ncclInProgress) return StatusOf(state, "the route ", line.info.name);
     const Nanos waited = clock_.Monotonic() - begin;
     if (waited > limit) {
-      return absl::DeadlineExceededError(
-          absl::StrCat(RankText(options_.layout, options_.rank), " has waited ", FormatDuration(limit),
-                       " for NCCL to connect the route ", line.info.name,
-                       "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          RankText(options_.layout, options_.rank), " has waited ", FormatDuration(limit), " for NCCL to connect the route ",
+          line.info.name, "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
     }
     if (waited < kShortWait) {
       std::this_thread::yield();
@@ -420,11 +415,9 @@ absl::StatusOr<TransferTicket> NcclCommunicator::Issue(int32_t lane, int64_t byt
 absl::StatusOr<TransferTicket> NcclCommunicator::StartAllReduce(const Route& route, Elements data, int64_t count) {
   if (route.group == Group::kWorld) return host_.StartAllReduce(route, data, count);
   const int32_t lane = lanes_.Ring(route), members = lanes_.at(lane).members;
-  return Issue(lane, 2 * (members - 1) * count * ElementBytes(data.type) / members,
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclAllReduce(data.data, data.data, static_cast<size_t>(count), TypeOf(data.type), ncclSum, comm,
-                                      stream);
-               });
+  return Issue(lane, 2 * (members - 1) * count * ElementBytes(data.type) / members, [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(data.data, data.data, static_cast<size_t>(count), TypeOf(data.type), ncclSum, comm, stream);
+  });
 }
 
 absl::StatusOr<TransferTicket> NcclCommunicator::StartAllGather(const Route& route, Elements data, int64_t count) {

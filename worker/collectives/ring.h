@@ -37,8 +37,7 @@ StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int6
 // data (members, count).
 StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
 // data (members, count): the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
-StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes,
-                                 StreamPlan used = {});
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used = {});
 

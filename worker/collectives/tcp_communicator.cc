@@ -24,8 +24,8 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
         absl::StrCat("rank ", options.rank, " is not in 0..", layout.ranks() - 1, " of ", LayoutText(layout)));
   }
   if (static_cast<int64_t>(options.peers.size()) != layout.ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("there are ", options.peers.size(), " peer addresses for ",
-                                                   layout.ranks(), " ranks of ", LayoutText(layout)));
+    return absl::InvalidArgumentError(absl::StrCat("there are ", options.peers.size(), " peer addresses for ", layout.ranks(),
+                                                   " ranks of ", LayoutText(layout)));
   }
   if (!IsConnectionSecret(options.secret)) {
     return absl::InvalidArgumentError("the secret of the ranks' connections is not 64 hexadecimal digits");
@@ -55,14 +55,13 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
     board_.ReleaseBuffers();
     return;
   }
-  thread_ = std::make_unique<CommunicationThread>(
-      CommunicationThreadOptions{.layout = options.layout,
-                                 .rank = options.rank,
-                                 .idle_timeout = options.idle_timeout,
-                                 .silence_limit = options.silence_limit,
-                                 .connect_timeout = options.connect_timeout,
-                                 .elsewhere = RanksElsewhere(options)},
-      std::move(links), &board_);
+  thread_ = std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = options.layout,
+                                                                             .rank = options.rank,
+                                                                             .idle_timeout = options.idle_timeout,
+                                                                             .silence_limit = options.silence_limit,
+                                                                             .connect_timeout = options.connect_timeout,
+                                                                             .elsewhere = RanksElsewhere(options)},
+                                                  std::move(links), &board_);
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, Elements data,
@@ -85,8 +84,8 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartReduceScatter(const Route& 
   return StartRing(route, OperationKind::kReduceScatter, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction,
-                                                              Elements data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction, Elements data,
+                                                              int64_t count) {
   LYNX_CHECK(count >= 0 && (data.data != nullptr || count == 0));
   const int32_t lane = lanes_.Neighbour(neighbour, direction);
   if (lane < 0) {
@@ -117,8 +116,8 @@ absl::Status TcpCommunicator::Barrier() {
 
 void TcpCommunicator::Abort(const absl::Status& reason) {
   LYNX_CHECK(!reason.ok());
-  board_.Fail({reason, absl::UnavailableError(
-                           absl::StrCat(RankText(layout_, rank_), " gave up: ", std::string(reason.message())))});
+  board_.Fail(
+      {reason, absl::UnavailableError(absl::StrCat(RankText(layout_, rank_), " gave up: ", std::string(reason.message())))});
 }
 
 void TcpCommunicator::SetIdleTimeout(Nanos idle_timeout) {
@@ -129,7 +128,9 @@ int64_t TcpCommunicator::BytesSent() const { return thread_ == nullptr ? 0 : thr
 
 Nanos TcpCommunicator::ThreadCpuTime() const { return thread_ == nullptr ? Nanos(0) : thread_->CpuTime(); }
 
-std::vector<LinkUse> TcpCommunicator::LinkUses() const { return thread_ == nullptr ? std::vector<LinkUse>() : thread_->LinkUses(); }
+std::vector<LinkUse> TcpCommunicator::LinkUses() const {
+  return thread_ == nullptr ? std::vector<LinkUse>() : thread_->LinkUses();
+}
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptions& options) {
   OwnedFd listener(options.listen_fd);

@@ -36,8 +36,7 @@ class TcpCommunicator : public Communicator {
 
  private:
   absl::StatusOr<TransferTicket> StartRing(const Route& route, OperationKind kind, Elements data, int64_t count);
-  absl::StatusOr<TransferTicket> StartTransfer(const Route& neighbour, Direction direction, Elements data,
-                                               int64_t count);
+  absl::StatusOr<TransferTicket> StartTransfer(const Route& neighbour, Direction direction, Elements data, int64_t count);
 
   const ParallelLayout layout_;
   const int32_t rank_;

@@ -148,8 +148,7 @@ absl::Status Rendezvous::PollOnce() {
     polled.push_back({arrival.fd.get(), POLLIN, 0});
   }
   const int64_t wait_ms = std::max<int64_t>(0, (wake - now).value / 1'000'000 + 1);
-  if (poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait_ms, 60'000))) < 0 &&
-      errno != EINTR) {
+  if (poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait_ms, 60'000))) < 0 && errno != EINTR) {
     return absl::InternalError(absl::StrCat("poll(): ", std::strerror(errno)));
   }
 
@@ -182,8 +181,8 @@ absl::Status Rendezvous::DeadlineError() const {
   }
   std::vector<std::string> parts;
   for (const auto& [peer, reason] : missing) parts.push_back(absl::StrCat(PeerText(peer), ": ", reason));
-  std::string text = absl::StrCat(RankText(options_.layout, options_.rank), " of job '", options_.job.value,
-                                  "' misses ", missing.size(), missing.size() == 1 ? " peer after " : " peers after ",
+  std::string text = absl::StrCat(RankText(options_.layout, options_.rank), " of job '", options_.job.value, "' misses ",
+                                  missing.size(), missing.size() == 1 ? " peer after " : " peers after ",
                                   FormatDuration(options_.connect_timeout), ": ", absl::StrJoin(parts, "; "));
   if (!last_refusal_.empty()) absl::StrAppend(&text, "; turned away meanwhile: ", last_refusal_);
   return absl::DeadlineExceededError(text);
@@ -251,7 +250,8 @@ void Rendezvous::ReadChallenge(Dial& dial) {
     const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
     if (!text_bytes) return TryAgain(dial, "answered something that is not this protocol");
     if (!ReadMore(dial, kHelloReplyHeadBytes + *text_bytes)) return;
-    return TryAgain(dial, absl::StrCat("refused, without a proof: ", absl::CHexEscape(dial.reply.substr(kHelloReplyHeadBytes))));
+    return TryAgain(dial,
+                    absl::StrCat("refused, without a proof: ", absl::CHexEscape(dial.reply.substr(kHelloReplyHeadBytes))));
   }
   if (!ReadMore(dial, kChallengeBytes)) return;
   const std::optional<Challenge> challenge = DecodeChallenge(dial.reply);
@@ -267,8 +267,7 @@ void Rendezvous::ReadChallenge(Dial& dial) {
 absl::Status Rendezvous::ReadReply(Dial& dial) {
   // Not a byte beyond the reply may be read here: what follows it is the first operation.
   if (!ReadMore(dial, kHelloReplyHeadBytes)) return absl::OkStatus();
-  const std::optional<size_t> text_bytes =
-      DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
+  const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
   if (!text_bytes) {
     TryAgain(dial, "answered something that is not this protocol");
     return absl::OkStatus();
@@ -352,7 +351,8 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
   Mac proof;
   std::memcpy(proof.data(), arrival.proof.data(), proof.size());
   if (!SameMac(proof, ProofOf(options_.secret, ProofRole::kConnects, arrival.hello, arrival.nonce))) {
-    return TurnAway(arrival, absl::StrCat("it says that it is rank ", hello.from, ", and does not know the secret of this generation"));
+    return TurnAway(arrival,
+                    absl::StrCat("it says that it is rank ", hello.from, ", and does not know the secret of this generation"));
   }
   const std::string refusal = Refusal(hello);
   const bool sent = SendShort(arrival.fd.get(), EncodeHelloReply(refusal));
@@ -373,8 +373,8 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
     return absl::StrCat("job '", hello.job.value, "' was offered, job '", options_.job.value, "' runs here");
   }
   if (hello.generation != options_.generation) {
-    return absl::StrCat("generation ", hello.generation.value, " of job '", options_.job.value,
-                        "' was offered, generation ", options_.generation.value, " runs here");
+    return absl::StrCat("generation ", hello.generation.value, " of job '", options_.job.value, "' was offered, generation ",
+                        options_.generation.value, " runs here");
   }
   ParallelLayout offered = hello.layout;
   offered.custom = options_.layout.custom;  // compared by its digest
@@ -400,8 +400,8 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
 absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, OwnedFd listener) {
   const int flags = fcntl(listener.get(), F_GETFL);
   if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("listen_fd ", listener.get(), " of rank ", options.rank,
-                                                   " is not open: ", std::strerror(errno)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen_fd ", listener.get(), " of rank ", options.rank, " is not open: ", std::strerror(errno)));
   }
   return Rendezvous(options, std::move(listener)).Run();
 }

@@ -44,8 +44,8 @@ class TransferBoard {
   // Only the first failure counts. Waits end as soon as the communication thread has let go of all buffers.
   void Fail(const Failure& failure);
   absl::Status failure() const;  // as this rank's callers see it; OK: none. Of any thread
-  void Stop();  // the communication thread is to end
-  void Wake();  // the communication thread is to look around
+  void Stop();                   // the communication thread is to end
+  void Wake();                   // the communication thread is to look around
 
   // --- the communication thread
   int wake_fd() const { return wake_.get(); }  // readable when there is something to take

@@ -131,16 +131,11 @@ std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes) {
 
 const char* OperationKindName(OperationKind kind) {
   switch (kind) {
-    case OperationKind::kAllReduce:
-      return "all-reduce";
-    case OperationKind::kAllGather:
-      return "all-gather";
-    case OperationKind::kReduceScatter:
-      return "reduce-scatter";
-    case OperationKind::kTransfer:
-      return "transfer";
-    case OperationKind::kBarrier:
-      return "barrier";
+    case OperationKind::kAllReduce: return "all-reduce";
+    case OperationKind::kAllGather: return "all-gather";
+    case OperationKind::kReduceScatter: return "reduce-scatter";
+    case OperationKind::kTransfer: return "transfer";
+    case OperationKind::kBarrier: return "barrier";
   }
   return "unknown operation";
 }
@@ -159,13 +154,12 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
   if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
   const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
   const uint8_t type = Get<uint8_t>(bytes.data() + 5);
-  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) ||
-      kind > static_cast<uint8_t>(OperationKind::kReduceScatter) ||
+  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) || kind > static_cast<uint8_t>(OperationKind::kReduceScatter) ||
       type > static_cast<uint8_t>(DataType::kBfloat16)) {
     return std::nullopt;
   }
-  return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8),
-                         Get<int64_t>(bytes.data() + 16), static_cast<DataType>(type)};
+  return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8), Get<int64_t>(bytes.data() + 16),
+                         static_cast<DataType>(type)};
 }
 
 std::string EncodeNotice(const Notice& notice) {

@@ -35,7 +35,7 @@ struct Hello {
   uint32_t version = kWireVersion;
   JobId job;
   Generation generation;
-  ParallelLayout layout;          // without the slots of a custom schedule
+  ParallelLayout layout;         // without the slots of a custom schedule
   uint64_t schedule_digest = 0;  // DigestOfSchedule
   int32_t from = 0;
   int32_t to = 0;
@@ -67,8 +67,8 @@ const char* OperationKindName(OperationKind kind);  // "all-reduce"
 // Goes before the payload of every operation, so that ranks that run different programs find out.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
-  int64_t number = 0;  // 0-based, of the group and direction
-  int64_t count = 0;   // elements, as given to the start
+  int64_t number = 0;                  // 0-based, of the group and direction
+  int64_t count = 0;                   // elements, as given to the start
   DataType type = DataType::kFloat32;  // of them
   bool operator==(const OperationHeader&) const = default;
 };

@@ -17,9 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
 // Text that is not UTF-8 (an error message with a strange file name) must not lose the whole report.
-std::string Dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+std::string Dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 std::string Shown(const Json& json) {
   std::string text = Dump(json, -1);
@@ -127,8 +125,7 @@ bool ReadInteger(const Json& json, T& value) {
   const int64_t number = json.get<int64_t>();
   if (std::is_unsigned_v<T> && number < 0) return false;
   if (number < static_cast<int64_t>(std::numeric_limits<T>::min())) return false;
-  if (number > 0 && static_cast<uint64_t>(number) > static_cast<uint64_t>(std::numeric_limits<T>::max()))
-    return false;
+  if (number > 0 && static_cast<uint64_t>(number) > static_cast<uint64_t>(std::numeric_limits<T>::max())) return false;
   value = static_cast<T>(number);
   return true;
 }
@@ -192,12 +189,8 @@ void JsonReader::Field(const char* name, int64_t& value) { Read(name, value, "an
 void JsonReader::Field(const char* name, uint64_t& value) { Read(name, value, "a non-negative integer of 64 bits"); }
 void JsonReader::Field(const char* name, double& value) { Read(name, value, "a number"); }
 void JsonReader::Field(const char* name, std::string& value) { Read(name, value, "a string"); }
-void JsonReader::Field(const char* name, std::vector<int32_t>& values) {
-  Read(name, values, "a list of integers of 32 bits");
-}
-void JsonReader::Field(const char* name, std::vector<int64_t>& values) {
-  Read(name, values, "a list of integers of 64 bits");
-}
+void JsonReader::Field(const char* name, std::vector<int32_t>& values) { Read(name, values, "a list of integers of 32 bits"); }
+void JsonReader::Field(const char* name, std::vector<int64_t>& values) { Read(name, values, "a list of integers of 64 bits"); }
 
 void JsonReader::Begin(const char* name) {
   State::Level& parent = state_->open.back();
@@ -240,8 +233,7 @@ void JsonReader::End() {
 
 void JsonReader::Fail(const char* name, const std::string& what) {
   if (!ok()) return;
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat(state_->what, ": field '", state_->open.back().path, name, "': ", what));
+  status_ = absl::InvalidArgumentError(absl::StrCat(state_->what, ": field '", state_->open.back().path, name, "': ", what));
 }
 
 absl::Status JsonReader::Finish() {

@@ -57,7 +57,8 @@ absl::StatusOr<LeaseFile> LeaseFile::OpenToWrite(const std::string& path) {
   ::close(fd);
   auto* shared = static_cast<Shared*>(memory);
   const std::string boot = SystemBootId();
-  if (::memcmp(shared->magic, kMagic, sizeof(kMagic)) != 0 || ::strncmp(shared->boot, boot.c_str(), sizeof(shared->boot)) != 0) {
+  if (::memcmp(shared->magic, kMagic, sizeof(kMagic)) != 0 ||
+      ::strncmp(shared->boot, boot.c_str(), sizeof(shared->boot)) != 0) {
     shared->deadline = INT64_MAX;
     ::strncpy(shared->boot, boot.c_str(), sizeof(shared->boot) - 1);
     ::memcpy(shared->magic, kMagic, sizeof(kMagic));

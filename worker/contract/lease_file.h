@@ -1,5 +1,5 @@
-// LeaseFile: until when the ranks of a node may go on (node/lease.h), a number that the worker daemon writes and every rank reads,
-// in memory that they share through a file: the ranks must end in time even if the daemon is gone. Times are of BootTime
+// LeaseFile: until when the ranks of a node may go on (node/lease.h), a number that the worker daemon writes and every rank
+// reads, in memory that they share through a file: the ranks must end in time even if the daemon is gone. Times are of BootTime
 // (common/clock.h). What an earlier boot of the machine left counts as Forever. Thread-safe; one process writes.
 #ifndef LYNX_WORKER_CONTRACT_LEASE_FILE_H_
 #define LYNX_WORKER_CONTRACT_LEASE_FILE_H_

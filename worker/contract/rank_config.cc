@@ -228,22 +228,21 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
     fields.Fail("generation", absl::StrCat("is ", config.generation.value, "; the first is 1"));
   }
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
-  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) || layout.cp != 1 ||
-      layout.virtual_stages < 1 || layout.virtual_stages > kMaxPipelineChunks ||
-      int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
-    fields.Fail("context.layout",
-                absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
-                             " ranks"));
+  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) || layout.cp != 1 || layout.virtual_stages < 1 ||
+      layout.virtual_stages > kMaxPipelineChunks || int64_t{layout.tp} * layout.pp > kMaxRanks ||
+      int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
+    fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ",
+                                               kMaxRanks, " ranks"));
     return;
   }
   if (config.rank < 0 || config.rank >= layout.ranks()) {
-    fields.Fail("rank", absl::StrCat("is ", config.rank, "; the ranks of ", LayoutText(layout), " are 0..",
-                                     layout.ranks() - 1));
+    fields.Fail("rank",
+                absl::StrCat("is ", config.rank, "; the ranks of ", LayoutText(layout), " are 0..", layout.ranks() - 1));
     return;
   }
   if (static_cast<int64_t>(config.peers.size()) != layout.ranks()) {
-    fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ",
-                                      layout.ranks(), " ranks"));
+    fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ", layout.ranks(),
+                                      " ranks"));
   }
   if (!IsConnectionSecret(config.connection_secret)) {
     fields.Fail("connection_secret", "is not 64 hexadecimal digits");  // itself it is not told
@@ -263,8 +262,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
     fields.Fail("resume_step", absl::StrCat("is ", config.resume_step, "; a step, or -1 for none"));
   }
   if (config.last_checkpoint_patience < Nanos(0)) {
-    fields.Fail("last_checkpoint_patience_ns",
-                absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
+    fields.Fail("last_checkpoint_patience_ns", absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
   }
   if (config.copies_limit < Bytes(0)) {
     fields.Fail("copies_limit_bytes", absl::StrCat("is ", config.copies_limit.value, "; 0 for none"));
@@ -287,8 +285,7 @@ void CheckSlices(JsonReader& fields, const StageContext& context) {
     const int32_t wanted = pipeline.StageOn(context.pipeline_rank, chunk);
     if (stage == wanted) continue;
     fields.Fail(absl::StrCat("context.slices[", chunk, "].stage").c_str(),
-                absl::StrCat("is ", stage, "; pipeline rank ", context.pipeline_rank, " has virtual stage ", wanted,
-                             " there"));
+                absl::StrCat("is ", stage, "; pipeline rank ", context.pipeline_rank, " has virtual stage ", wanted, " there"));
     return;
   }
 }

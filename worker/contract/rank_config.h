@@ -33,12 +33,12 @@ struct RankConfig {
   Generation generation;
   int32_t rank = 0;
   JobSpec spec;
-  StageContext context;            // of this rank's stage; context.layout gives the world
-  Program program;                 // of this rank's stage
-  Bytes arena;                     // planned; the rank refuses to start if PlanMemory gives another figure
+  StageContext context;  // of this rank's stage; context.layout gives the world
+  Program program;       // of this rank's stage
+  Bytes arena;           // planned; the rank refuses to start if PlanMemory gives another figure
   std::string plan_digest;
-  std::vector<PeerAddress> peers;  // by rank
-  std::string connection_secret;   // of the generation (common/connection_secret.h); the text is for the rank's user alone
+  std::vector<PeerAddress> peers;    // by rank
+  std::string connection_secret;     // of the generation (common/connection_secret.h); the text is for the rank's user alone
   std::string checkpoint_directory;  // absolute; shared by all ranks
   // Step of the newest checkpoint that the server knows of; -1: none. The rank looks for itself and resumes from the
   // newest whole one that there is (see rank/resume.h); where there is one or should be, it never starts afresh.
@@ -50,8 +50,8 @@ struct RankConfig {
   bool check = false;  // of devices and links, before all else (rank/node_check.h); the same on all ranks
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the last step's checkpoint is tried again
   RankDevice device;
-  int32_t threads = 1;             // of the compute library
-  std::vector<int32_t> cores;      // pin to these; empty = do not pin
+  int32_t threads = 1;         // of the compute library
+  std::vector<int32_t> cores;  // pin to these; empty = do not pin
   int64_t pacing_bytes_per_second = 0;
 
   bool operator==(const RankConfig&) const = default;

@@ -17,7 +17,9 @@ class JsonReportFields {
   explicit JsonReportFields(Json& json) : json_(json) {}
 
   template <class T>
-  void Number(const char* name, T& value, FieldLimits) { json_.Field(NameInFile(name), value); }
+  void Number(const char* name, T& value, FieldLimits) {
+    json_.Field(NameInFile(name), value);
+  }
   void Flag(const char* name, bool& value) { json_.Field(name, value); }
   void Real(const char* name, double& value) { json_.Field(name, value); }
   void Finite(const char* name, double& value) { json_.Field(name, value); }
@@ -25,15 +27,15 @@ class JsonReportFields {
   void Path(const char* name, std::string& value) { json_.Field(name, value); }
   void Cause(const char* name, FaultCause& value) { json_.Named(name, value, FaultCauseName, ParseFaultCause); }
   template <class T>
-  void Numbers(const char* name, std::vector<T>& values, FieldLimits, FieldLimits) { json_.Field(name, values); }
+  void Numbers(const char* name, std::vector<T>& values, FieldLimits, FieldLimits) {
+    json_.Field(name, values);
+  }
   void Objects(const char* name, std::vector<LinkUse>& values, FieldLimits) { json_.Objects(name, values); }
   bool Has(const char* name) const { return json_.Has(name); }
 
  private:
   // Ranks of earlier releases, which outlive an upgrade of their daemon, write this name.
-  static const char* NameInFile(const char* name) {
-    return std::string_view(name) == "state_bytes" ? "states_bytes" : name;
-  }
+  static const char* NameInFile(const char* name) { return std::string_view(name) == "state_bytes" ? "states_bytes" : name; }
 
   Json& json_;
 };

@@ -18,9 +18,9 @@ namespace lynx {
 
 // Connected, states loaded, about to run its first step.
 struct RankReady {
-  int64_t next_step = 0;   // 0-based
-  Bytes arena;             // allocated
-  Bytes states;            // weights, gradients, optimizer, allocated
+  int64_t next_step = 0;  // 0-based
+  Bytes arena;            // allocated
+  Bytes states;           // weights, gradients, optimizer, allocated
   std::string backend;
   bool from_copies = false;  // the states are those of copies in memory; else of a checkpoint, or initial
   bool operator==(const RankReady&) const = default;
@@ -42,22 +42,22 @@ struct NodeCheckReport {
 };
 
 struct StepReport {
-  int64_t step = 0;        // 0-based; reported when done
-  double loss = 0;         // mean over the global batch, nats per token
+  int64_t step = 0;  // 0-based; reported when done
+  double loss = 0;   // mean over the global batch, nats per token
   double gradient_norm = 0;
   double lr = 0;
-  int64_t tokens = 0;      // of the global batch
+  int64_t tokens = 0;  // of the global batch
   Nanos duration;
   // Compute stream time of this rank; they sum to about `duration`.
   Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
   Nanos optimizer;
-  Nanos data_wait;         // to have the step's tokens read, before it computes; memory-mapped files are read then
-  Nanos checkpoint;        // that training waited for checkpoints and copies since the last report
-  Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
-  int64_t bytes_sent = 0;  // in this step
-  Nanos communication_cpu; // of the communication thread in this step
-  Nanos core_wait;         // of the step, the compute thread was ready to run while others had its core; within the times above
+  Nanos data_wait;          // to have the step's tokens read, before it computes; memory-mapped files are read then
+  Nanos checkpoint;         // that training waited for checkpoints and copies since the last report
+  Bytes arena_peak;         // highest byte of the arena that a step has been seen to write, with its buffer's padding
+  int64_t bytes_sent = 0;   // in this step
+  Nanos communication_cpu;  // of the communication thread in this step
+  Nanos core_wait;  // of the step, the compute thread was ready to run while others had its core; within the times above
   int64_t copied_steps = 0;    // steps done of the newest copy in memory that all ranks know to be whole; 0: none yet
   int64_t copies_skipped = 0;  // of this generation: due while the one before was under way, or failed
   std::vector<LinkUse> links;  // in this step, ascending by peer, at most kMaxLinkUses; empty where nothing is known of them
@@ -67,15 +67,15 @@ struct StepReport {
 // From rank 0, after a step whose loss or gradient norm was not finite and whose update was left out: see
 // train.onNonFinite.
 struct StepSkipped {
-  int64_t step = 0;        // 0-based
+  int64_t step = 0;  // 0-based
   std::string reason;
   bool operator==(const StepSkipped&) const = default;
 };
 
 // From rank 0, of the validation data.
 struct EvaluationReport {
-  int64_t step = 0;        // number of steps done
-  double loss = 0;         // mean over the evaluation's tokens, nats per token
+  int64_t step = 0;  // number of steps done
+  double loss = 0;   // mean over the evaluation's tokens, nats per token
   int64_t tokens = 0;
   Nanos duration;
   bool operator==(const EvaluationReport&) const = default;
@@ -84,9 +84,9 @@ struct EvaluationReport {
 // From rank 0, when a checkpoint is visible; before its RankReady, of the one that it resumes from, if the server may not
 // know that one.
 struct CheckpointReport {
-  int64_t step = 0;        // number of steps done
+  int64_t step = 0;  // number of steps done
   std::string path;
-  Bytes bytes;             // of all files
+  Bytes bytes;  // of all files
   bool operator==(const CheckpointReport&) const = default;
 };
 // From rank 0, when one could not be written; training goes on. Of the last step: once, before it is tried again.
@@ -99,9 +99,9 @@ struct CheckpointFailure {
 // A part of one step's trace, from the first rank of each pipeline rank; parts come in order. planner/report/step_trace.h says
 // when, and what `times` holds.
 struct TraceReport {
-  int64_t step = 0;        // 0-based
-  int32_t actions = 0;     // of the whole program
-  int32_t first = 0;       // action that this part begins with
+  int64_t step = 0;     // 0-based
+  int32_t actions = 0;  // of the whole program
+  int32_t first = 0;    // action that this part begins with
   std::vector<int64_t> times;
   bool operator==(const TraceReport&) const = default;
 };
@@ -114,7 +114,7 @@ struct RankDone {
 
 // The run was asked to give way, all ranks agreed on the step, and the checkpoint of it is visible.
 struct RankYielded {
-  int64_t steps = 0;       // done
+  int64_t steps = 0;  // done
   bool operator==(const RankYielded&) const = default;
 };
 

@@ -39,14 +39,14 @@ inline constexpr FieldLimits kTimes{0, kMaxWireNanos};
 inline constexpr FieldLimits kSizes{0, kMaxWireBytes};
 inline constexpr FieldLimits kRanks{0, kMaxWireRanks};
 inline constexpr FieldLimits kRankNumbers{0, kMaxWireRanks - 1};
-inline constexpr FieldLimits kPairs{0, kMaxWireRanks * kMaxWireRanks};
+inline constexpr FieldLimits kPairs{0, kMaxWireRanks* kMaxWireRanks};
 inline constexpr FieldLimits kRates{0, kMaxWireRate};
 inline constexpr FieldLimits kTokens{0, int64_t{1} << 50};
 inline constexpr FieldLimits kActions{1, 1 << 24};
 inline constexpr FieldLimits kFirstActions{0, 1 << 24};
 inline constexpr FieldLimits kPeers{0, 4096};
 inline constexpr FieldLimits kLinks{0, kMaxLinkUses};
-inline constexpr FieldLimits kTraceTimes{kTimesPerAction, kTimesPerAction * kTraceActionsPerPart};
+inline constexpr FieldLimits kTraceTimes{kTimesPerAction, kTimesPerAction* kTraceActionsPerPart};
 inline constexpr size_t kReason = 64 * 1024;  // bytes of a sentence
 inline constexpr size_t kName = 256;
 }  // namespace report_limits

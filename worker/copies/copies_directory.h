@@ -1,5 +1,5 @@
-// A node's directory of copies: one folder for each job of whose states it keeps some (copy_store.h). It is the worker daemon's,
-// which removes what no job needs any more; the ranks fill it.
+// A node's directory of copies: one folder for each job of whose states it keeps some (copy_store.h). It is the worker
+// daemon's, which removes what no job needs any more; the ranks fill it.
 //
 // Free functions over paths; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPIES_DIRECTORY_H_

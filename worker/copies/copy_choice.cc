@@ -32,8 +32,7 @@ bool Counts(const CheckpointIdentity& copy, Generation own, const std::vector<No
   return true;
 }
 
-std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generation own,
-                                 const std::set<PlacedCopy>& damaged) {
+std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generation own, const std::set<PlacedCopy>& damaged) {
   std::map<StepKey, Found> steps;
   for (size_t node = 0; node < nodes.size(); ++node) {
     for (const CopyRecord& copy : nodes[node].copies) {

@@ -52,8 +52,8 @@ absl::Status CopyClient::PutConnected(const CopyRequest& request, int fd, const 
 
 absl::Status CopyClient::Put(const CopyKey& key, int64_t replaced_step, int fd, const ShardRecord& record) {
   LYNX_RETURN_IF_ERROR(Connect());
-  const CopyRequest request{.kind = CopyRequestKind::kPut, .key = key, .replaced_step = replaced_step,
-                            .bytes = record.bytes.value};
+  const CopyRequest request{
+      .kind = CopyRequestKind::kPut, .key = key, .replaced_step = replaced_step, .bytes = record.bytes.value};
   absl::Status status = PutConnected(request, fd, record.sha256);
   if (status.ok()) status = link_->ReceiveReply();
   return Drop(status);
@@ -69,8 +69,8 @@ absl::Status CopyClient::GetConnected(const CopyRequest& request, std::span<char
 absl::Status CopyClient::Get(const CopyKey& key, int64_t offset, std::span<char> out) {
   while (!out.empty()) {
     const std::span<char> part = out.first(std::min<size_t>(out.size(), kMaxBytesOfGet));
-    const CopyRequest request{.kind = CopyRequestKind::kGet, .key = key, .offset = offset,
-                              .bytes = static_cast<int64_t>(part.size())};
+    const CopyRequest request{
+        .kind = CopyRequestKind::kGet, .key = key, .offset = offset, .bytes = static_cast<int64_t>(part.size())};
     const bool used = link_ != nullptr;
     absl::Status status = GetConnected(request, part);
     if (absl::IsUnavailable(status)) status = Drop(status);

@@ -1,5 +1,5 @@
-// CopyClient: sends shards to another rank's node, each over a connection of its own, since the other side closes those that are
-// idle for long, and reads those that it has. One thread at a time; End: any.
+// CopyClient: sends shards to another rank's node, each over a connection of its own, since the other side closes those that
+// are idle for long, and reads those that it has. One thread at a time; End: any.
 #ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
 #define LYNX_WORKER_COPIES_COPY_CLIENT_H_
 

@@ -148,12 +148,13 @@ absl::Status CopyLink::Admit(const CopyEnds& ends) {
   LYNX_RETURN_IF_ERROR(Receive(proof));
   const auto from = Get<int32_t>(opening.data() + 16);
   if (!SameMac(proof, ProofOf(ends.secret, ProofRole::kConnects, opened, challenge.nonce))) {
-    return absl::PermissionDeniedError(absl::StrCat("it says that it is rank ", from, ", and does not know the secret of this generation"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("it says that it is rank ", from, ", and does not know the secret of this generation"));
   }
   if (Get<int64_t>(opening.data() + 8) != ends.generation.value || Get<int32_t>(opening.data() + 20) != ends.to) {
-    return absl::PermissionDeniedError(absl::StrCat("rank ", from, " wants rank ", Get<int32_t>(opening.data() + 20), " of generation ",
-                                                    Get<int64_t>(opening.data() + 8), ", and this is rank ", ends.to, " of ",
-                                                    ends.generation.value));
+    return absl::PermissionDeniedError(absl::StrCat("rank ", from, " wants rank ", Get<int32_t>(opening.data() + 20),
+                                                    " of generation ", Get<int64_t>(opening.data() + 8), ", and this is rank ",
+                                                    ends.to, " of ", ends.generation.value));
   }
   deadline_ = Nanos(0);
   return absl::OkStatus();
@@ -226,7 +227,8 @@ absl::StatusOr<OwnedFd> ConnectForCopies(const PeerAddress& address, int64_t pac
   while (ready < 0 && errno == EINTR);
   const int error = ready > 0 ? ConnectResult(fd.get()) : ETIMEDOUT;
   if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot connect to ", PeerAddressText(address), " for copies: ", std::strerror(error)));
+    return absl::UnavailableError(
+        absl::StrCat("cannot connect to ", PeerAddressText(address), " for copies: ", std::strerror(error)));
   }
   LYNX_RETURN_IF_ERROR(ConfigureForCopies(fd.get(), pacing_bytes_per_second));
   return fd;

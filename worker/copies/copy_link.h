@@ -2,7 +2,8 @@
 // blocking sends and receives that another thread can end.
 //
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
-//   GET   Request                                                           -> Reply, Request::bytes of the shard from `offset` on
+//   GET   Request                                                           -> Reply, Request::bytes of the shard from `offset`
+//   on
 //
 // Before the first request both ends prove that they know their generation's secret (worker/collectives/peer_proof.h).
 #ifndef LYNX_WORKER_COPIES_COPY_LINK_H_
@@ -52,8 +53,8 @@ class CopyLink {
  public:
   explicit CopyLink(OwnedFd fd) : fd_(std::move(fd)) {}
 
-  // First, by who has connected. Unavailable, as is all that follows: what answers does not know the secret, or nothing does for
-  // ten seconds.
+  // First, by who has connected. Unavailable, as is all that follows: what answers does not know the secret, or nothing does
+  // for ten seconds.
   absl::Status Open(const CopyEnds& ends);
   // First, by who was connected to. Of `ends` the one who asks is not known before. PermissionDenied, with who it says to be:
   // it does not know the secret, or is of another generation, or wants another rank; Unavailable: as Open.

@@ -61,9 +61,8 @@ std::vector<ShardKeepers> KeepersOf(const ParallelLayout& layout, const std::vec
         const std::vector<int32_t> holders = HoldersOf(layout, stage, tp_rank, replica);
         ShardKeepers shard{.file = ShardFile(layout, stage, tp_rank, replica), .first = holders.front()};
         const int32_t home = nodes[static_cast<size_t>(shard.first)];
-        const auto elsewhere = std::find_if(holders.begin(), holders.end(), [&](int32_t rank) {
-          return nodes[static_cast<size_t>(rank)] != home;
-        });
+        const auto elsewhere = std::find_if(holders.begin(), holders.end(),
+                                            [&](int32_t rank) { return nodes[static_cast<size_t>(rank)] != home; });
         shard.sent = elsewhere == holders.end();
         shard.second = shard.sent ? PartnerOf(shard.first, nodes) : *elsewhere;
         shard.sent = shard.sent && shard.second >= 0;

@@ -144,8 +144,7 @@ void CopyServer::ServeConnection(CopyLink& link) {
     if (!link.Receive(bytes).ok()) return;
     const std::optional<CopyRequest> request = DecodeCopyRequest(bytes);
     if (!request.has_value()) return;
-    const absl::Status served =
-        request->kind == CopyRequestKind::kPut ? TakeIn(*request, link) : HandOut(*request, link);
+    const absl::Status served = request->kind == CopyRequestKind::kPut ? TakeIn(*request, link) : HandOut(*request, link);
     if (!served.ok()) return;
   }
 }

@@ -1,6 +1,6 @@
 // CopyServer: what a rank does for others' copies: takes in the shards that they send to its node, and hands out those that its
-// node has. On threads of its own, of low priority, one for each connection; they end with it. Who has proven nothing within ten
-// seconds is turned away, or earlier where too many like it come.
+// node has. On threads of its own, of low priority, one for each connection; they end with it. Who has proven nothing within
+// ten seconds is turned away, or earlier where too many like it come.
 //
 // Thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_SERVER_H_
@@ -21,10 +21,10 @@
 namespace lynx {
 
 struct CopyServerOptions {
-  std::string host;        // numeric, to listen on
-  CheckpointIdentity run;  // of the generation; its step does not matter
-  std::string secret;      // of the generation
-  int32_t rank = 0;        // that serves
+  std::string host;              // numeric, to listen on
+  CheckpointIdentity run;        // of the generation; its step does not matter
+  std::string secret;            // of the generation
+  int32_t rank = 0;              // that serves
   int32_t most_connections = 0;  // that have proven to be of the generation
   int64_t pacing_bytes_per_second = 0;
   // Is told whom it turns away, and why: a line each, of a bounded number, from any thread. May be null.

@@ -175,8 +175,8 @@ NodeCopies CopyStore::List() const {
     if (index.ok()) {
       CopyRecord record{index->identity, index->files.front()};
       struct stat shard {};
-      const bool whole = record.key() == *key && ::stat(ShardPath(*key).c_str(), &shard) == 0 &&
-                         shard.st_size == record.shard.bytes.value;
+      const bool whole =
+          record.key() == *key && ::stat(ShardPath(*key).c_str(), &shard) == 0 && shard.st_size == record.shard.bytes.value;
       if (whole) {
         found.copies.push_back(std::move(record));
         continue;

@@ -48,9 +48,12 @@ absl::Status CheckWithin(const std::vector<std::string>& roots, const std::strin
   std::error_code error;
   // Links are followed as far as there is something; what is not there yet has none.
   const fs::path target = fs::weakly_canonical(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat(field, " ", path, " cannot be followed on this node: ", error.message()));
+  if (error)
+    return absl::UnavailableError(absl::StrCat(field, " ", path, " cannot be followed on this node: ", error.message()));
   if (HasDanglingLink(path)) {
-    return absl::UnavailableError(absl::StrCat(field, " ", path, " has a link to something that is not there on this node, so that nobody knows whether jobs may use it"));
+    return absl::UnavailableError(
+        absl::StrCat(field, " ", path,
+                     " has a link to something that is not there on this node, so that nobody knows whether jobs may use it"));
   }
   const bool below = std::any_of(roots.begin(), roots.end(), [&](const std::string& root) { return IsBelow(target, root); });
   if (below) return absl::OkStatus();
@@ -61,8 +64,8 @@ absl::Status CheckWithin(const std::vector<std::string>& roots, const std::strin
 
 absl::Status CheckPaths(const AllowedPaths& allowed, const RankConfig& config) {
   const DataSpec& data = config.spec.data;
-  const std::vector<std::string> ends = data.kind == DataKind::kMegatron ? std::vector<std::string>{".bin", ".idx"}
-                                                                         : std::vector<std::string>{""};
+  const std::vector<std::string> ends =
+      data.kind == DataKind::kMegatron ? std::vector<std::string>{".bin", ".idx"} : std::vector<std::string>{""};
   for (const std::string& end : ends) {
     LYNX_RETURN_IF_ERROR(CheckWithin(allowed.data_roots, "data.path", data.path + end));
     if (data.validation_path.empty()) continue;

@@ -26,8 +26,7 @@ std::string ReadAt(const std::string& path, int64_t offset, int64_t limit_bytes)
   content.resize(static_cast<size_t>(limit_bytes));
   size_t done = 0;
   while (done < content.size()) {
-    const ssize_t got =
-        ::pread(fd.get(), content.data() + done, content.size() - done, offset + static_cast<int64_t>(done));
+    const ssize_t got = ::pread(fd.get(), content.data() + done, content.size() - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     done += static_cast<size_t>(got);

@@ -12,8 +12,10 @@ namespace lynx {
 absl::StatusOr<JobUser> FindJobUser(const std::string& name) {
   if (name.empty()) return JobUser{};
   const passwd* entry = ::getpwnam(name.c_str());  // at the start, on one thread
-  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("--job-user ", name, ": there is no such user on this machine"));
-  if (entry->pw_uid == 0) return absl::InvalidArgumentError(absl::StrCat("--job-user ", name, " is root: name an unprivileged user"));
+  if (entry == nullptr)
+    return absl::NotFoundError(absl::StrCat("--job-user ", name, ": there is no such user on this machine"));
+  if (entry->pw_uid == 0)
+    return absl::InvalidArgumentError(absl::StrCat("--job-user ", name, " is root: name an unprivileged user"));
   if (::geteuid() != 0 && ::geteuid() != entry->pw_uid) {
     return absl::FailedPreconditionError(
         absl::StrCat("--job-user ", name, ": only a daemon that runs as root can start ranks as another user"));

@@ -22,7 +22,8 @@ absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 // For lynx-rank --run-as (worker/rank/process/rights.h).
 std::string RightsText(const JobUser& user);
 
-// FailedPrecondition where ranks would run as root on a node that belongs to a cluster with TLS, unless that is allowed in words.
+// FailedPrecondition where ranks would run as root on a node that belongs to a cluster with TLS, unless that is allowed in
+// words.
 absl::Status CheckNotRoot(const JobUser& user, bool has_identity, bool allowed);
 
 }  // namespace lynx

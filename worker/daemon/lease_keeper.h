@@ -1,6 +1,6 @@
-// LeaseKeeper: a node's lease in its daemon: takes the server's renewals, asks witnesses when none come, answers others, and tells
-// the ranks through a file until when they may go on (node/lease.h says the rules). What a restarted daemon needs is in the data
-// directory: `lease` (worker/contract/lease_file.h) and `lease.terms`.
+// LeaseKeeper: a node's lease in its daemon: takes the server's renewals, asks witnesses when none come, answers others, and
+// tells the ranks through a file until when they may go on (node/lease.h says the rules). What a restarted daemon needs is in
+// the data directory: `lease` (worker/contract/lease_file.h) and `lease.terms`.
 //
 // Not thread-safe: one owner thread.
 #ifndef LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
@@ -35,9 +35,10 @@ class LeaseKeeper {
   void Step();
 
  private:
-  LeaseKeeper(std::string terms_file, LeaseFile file, std::unique_ptr<WitnessServer> server, Lease lease,
-              CredentialSource dial, WakeEvent& wake)
-      : terms_file_(std::move(terms_file)), file_(std::move(file)), server_(std::move(server)), lease_(std::move(lease)), client_(std::move(dial), wake) {}
+  LeaseKeeper(std::string terms_file, LeaseFile file, std::unique_ptr<WitnessServer> server, Lease lease, CredentialSource dial,
+              WakeEvent& wake)
+      : terms_file_(std::move(terms_file)), file_(std::move(file)), server_(std::move(server)), lease_(std::move(lease)),
+        client_(std::move(dial), wake) {}
 
   void KeepTerms();
 

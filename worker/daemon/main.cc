@@ -64,12 +64,14 @@ struct WorkerFlags {
          "slower "
          "network; empty: not paced"},
         {"copies-dir", &copies_dir,
-         "directory in memory for copies of ranks' states, which outlive the ranks; auto: one in /dev/shm, named for --data-dir; "
+         "directory in memory for copies of ranks' states, which outlive the ranks; auto: one in /dev/shm, named for "
+         "--data-dir; "
          "empty: this node keeps none"},
         {"copies-limit-mib", &copies_limit_mib,
          "the most that copies may take, in MiB; 0: half of the memory that is free when a job's ranks start"},
         {"oom-counter", &oom_counter,
-         "file whose line 'oom_kill N' counts the processes that the kernel ended for want of memory; auto: of this process's cgroup, "
+         "file whose line 'oom_kill N' counts the processes that the kernel ended for want of memory; auto: of this process's "
+         "cgroup, "
          "else of the machine"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"rank-metrics", &rank_metrics, "serve series of single ranks at /metrics, too: their number grows with the cluster"},
@@ -126,8 +128,7 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   if (!rate.ok()) return Annotate(rate.status(), "--link-rate");
   options.pacing_bytes_per_second = *rate;
   if (flags.stop_grace_ms < 0 || flags.stop_grace_ms > 3'600'000) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--stop-grace-ms ", flags.stop_grace_ms, " is not between 0 and 3600000"));
+    return absl::InvalidArgumentError(absl::StrCat("--stop-grace-ms ", flags.stop_grace_ms, " is not between 0 and 3600000"));
   }
   options.grace = Nanos(flags.stop_grace_ms * 1'000'000);
   return options;
@@ -157,7 +158,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   options.peers = PeerCredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
-                                                         ReadyWhileAttached(metrics.registry(), metrics.attached())));
+                                                       ReadyWhileAttached(metrics.registry(), metrics.attached())));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);

@@ -38,8 +38,8 @@ RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& e
 RankEnding Done(const EndingFacts& facts) {
   if (!facts.exit.has_value() || facts.exit->code == kRankExitOk) return {};
   return {.exit_code = facts.exit->code,
-          .reason = WithLastLine(absl::StrCat("reported that it was done, but ended with ", ExitText(*facts.exit)),
-                                 facts.last_line),
+          .reason =
+              WithLastLine(absl::StrCat("reported that it was done, but ended with ", ExitText(*facts.exit)), facts.last_line),
           .outcome = RankOutcome::kFailed};
 }
 
@@ -52,10 +52,10 @@ RankEnding Yielded(const RankYielded& yielded) {
 
 RankEnding Silent(const EndingFacts& facts) {
   if (!facts.exit.has_value()) {
-    return {.exit_code = kRankExitFailure,
-            .reason = WithLastLine("ended without a report; the worker daemon had been away and did not see how",
-                                   facts.last_line),
-            .outcome = RankOutcome::kFailed};
+    return {
+        .exit_code = kRankExitFailure,
+        .reason = WithLastLine("ended without a report; the worker daemon had been away and did not see how", facts.last_line),
+        .outcome = RankOutcome::kFailed};
   }
   const bool for_memory = facts.exit->signal == SIGKILL && facts.oom_kill;
   RankEnding ending{.exit_code = facts.exit->code,
@@ -80,16 +80,11 @@ RankEnding Silent(const EndingFacts& facts) {
 
 const char* RankOutcomeName(RankOutcome outcome) {
   switch (outcome) {
-    case RankOutcome::kDone:
-      return "done";
-    case RankOutcome::kFailed:
-      return "failed";
-    case RankOutcome::kPeerLost:
-      return "peer_lost";
-    case RankOutcome::kStopped:
-      return "stopped";
-    case RankOutcome::kKilled:
-      return "killed";
+    case RankOutcome::kDone: return "done";
+    case RankOutcome::kFailed: return "failed";
+    case RankOutcome::kPeerLost: return "peer_lost";
+    case RankOutcome::kStopped: return "stopped";
+    case RankOutcome::kKilled: return "killed";
   }
   return "";
 }
@@ -110,8 +105,7 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
   ending.cause = FaultCause::kUnknown;
-  ending.reason =
-      facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed" : "was asked to end";
+  ending.reason = facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed" : "was asked to end";
   return ending;
 }
 

@@ -32,7 +32,7 @@ struct EndingFacts {
   std::string last_line;                  // last line of standard error
   // The kernel's out-of-memory killer was seen to end a process of this node about when this one ended.
   bool oom_kill = false;
-  StopStage stop = StopStage::kNone;      // whether this daemon was ending it
+  StopStage stop = StopStage::kNone;  // whether this daemon was ending it
 };
 
 RankEnding DescribeEnding(const EndingFacts& facts);

@@ -29,9 +29,9 @@ absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProg
   if (!log.valid()) {
     return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
   }
-  std::vector<std::string> arguments = {program.binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
-                                        "--report-file", folder.report(), "--yield-file", folder.yield(), "--lease-file",
-                                        program.lease_file};
+  std::vector<std::string> arguments = {program.binary,          "--config",      folder.config(),   "--listen-fd",
+                                        absl::StrCat(kPassedFd), "--report-file", folder.report(),   "--yield-file",
+                                        folder.yield(),          "--lease-file",  program.lease_file};
   if (program.user.user != 0) {
     for (const std::string& path : {folder.config(), folder.report()}) LYNX_RETURN_IF_ERROR(GiveFile(path, program.user));
     arguments.insert(arguments.end(), {"--run-as", RightsText(program.user)});
@@ -56,8 +56,8 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
   return config;
 }
 
-absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const RankProgram& program) {
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
+                                        int socket, const RankProgram& program) {
   LaunchedRank launched;
   launched.record = {
       .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};

@@ -35,8 +35,8 @@ struct RankProgram {
 // socket stays the caller's. On an error nothing runs; what the record then says is the caller's to write. The folder stays
 // the daemon's: another user can write nothing in it but the
 // report file and the configuration, which it alone reads: that has the secret of the ranks' connections.
-absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const RankProgram& program);
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
+                                        int socket, const RankProgram& program);
 
 }  // namespace lynx
 

@@ -22,8 +22,8 @@ void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperati
 
 }  // namespace
 
-std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual,
-                                     Nanos now, Nanos grace) {
+std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual, Nanos now,
+                                     Nanos grace) {
   std::map<RankKey, const DesiredRank*> wanted;
   for (const DesiredRank& rank : desired) wanted[rank.key] = &rank;
   std::map<RankKey, const ActualRank*> known;
@@ -43,26 +43,23 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
       if (!rank->start) {
         operations.push_back({SupervisorActionKind::kListen, key, ""});
       } else {
-        operations.push_back(
-            {SupervisorActionKind::kRefuse, key,
-             "the worker daemon was restarted before it started the rank, so the socket that its peers "
-             "know is gone"});
+        operations.push_back({SupervisorActionKind::kRefuse, key,
+                              "the worker daemon was restarted before it started the rank, so the socket that its peers "
+                              "know is gone"});
       }
       continue;
     }
     const ActualRank& now_there = *found->second;
-    if (now_there.phase == RankPhase::kRunning && now_there.stop == StopStage::kNone &&
-        rank->yield != now_there.yield) {
+    if (now_there.phase == RankPhase::kRunning && now_there.stop == StopStage::kNone && rank->yield != now_there.yield) {
       operations.push_back({rank->yield ? SupervisorActionKind::kAskToYield : SupervisorActionKind::kTakeYieldBack, key, ""});
     }
     if (now_there.phase != RankPhase::kListening || !rank->start) continue;
     if (now_there.address == rank->address) {
       operations.push_back({SupervisorActionKind::kStart, key, ""});
     } else {
-      operations.push_back(
-          {SupervisorActionKind::kRefuse, key,
-           absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
-                        AddressText(now_there.address), ": the worker daemon was restarted in between")});
+      operations.push_back({SupervisorActionKind::kRefuse, key,
+                            absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
+                                         AddressText(now_there.address), ": the worker daemon was restarted in between")});
     }
   }
   return operations;

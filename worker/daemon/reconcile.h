@@ -65,8 +65,8 @@ struct RankOperation {
 
 // In the order: endings first, so that what they free is free for what starts. `desired` and `actual` name each rank
 // at most once.
-std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual,
-                                     Nanos now, Nanos grace);
+std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual, Nanos now,
+                                     Nanos grace);
 
 }  // namespace lynx
 

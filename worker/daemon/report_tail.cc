@@ -68,8 +68,7 @@ std::vector<RankReport> ReportTail::Read() {
     if (lines_ > acknowledged_) held_.push_back({lines_, *std::move(report)});
   }
   if (file_.stuck() && !was_stuck) {
-    spdlog::error("{}: {} bytes of its reports cannot be read; see the disk of --data-dir", RankKeyText(key_),
-                  file_.Unread());
+    spdlog::error("{}: {} bytes of its reports cannot be read; see the disk of --data-dir", RankKeyText(key_), file_.Unread());
   }
   return fresh;
 }
@@ -124,8 +123,7 @@ void LogTail::Finish() {
 std::vector<std::string> LogTail::Take(size_t limit) {
   if (lost_lines_ > 0 || lost_bytes_ > 0) {
     if (lines_.size() >= kLogLinesHeld) lines_.pop_front();
-    lines_.push_front(
-        absl::StrCat("[", lost_lines_, " lines and ", lost_bytes_, " bytes of output were passed over]"));
+    lines_.push_front(absl::StrCat("[", lost_lines_, " lines and ", lost_bytes_, " bytes of output were passed over]"));
     lost_lines_ = lost_bytes_ = 0;
   }
   const size_t count = std::min(limit, lines_.size());

@@ -41,31 +41,26 @@ absl::StatusOr<std::unique_ptr<RankSupervisor>> RankSupervisor::Open(SupervisorO
   absl::StatusOr<UniqueFd> lock = LockFile(options.data_directory + "/lynx-worker.lock");
   if (!lock.ok()) {
     return absl::Status(lock.status().code(),
-                        absl::StrCat("another lynx-worker uses this data directory: ",
-                                     std::string(lock.status().message()), "; stop it or give another --data-dir"));
+                        absl::StrCat("another lynx-worker uses this data directory: ", std::string(lock.status().message()),
+                                     "; stop it or give another --data-dir"));
   }
-  std::unique_ptr<RankSupervisor> supervisor(
-      new RankSupervisor(std::move(options), *std::move(lock), clock, metrics));
+  std::unique_ptr<RankSupervisor> supervisor(new RankSupervisor(std::move(options), *std::move(lock), clock, metrics));
   for (const RankKey& key : RanksOnDisk(supervisor->ranks_directory_)) supervisor->Adopt(key);
   supervisor->CountRunning();
   return supervisor;
 }
 
 RankSupervisor::RankSupervisor(SupervisorOptions options, UniqueFd lock, const Clock& clock, WorkerMetrics& metrics)
-    : options_(std::move(options)),
-      ranks_directory_(options_.data_directory + "/ranks"),
-      lock_(std::move(lock)),
-      clock_(clock),
-      metrics_(metrics),
-      oom_kills_(options_.oom_counter) {
+    : options_(std::move(options)), ranks_directory_(options_.data_directory + "/ranks"), lock_(std::move(lock)), clock_(clock),
+      metrics_(metrics), oom_kills_(options_.oom_counter) {
   oom_kills_.Look(clock_.Monotonic());
 }
 
 RankSupervisor::Rank& RankSupervisor::Insert(const RankKey& key, RankPhase phase) {
   changed_ = true;
   const RankFolder folder = Folder(key);
-  auto [at, inserted] = ranks_.try_emplace(
-      key, Rank{.phase = phase, .reports = ReportTail(folder.report(), key), .log = LogTail(folder.log())});
+  auto [at, inserted] =
+      ranks_.try_emplace(key, Rank{.phase = phase, .reports = ReportTail(folder.report(), key), .log = LogTail(folder.log())});
   LYNX_CHECK(inserted);
   at->second.record.key = key;
   return at->second;
@@ -283,22 +278,14 @@ void RankSupervisor::ReconcileOnce() {
 void RankSupervisor::Execute(const RankOperation& operation) {
   changed_ = true;
   switch (operation.kind) {
-    case SupervisorActionKind::kListen:
-      return Listen(operation.key);
-    case SupervisorActionKind::kStart:
-      return Start(operation.key);
-    case SupervisorActionKind::kRefuse:
-      return Refuse(operation.key, operation.reason);
-    case SupervisorActionKind::kAskToYield:
-      return SetYield(ranks_.at(operation.key), true);
-    case SupervisorActionKind::kTakeYieldBack:
-      return SetYield(ranks_.at(operation.key), false);
-    case SupervisorActionKind::kTerminate:
-      return Signal(ranks_.at(operation.key), StopStage::kAsked);
-    case SupervisorActionKind::kKill:
-      return Signal(ranks_.at(operation.key), StopStage::kKilled);
-    case SupervisorActionKind::kForget:
-      return Forget(operation.key);
+    case SupervisorActionKind::kListen: return Listen(operation.key);
+    case SupervisorActionKind::kStart: return Start(operation.key);
+    case SupervisorActionKind::kRefuse: return Refuse(operation.key, operation.reason);
+    case SupervisorActionKind::kAskToYield: return SetYield(ranks_.at(operation.key), true);
+    case SupervisorActionKind::kTakeYieldBack: return SetYield(ranks_.at(operation.key), false);
+    case SupervisorActionKind::kTerminate: return Signal(ranks_.at(operation.key), StopStage::kAsked);
+    case SupervisorActionKind::kKill: return Signal(ranks_.at(operation.key), StopStage::kKilled);
+    case SupervisorActionKind::kForget: return Forget(operation.key);
   }
 }
 
@@ -317,7 +304,8 @@ void RankSupervisor::Start(const RankKey& key) {
   absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
   if (const absl::Status allowed = CheckPaths(options_.allowed, *config); !allowed.ok()) {
-    return Refuse(key, std::string(allowed.message()), absl::IsPermissionDenied(allowed) ? FaultCause::kPath : FaultCause::kUnknown);
+    return Refuse(key, std::string(allowed.message()),
+                  absl::IsPermissionDenied(allowed) ? FaultCause::kPath : FaultCause::kUnknown);
   }
   config->copies_directory = options_.copies_directory;
   config->copies_limit = options_.copies_limit;

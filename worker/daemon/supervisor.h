@@ -39,12 +39,12 @@ struct SupervisorOptions {
   std::string rank_binary;
   std::string address;  // numeric, of this node; ranks listen there
   int64_t pacing_bytes_per_second = 0;
-  std::string copies_directory;  // absolute; empty: the node keeps no copies of states in memory
-  Bytes copies_limit;            // 0: what the memory has room for
-  Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
-  size_t kept_folders = 50;    // of ranks that are over
-  JobUser user;                // whom ranks run as
-  AllowedPaths allowed;        // where their data and checkpoints may be
+  std::string copies_directory;              // absolute; empty: the node keeps no copies of states in memory
+  Bytes copies_limit;                        // 0: what the memory has room for
+  Nanos grace{5'000'000'000};                // from SIGTERM to SIGKILL
+  size_t kept_folders = 50;                  // of ranks that are over
+  JobUser user;                              // whom ranks run as
+  AllowedPaths allowed;                      // where their data and checkpoints may be
   std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/contract/lease_file.h
@@ -87,7 +87,7 @@ class RankSupervisor {
     UniqueFd pidfd;                     // kRunning
     StopStage stop = StopStage::kNone;  // kRunning
     Nanos asked_at;
-    bool yield = false;                 // kRunning: asked to give way
+    bool yield = false;  // kRunning: asked to give way
     ReportTail reports;
     LogTail log;
     bool measured = false;      // its series exist in the metrics

@@ -15,7 +15,8 @@ constexpr std::chrono::seconds kAnswerWithin{1};
 }  // namespace
 
 grpc::ServerUnaryReactor* WitnessServer::Service::WhenRenewed(grpc::CallbackServerContext* context,
-                                                              const v1::WhenRenewedRequest*, v1::WhenRenewedResponse* response) {
+                                                              const v1::WhenRenewedRequest*,
+                                                              v1::WhenRenewedResponse* response) {
   const Nanos now = BootTime();
   {
     const std::lock_guard lock(mutex);
@@ -37,7 +38,8 @@ absl::StatusOr<std::unique_ptr<WitnessServer>> WitnessServer::Start(
   builder.RegisterService(&server->service_);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " for the daemons of other nodes; check --address"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, " for the daemons of other nodes; check --address"));
   }
   return server;
 }

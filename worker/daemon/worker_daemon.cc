@@ -1,8 +1,8 @@
 #include "worker/daemon/worker_daemon.h"
 
 #include <poll.h>
-#include <unistd.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -33,19 +33,15 @@ class Loop {
  public:
   Loop(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics, const Clock& clock,
        WakeEvent& wake, LeaseKeeper& lease)
-      : options_(options),
-        boot_id_(NewBootId()),
-        supervisor_(supervisor),
-        metrics_(metrics),
-        clock_(clock),
-        wake_(wake),
-        lease_(lease),
-        stream_(
-            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)), .credentials = options.credentials},
-            [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
-              return v1::Cluster::NewStub(channel)->AttachWorker(context);
-            },
-            wake_) {}
+      : options_(options), boot_id_(NewBootId()), supervisor_(supervisor), metrics_(metrics), clock_(clock), wake_(wake),
+        lease_(lease), stream_(
+                           {.server = options.server,
+                            .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)),
+                            .credentials = options.credentials},
+                           [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+                             return v1::Cluster::NewStub(channel)->AttachWorker(context);
+                           },
+                           wake_) {}
 
   // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
   void Round(int signal_fd) {
@@ -125,8 +121,7 @@ absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor&
     loop.Round(signals.fd());
     if (const std::optional<int> signal = signals.Take(); signal.has_value() && !stopping) {
       stopping = true;
-      spdlog::info("{}: {}", ::strsignal(*signal),
-                   options.stop_ranks_on_exit ? "ending the ranks" : "leaving; ranks go on");
+      spdlog::info("{}: {}", ::strsignal(*signal), options.stop_ranks_on_exit ? "ending the ranks" : "leaving; ranks go on");
       if (options.stop_ranks_on_exit) supervisor.StopAll();
     }
   }

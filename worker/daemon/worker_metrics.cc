@@ -30,27 +30,21 @@ constexpr PhaseTime kPhases[] = {{"forward", &StepReport::forward},
                                  {"data_wait", &StepReport::data_wait},
                                  {"checkpoint", &StepReport::checkpoint}};
 
-constexpr RankOutcome kOutcomes[] = {RankOutcome::kDone, RankOutcome::kFailed, RankOutcome::kPeerLost,
-                                     RankOutcome::kStopped, RankOutcome::kKilled};
+constexpr RankOutcome kOutcomes[] = {RankOutcome::kDone, RankOutcome::kFailed, RankOutcome::kPeerLost, RankOutcome::kStopped,
+                                     RankOutcome::kKilled};
 
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(bool of_ranks)
-    : of_ranks_(of_ranks),
-      registry_(std::make_shared<prometheus::Registry>()),
+    : of_ranks_(of_ranks), registry_(std::make_shared<prometheus::Registry>()),
       attached_(Gauges(*registry_, metric::kWorkerAttached).Add({})),
-      ranks_running_(Gauges(*registry_, metric::kRanksRunning).Add({})),
-      exits_(Counters(*registry_, metric::kRankExits)),
+      ranks_running_(Gauges(*registry_, metric::kRanksRunning).Add({})), exits_(Counters(*registry_, metric::kRankExits)),
       node_steps_(Counters(*registry_, metric::kWorkerSteps).Add({})),
       node_bytes_sent_(Counters(*registry_, metric::kWorkerBytesSent).Add({})),
-      node_core_wait_(Counters(*registry_, metric::kWorkerCoreWait).Add({})),
-      steps_(Counters(*registry_, metric::kRankSteps)),
-      tokens_(Counters(*registry_, metric::kRankTokens)),
-      bytes_sent_(Counters(*registry_, metric::kRankBytesSent)),
-      phase_seconds_(Counters(*registry_, metric::kRankPhaseSeconds)),
-      loss_(Gauges(*registry_, metric::kRankLoss)),
-      arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)),
-      step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
+      node_core_wait_(Counters(*registry_, metric::kWorkerCoreWait).Add({})), steps_(Counters(*registry_, metric::kRankSteps)),
+      tokens_(Counters(*registry_, metric::kRankTokens)), bytes_sent_(Counters(*registry_, metric::kRankBytesSent)),
+      phase_seconds_(Counters(*registry_, metric::kRankPhaseSeconds)), loss_(Gauges(*registry_, metric::kRankLoss)),
+      arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)), step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
   AddBuildInfo(*registry_);
   // A series that exists from the start can be watched for its first increase.
   for (const RankOutcome outcome : kOutcomes) exits_.Add({{"outcome", RankOutcomeName(outcome)}});
@@ -58,9 +52,7 @@ WorkerMetrics::WorkerMetrics(bool of_ranks)
 
 void WorkerMetrics::SetAttached(bool attached) { attached_.Set(attached ? 1 : 0); }
 void WorkerMetrics::SetRanksRunning(int count) { ranks_running_.Set(count); }
-void WorkerMetrics::CountExit(RankOutcome outcome) {
-  exits_.Add({{"outcome", RankOutcomeName(outcome)}}).Increment();
-}
+void WorkerMetrics::CountExit(RankOutcome outcome) { exits_.Add({{"outcome", RankOutcomeName(outcome)}}).Increment(); }
 
 void WorkerMetrics::AddRank(const RankKey& key) {
   if (!of_ranks_) return;

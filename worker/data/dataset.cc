@@ -5,13 +5,10 @@
 
 namespace lynx {
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataSpec& data, int32_t seq, int32_t vocab,
-                                                     uint64_t seed) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataSpec& data, int32_t seq, int32_t vocab, uint64_t seed) {
   switch (data.kind) {
-    case DataKind::kText:
-      return OpenTextDataset(data.path, seq, vocab, seed);
-    case DataKind::kMegatron:
-      return OpenMegatronDataset(data.path, seq, vocab, seed);
+    case DataKind::kText: return OpenTextDataset(data.path, seq, vocab, seed);
+    case DataKind::kMegatron: return OpenMegatronDataset(data.path, seq, vocab, seed);
   }
   LYNX_CHECK(false);
 }

@@ -21,8 +21,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (::fstat(fd, &info) != 0) {
     status = absl::ErrnoToStatus(errno, absl::StrCat("cannot examine data file ", path));
   } else if (!S_ISREG(info.st_mode)) {
-    status =
-        absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file: data.path must name a data file"));
+    status = absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file: data.path must name a data file"));
   } else if (info.st_size == 0) {
     status = absl::InvalidArgumentError(absl::StrCat(path, " is empty: data.path must name a file that holds data"));
   }
@@ -42,8 +41,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   return file;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);

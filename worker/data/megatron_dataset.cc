@@ -36,23 +36,15 @@ absl::Status BadIndex(const MappedFile& index, const std::string& what) {
 // The dtype codes of Megatron's DType enumeration.
 absl::StatusOr<TokenType> TokenTypeOf(const MappedFile& index, uint8_t code) {
   switch (code) {
-    case 1:
-      return TokenType::kUint8;
-    case 2:
-      return TokenType::kInt8;
-    case 3:
-      return TokenType::kInt16;
-    case 4:
-      return TokenType::kInt32;
-    case 5:
-      return TokenType::kInt64;
-    case 8:
-      return TokenType::kUint16;
+    case 1: return TokenType::kUint8;
+    case 2: return TokenType::kInt8;
+    case 3: return TokenType::kInt16;
+    case 4: return TokenType::kInt32;
+    case 5: return TokenType::kInt64;
+    case 8: return TokenType::kUint16;
     case 6:
-    case 7:
-      return BadIndex(index, absl::StrCat("dtype code ", int{code}, " is floating point, which tokens cannot be"));
-    default:
-      return BadIndex(index, absl::StrCat("unknown dtype code ", int{code}));
+    case 7: return BadIndex(index, absl::StrCat("dtype code ", int{code}, " is floating point, which tokens cannot be"));
+    default: return BadIndex(index, absl::StrCat("unknown dtype code ", int{code}));
   }
 }
 
@@ -79,12 +71,11 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   // Divided, not multiplied: the counts are the file's word and may be anything.
   const uint64_t rest = bytes.size() - kHeaderBytes;
   if (sequences > rest / 12 || documents > (rest - sequences * 12) / 8) {
-    return BadIndex(index, absl::StrCat("cut short: ", bytes.size(), " bytes cannot hold the ", sequences,
-                                        " sequences and ", documents, " document entries that its header promises"));
+    return BadIndex(index, absl::StrCat("cut short: ", bytes.size(), " bytes cannot hold the ", sequences, " sequences and ",
+                                        documents, " document entries that its header promises"));
   }
   if (sequences * 12 + documents * 8 != rest) {
-    return BadIndex(index,
-                    absl::StrCat(rest - sequences * 12 - documents * 8, " bytes more than its header promises"));
+    return BadIndex(index, absl::StrCat(rest - sequences * 12 - documents * 8, " bytes more than its header promises"));
   }
   header.sequences = static_cast<size_t>(sequences);
   header.documents = static_cast<size_t>(documents);
@@ -108,15 +99,14 @@ absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, cons
                                           ", but those before it end at byte ", at));
     }
     if (size > (bin_bytes - at) / width) {
-      return BadIndex(
-          index, absl::StrCat("sequence ", i, " of ", size, " tokens at byte ", at, " reaches beyond the ", bin_bytes,
-                              " bytes of ", bin.path(), ", which is cut short"));
+      return BadIndex(index, absl::StrCat("sequence ", i, " of ", size, " tokens at byte ", at, " reaches beyond the ",
+                                          bin_bytes, " bytes of ", bin.path(), ", which is cut short"));
     }
     at += size * width;
   }
   if (at != bin_bytes) {
-    return BadIndex(index, absl::StrCat("describes ", at, " bytes, but ", bin.path(), " has ", bin_bytes,
-                                        ": they do not belong together"));
+    return BadIndex(
+        index, absl::StrCat("describes ", at, " bytes, but ", bin.path(), " has ", bin_bytes, ": they do not belong together"));
   }
   int64_t previous = 0;
   for (size_t i = 0; i < header.documents; ++i) {

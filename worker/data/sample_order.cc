@@ -18,8 +18,8 @@ uint64_t Feistel(uint64_t x, int half_bits, uint64_t key) {
   uint64_t left = x >> half_bits;
   uint64_t right = x & mask;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    const PhiloxBlock block = Philox({static_cast<uint32_t>(right), round, 0, 0},
-                                     {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+    const PhiloxBlock block =
+        Philox({static_cast<uint32_t>(right), round, 0, 0}, {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
     const uint64_t next = left ^ (block[0] & mask);
     left = right;
     right = next;

@@ -6,8 +6,7 @@
 
 namespace lynx {
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab,
-                                                         uint64_t seed) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab, uint64_t seed) {
   LYNX_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   DataFingerprint fingerprint = FingerprintOf(DataKind::kText, {file.bytes()});
   return TokenDataset::Create(std::move(file), TokenType::kUint8, std::move(fingerprint), seq, vocab, seed);

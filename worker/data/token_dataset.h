@@ -26,14 +26,9 @@ class TokenDataset : public Dataset {
   const DataFingerprint& fingerprint() const override { return fingerprint_; }
 
  private:
-  TokenDataset(MappedFile file, TokenType type, DataFingerprint fingerprint, int32_t seq, int32_t vocab,
-               uint64_t seed, int64_t samples)
-      : file_(std::move(file)),
-        type_(type),
-        fingerprint_(std::move(fingerprint)),
-        seq_(seq),
-        vocab_(vocab),
-        seed_(seed),
+  TokenDataset(MappedFile file, TokenType type, DataFingerprint fingerprint, int32_t seq, int32_t vocab, uint64_t seed,
+               int64_t samples)
+      : file_(std::move(file)), type_(type), fingerprint_(std::move(fingerprint)), seq_(seq), vocab_(vocab), seed_(seed),
         samples_(samples) {}
 
   MappedFile file_;
@@ -46,8 +41,7 @@ class TokenDataset : public Dataset {
 };
 
 // The kinds of data file; each in its own source.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab,
-                                                         uint64_t seed);
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed);
 

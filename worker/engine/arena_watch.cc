@@ -41,16 +41,15 @@ void ArenaWatch::Look(std::span<const float> part) {
 
 absl::Status ArenaWatch::CheckGuard() const {
   if (WrittenWords(guard_) == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("something was written beyond the end of the arena of ",
-                                          arena_.size_bytes(),
+  return absl::InternalError(absl::StrCat("something was written beyond the end of the arena of ", arena_.size_bytes(),
                                           " bytes; this is an error in the program, please report it"));
 }
 
 absl::Status ArenaWatch::CheckAllMarked() const {
   const int64_t words = WrittenWords(arena_);
   if (words == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("something was written before byte ", words * sizeof(float),
-                                          " of the arena, where no buffer was alive"));
+  return absl::InternalError(
+      absl::StrCat("something was written before byte ", words * sizeof(float), " of the arena, where no buffer was alive"));
 }
 
 }  // namespace lynx

@@ -18,63 +18,50 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return ops_.EmbeddingBackward(input.inputs, t[sharded_ ? kGradEmbed : kGrad], v_first_, n_, h_, v_shard_,
                                     gradient(Parameter::kEmbedTok));
     case Op::kPosition:
-      return ops_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), share_n_, s_, h_,
-                                   KeyOf(op, layer, input));
+      return ops_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), share_n_, s_, h_, KeyOf(op, layer, input));
     case Op::kLn1:
-      return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1], /*accumulate=*/true,
-                          t[kGrad]);
-    case Op::kQkv:
-      return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
-    case Op::kRope:
-      return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
+      return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1], /*accumulate=*/true, t[kGrad]);
+    case Op::kQkv: return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
+    case Op::kRope: return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
     case Op::kQkNorm:
       return ops_.QkNormBackward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
                                  epsilon_, t[kGradQkv], gradient(Parameter::kQNormWeight), gradient(Parameter::kKNormWeight));
-    case Op::kProbs:
-      return;  // the backend does context and probs in one pass
+    case Op::kProbs: return;  // the backend does context and probs in one pass
     case Op::kContext:
       return ops_.AttentionBackward(attention_, t[kProbs], t[heads_], t[kGradContext], KeyOf(op, layer, input),
                                     t.Wide(kWorkspace), t[kGradQkv]);
     case Op::kFlash:
-      return ops_.FlashBackward(attention_, t[heads_], t[kContext], t.Wide(kLse), t[kGradContext],
-                                KeyOf(op, layer, input), t.Wide(kWorkspace), t[kGradQkv]);
+      return ops_.FlashBackward(attention_, t[heads_], t[kContext], t.Wide(kLse), t[kGradContext], KeyOf(op, layer, input),
+                                t.Wide(kWorkspace), t[kGradQkv]);
     case Op::kProj:
       return ops_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, context_width_, h_, t[kGradContext]);
-    case Op::kAdd1:
-      return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
+    case Op::kAdd1: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
     case Op::kLn2:
       return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kGradLn2], /*accumulate=*/true,
                           t[kGrad]);
-    case Op::kFc1:
-      return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
-    case Op::kGelu:
-      return ops_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
-    case Op::kSilu:
-      return ops_.SiluBackward(t[kFc1], n_, f_shard_, t[kGradFc1]);
-    case Op::kSwiglu:
-      return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
+    case Op::kFc1: return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
+    case Op::kGelu: return ops_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
+    case Op::kSilu: return ops_.SiluBackward(t[kFc1], n_, f_shard_, t[kGradFc1]);
+    case Op::kSwiglu: return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
     case Op::kFc2:
       return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
                                  t[biases_ ? kGradFc1 : kGradSwiglu]);
-    case Op::kAdd2:
-      return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
+    case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
     case Op::kLnf:  // where the gradient of x begins
       return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf],
                           /*accumulate=*/false, t[kGrad]);
-    case Op::kLogits:
-      return ops_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
+    case Op::kLogits: return ops_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
     case Op::kLoss:
-      return ops_.LossBackward(t.Wide(kLossStats), input.targets, v_first_, shape_.tp, n_, v_shard_, v_valid_,
-                               loss_scale_, t.Wide(kLogits), t[kLogits]);
-    default:
-      break;
+      return ops_.LossBackward(t.Wide(kLossStats), input.targets, v_first_, shape_.tp, n_, v_shard_, v_valid_, loss_scale_,
+                               t.Wide(kLogits), t[kLogits]);
+    default: break;
   }
   LYNX_CHECK(!"CheckEngineRuns lets no model with such an op through");
 }
 
 template <class T>
-void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad,
-                                      Parameter bias, T* out) {
+void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias,
+                                      T* out) {
   T* const share = out + share_at_;
   ops_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
   // Else the weight pass makes it.
@@ -82,8 +69,8 @@ void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInpu
 }
 
 template <class T>
-void TypedLayerOps<T>::NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy,
-                                    bool accumulate, T* dx) {
+void TypedLayerOps<T>::NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy, bool accumulate,
+                                    T* dx) {
   const T* const gamma = WeightOf(layer, weight);
   float* const dgamma = state_.Gradient(layer, weight);
   const T* const share = dy + share_at_;

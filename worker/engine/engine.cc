@@ -32,10 +32,8 @@ bool IsForward(ActionKind kind) {
     case ActionKind::kSendForwardStart:
     case ActionKind::kSendForwardWait:
     case ActionKind::kRecvForwardStart:
-    case ActionKind::kRecvForwardWait:
-      return true;
-    default:
-      return false;
+    case ActionKind::kRecvForwardWait: return true;
+    default: return false;
   }
 }
 
@@ -47,19 +45,15 @@ double TokensOf(const TrainSpec& train, const StageContext& context) {
 std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action) {
   const auto ops_of = [&](Pass pass) { return graph.OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
-    case ActionKind::kForward:
-      return ops_of(Pass::kForward);
-    case ActionKind::kBackward:
-      return ops_of(Pass::kBackward);
-    case ActionKind::kWeight:
-      return ops_of(Pass::kWeight);
+    case ActionKind::kForward: return ops_of(Pass::kForward);
+    case ActionKind::kBackward: return ops_of(Pass::kBackward);
+    case ActionKind::kWeight: return ops_of(Pass::kWeight);
     case ActionKind::kRecompute: {
       std::vector<Op> ops = ops_of(Pass::kForward);
       std::erase_if(ops, [&](Op op) { return !Contains(action.ops, op); });
       return ops;
     }
-    default:
-      return {};
+    default: return {};
   }
 }
 
@@ -67,9 +61,9 @@ absl::Status CheckBatch(const EngineConfig& config) {
   const StageContext& c = config.context;
   const int64_t samples = int64_t{c.layout.dp} * c.microbatches * c.micro_batch;
   if (samples == config.train.global_batch) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches, " microbatches x ",
-      c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches, " microbatches x ",
+                   c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
 // Whether the tensor-parallel ranks add up their gradients of the slot at the step's end, since each has seen a part only: of
@@ -86,17 +80,16 @@ Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Backend& backend,
-                                                       Communicator& communicator, ModelState& state,
-                                                       const Dataset& dataset) {
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Backend& backend, Communicator& communicator,
+                                                       ModelState& state, const Dataset& dataset) {
   LYNX_RETURN_IF_ERROR(CheckBatch(config));
   LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context, config.arena));
   if (memory.arena != config.arena) {
     return absl::FailedPreconditionError(absl::StrCat("the plan gives stage ", config.context.pipeline_rank, " an arena of ",
-                                                      config.arena.value, " bytes, but its program needs ",
-                                                      memory.arena.value, " bytes; plan the job again"));
+                                                      config.arena.value, " bytes, but its program needs ", memory.arena.value,
+                                                      " bytes; plan the job again"));
   }
   const Bytes with_guard = memory.arena + ArenaWatch::kGuard;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(with_guard, "activation arena"));
@@ -128,32 +121,18 @@ std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig&
 Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
                DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
                ModelState& state, const Dataset& dataset)
-    : config_(std::move(config)),
-      coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
-      backend_(backend),
-      communicator_(communicator),
-      state_(state),
-      counted_gradients_(CountedGradients(config_, state)),
-      updates_(state.Updates()),
-      watch_(arena_and_guard, backend),
-      arena_(watch_.arena()),
-      sums_(sums),
-      ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed,
-                          1 / TokensOf(config_.train, config_.context), sums.loss(), backend, state)),
-      dataset_(dataset),
-      batch_(std::move(batch)),
-      world_sum_(config_.context.layout.ranks(), config_.rank),
-      replicated_(replicated),
-      starts_(StartsOfWaits(config_.program)),
-      tickets_(config_.program.size()),
-      host_pool_(std::move(host_pool)),
-      moments_(config_.program.size()),
-      trace_(config_.program.size()) {
+    : config_(std::move(config)), coordinates_(CoordinatesOf(config_.context.layout, config_.rank)), backend_(backend),
+      communicator_(communicator), state_(state), counted_gradients_(CountedGradients(config_, state)),
+      updates_(state.Updates()), watch_(arena_and_guard, backend), arena_(watch_.arena()), sums_(sums),
+      ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
+                          sums.loss(), backend, state)),
+      dataset_(dataset), batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank),
+      replicated_(replicated), starts_(StartsOfWaits(config_.program)), tickets_(config_.program.size()),
+      host_pool_(std::move(host_pool)), moments_(config_.program.size()), trace_(config_.program.size()) {
   Resolve(memory);
 }
 
-absl::StatusOr<Engine::HostPool> Engine::MakeHostPool(const EngineConfig& config, const MemoryPlan& memory,
-                                                      Backend& backend) {
+absl::StatusOr<Engine::HostPool> Engine::MakeHostPool(const EngineConfig& config, const MemoryPlan& memory, Backend& backend) {
   HostPool pool;
   if (memory.host_peak.value == 0) return pool;
   const HostLayout host = LayOutHost(config.program, config.context);
@@ -221,9 +200,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       return;
     }
     case Group::kNextStage:
-    case Group::kPreviousStage:
-      resolved.count = shape.shard_tokens() * shape.hidden;
-      return;
+    case Group::kPreviousStage: resolved.count = shape.shard_tokens() * shape.hidden; return;
     case Group::kData: {
       const ModelState::Range range = state_.LayerRange(action.layer);
       const bool gathers = action.kind == ActionKind::kWeightGatherStart;
@@ -238,8 +215,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     case Group::kWorld:  // WorldSum keeps what the world adds up
       return;
     case Group::kNone:
-    case Group::kHost:
-      break;
+    case Group::kHost: break;
   }
   LYNX_CHECK(!"a start without a group");
 }
@@ -257,7 +233,8 @@ absl::Status Engine::GatherWeights() {
 
 absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
   begin_ = backend_.BeginMarks();
-  const Before before{.bytes_sent = communicator_.BytesSent(), .communication_cpu = communicator_.ThreadCpuTime(),
+  const Before before{.bytes_sent = communicator_.BytesSent(),
+                      .communication_cpu = communicator_.ThreadCpuTime(),
                       .core_wait = ThreadCoreWait()};
   LYNX_RETURN_IF_ERROR(BeginStep(step));
   first_ = backend_.Mark();
@@ -366,9 +343,7 @@ absl::Status Engine::RunAction(int32_t index) {
     case ActionKind::kOptimizer:
       if (skip_reason_.empty()) UpdateWeights();
       return absl::OkStatus();
-    case ActionKind::kNormWait:
-      LYNX_RETURN_IF_ERROR(Wait(index));
-      return TakeSums();
+    case ActionKind::kNormWait: LYNX_RETURN_IF_ERROR(Wait(index)); return TakeSums();
     case ActionKind::kOffloadStart:
     case ActionKind::kReloadStart:
       copy_tickets_[index] = host_pool_.copies->Start(
@@ -379,8 +354,7 @@ absl::Status Engine::RunAction(int32_t index) {
       moments_[resolved.start].transfer = {moments_[resolved.start].end,
                                            host_pool_.copies->Wait(copy_tickets_[resolved.start])};
       return absl::OkStatus();
-    default:
-      return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
+    default: return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
   }
 }
 
@@ -401,13 +375,11 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
   switch (action.kind) {
     case ActionKind::kAllReduceStart:
     case ActionKind::kBackwardAllReduceStart:
-    case ActionKind::kRecomputeAllReduceStart:
-      return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
+    case ActionKind::kRecomputeAllReduceStart: return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
     case ActionKind::kDataReduceStart:
       return SharesReduction(action.layer) ? communicator_.StartReduceScatter(route, resolved.transfer, resolved.count)
                                            : communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
-    case ActionKind::kWeightGatherStart:
-      return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
+    case ActionKind::kWeightGatherStart: return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
     case ActionKind::kAllGatherStart:
     case ActionKind::kBackwardAllGatherStart:
     case ActionKind::kRecomputeAllGatherStart:
@@ -416,20 +388,17 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kReduceScatterStart:
     case ActionKind::kBackwardReduceScatterStart:
     case ActionKind::kRecomputeReduceScatterStart:
-      return communicator_.StartReduceScatter(
-          route, resolved.source.data != nullptr ? resolved.source : resolved.transfer, resolved.count);
+      return communicator_.StartReduceScatter(route, resolved.source.data != nullptr ? resolved.source : resolved.transfer,
+                                              resolved.count);
     case ActionKind::kSendForwardStart:
-    case ActionKind::kSendBackwardStart:
-      return communicator_.StartSend(route, resolved.transfer, resolved.count);
+    case ActionKind::kSendBackwardStart: return communicator_.StartSend(route, resolved.transfer, resolved.count);
     case ActionKind::kRecvForwardStart:
-    case ActionKind::kRecvBackwardStart:
-      return communicator_.StartRecv(route, resolved.transfer, resolved.count);
+    case ActionKind::kRecvBackwardStart: return communicator_.StartRecv(route, resolved.transfer, resolved.count);
     case ActionKind::kNormStart:
       LYNX_RETURN_IF_ERROR(SumReplicated());
       LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
       return StartWorldSum();
-    default:
-      break;
+    default: break;
   }
   LYNX_CHECK(!"not a start");
   return absl::InternalError("");
@@ -466,9 +435,8 @@ absl::Status Engine::SumReplicated() {
     }
   };
   for_slots([&](float* gradient, int64_t count, float* at) { Copy(gradient, count, at); });
-  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
-                        communicator_.StartAllReduce(Group::kTensor, replicated_.data(),
-                                                     static_cast<int64_t>(replicated_.size())));
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, communicator_.StartAllReduce(Group::kTensor, replicated_.data(),
+                                                                                  static_cast<int64_t>(replicated_.size())));
   LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
   for_slots([&](float* gradient, int64_t count, float* at) { Copy(at, count, gradient); });
   return absl::OkStatus();
@@ -479,9 +447,9 @@ absl::Status Engine::SumReplicated() {
 absl::Status Engine::SumSharedEmbedding() {
   const ParameterSlot* const slot = state_.shared_embedding();
   if (slot == nullptr) return absl::OkStatus();
-  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
-                        communicator_.StartAllReduce({Group::kData, kTiedEmbedding},
-                                                     state_.gradients().data() + slot->offset, slot->count));
+  LYNX_ASSIGN_OR_RETURN(
+      const TransferTicket ticket,
+      communicator_.StartAllReduce({Group::kData, kTiedEmbedding}, state_.gradients().data() + slot->offset, slot->count));
   return communicator_.Wait(ticket).status();
 }
 
@@ -531,8 +499,7 @@ std::string Engine::NotFiniteText() const {
 
 void Engine::UpdateWeights() {
   const OptimizerSpec& optimizer = config_.train.optimizer;
-  const double clipping =
-      optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
+  const double clipping = optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
   backend_.AdamW({.lr = lr_,
                   .beta1 = optimizer.beta1,
                   .beta2 = optimizer.beta2,

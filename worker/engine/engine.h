@@ -64,9 +64,8 @@ class Engine {
  public:
   // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned
   // (both figures are named), or its microbatches do not make up the global batch.
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend,
-                                                        Communicator& communicator, ModelState& state,
-                                                        const Dataset& dataset);
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend, Communicator& communicator,
+                                                        ModelState& state, const Dataset& dataset);
 
   // Makes the weights that ops read follow the states, before the first step and after all but steps that changed them.
   // Collective; with ZeRO each rank sends its share to all that hold the same weights.
@@ -110,12 +109,12 @@ class Engine {
   // An action with everything that can be looked up beforehand.
   struct ResolvedAction {
     TensorTable tensors;
-    std::vector<Op> ops;        // of a compute action, in the order of its pass
-    Elements transfer;          // of a communication action, where its result is; null for the world's
+    std::vector<Op> ops;  // of a compute action, in the order of its pass
+    Elements transfer;    // of a communication action, where its result is; null for the world's
     // Where a gather's or scatter's input is, if elsewhere: the rank's share, or the sums of all shares.
     Elements source;
-    int64_t count = 0;          // elements of it; of a gather or scatter, of one share
-    int32_t start = -1;         // of a wait: the index of its start
+    int64_t count = 0;                    // elements of it; of a gather or scatter, of one share
+    int32_t start = -1;                   // of a wait: the index of its start
     std::vector<HostCopy> copies;         // of the start of an offload or reload
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
@@ -132,9 +131,9 @@ class Engine {
     Nanos communication_cpu, core_wait;
   };
 
-  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
-         DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
-         ModelState& state, const Dataset& dataset);
+  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch, DeviceSums sums,
+         std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator, ModelState& state,
+         const Dataset& dataset);
   static std::vector<std::span<const float>> CountedGradients(const EngineConfig& config, ModelState& state);
   static absl::StatusOr<HostPool> MakeHostPool(const EngineConfig& config, const MemoryPlan& memory, Backend& backend);
   void Resolve(const MemoryPlan& memory);
@@ -189,9 +188,9 @@ class Engine {
     Moment end;
     TransferTimes transfer;
   };
-  Moment first_;                          // when the first action began
-  std::vector<ActionMoments> moments_;    // by action
-  std::vector<ActionTrace> trace_;        // by action
+  Moment first_;                        // when the first action began
+  std::vector<ActionMoments> moments_;  // by action
+  std::vector<ActionTrace> trace_;      // by action
 
   // Of the step that runs.
   int64_t step_ = 0;

@@ -14,60 +14,46 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return ops_.EmbeddingForward(input.inputs, weight(Parameter::kEmbedTok), v_first_, n_, h_, v_shard_,
                                    sharded_ ? t[kEmbedSum] : t.next_x());
     case Op::kPosition:
-      return ops_.PositionForward(t.next_x(), weight(Parameter::kEmbedPos), share_n_, s_, h_,
-                                  KeyOf(op, layer, input));
-    case Op::kLn1:
-      return NormForward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kLn1]);
+      return ops_.PositionForward(t.next_x(), weight(Parameter::kEmbedPos), share_n_, s_, h_, KeyOf(op, layer, input));
+    case Op::kLn1: return NormForward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kLn1]);
     case Op::kQkv:
-      return ops_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight),
-                                QkvBiasOf(layer), n_, h_, qkv_width_, t[kQkv]);
-    case Op::kRope:
-      return ops_.RopeForward(attention_, rotary_, t[heads_]);
+      return ops_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight), QkvBiasOf(layer), n_, h_,
+                                qkv_width_, t[kQkv]);
+    case Op::kRope: return ops_.RopeForward(attention_, rotary_, t[heads_]);
     case Op::kQkNorm:
-      return ops_.QkNormForward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
-                                epsilon_, t[kQkNormed]);
-    case Op::kProbs:
-      return ops_.ProbsForward(attention_, t[heads_], t.Wide(kWorkspace), t[kProbs]);
+      return ops_.QkNormForward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight), epsilon_,
+                                t[kQkNormed]);
+    case Op::kProbs: return ops_.ProbsForward(attention_, t[heads_], t.Wide(kWorkspace), t[kProbs]);
     case Op::kContext:
-      return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace),
-                                 t[kContext]);
+      return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext]);
     case Op::kFlash:
-      return ops_.FlashForward(attention_, t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext],
-                               t.Wide(kLse));
+      return ops_.FlashForward(attention_, t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext], t.Wide(kLse));
     case Op::kProj:  // a partial sum: the bias comes after the collective, in add1
       return ops_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, context_width_, h_,
                                 t[sharded_ ? kProjSum : kX1]);
     case Op::kAdd1:
-      return ops_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_,
-                                        KeyOf(op, layer, input), t[kX1]);
-    case Op::kLn2:
-      return NormForward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kLn2]);
+      return ops_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_, KeyOf(op, layer, input),
+                                        t[kX1]);
+    case Op::kLn2: return NormForward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kLn2]);
     case Op::kFc1:
       return ops_.LinearForward(t[sharded_ ? kLn2Full : kLn2], weight(Parameter::kFc1Weight),
                                 BiasOf(layer, Parameter::kFc1Bias), n_, h_, fc1_width_, t[kFc1]);
-    case Op::kGelu:
-      return ops_.GeluForward(t[kFc1], n_ * f_shard_, t[kGelu]);
-    case Op::kSilu:
-      return ops_.SiluForward(t[kFc1], n_, f_shard_, t[kSilu]);
-    case Op::kSwiglu:
-      return ops_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
+    case Op::kGelu: return ops_.GeluForward(t[kFc1], n_ * f_shard_, t[kGelu]);
+    case Op::kSilu: return ops_.SiluForward(t[kFc1], n_, f_shard_, t[kSilu]);
+    case Op::kSwiglu: return ops_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
     case Op::kFc2:
-      return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_,
-                                h_, sharded_ ? t[kFc2Sum] : t.next_x());
+      return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_, h_,
+                                sharded_ ? t[kFc2Sum] : t.next_x());
     case Op::kAdd2:
-      return ops_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_,
-                                        KeyOf(op, layer, input), t.next_x());
-    case Op::kLnf:
-      return NormForward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kLnf]);
+      return ops_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_, KeyOf(op, layer, input),
+                                        t.next_x());
+    case Op::kLnf: return NormForward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kLnf]);
     case Op::kLogits:
-      ops_.LogitsForward(t[sharded_ ? kLnfFull : kLnf], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_,
-                         t.Wide(kLogits));
+      ops_.LogitsForward(t[sharded_ ? kLnfFull : kLnf], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t.Wide(kLogits));
       return backend_.LossStats(t.Wide(kLogits), input.targets, v_first_, n_, v_shard_, v_valid_,
                                 t.Wide(kLossStats) + tp_rank_ * n_ * 3);
-    case Op::kLoss:
-      return backend_.LossForward(t.Wide(kLossStats), shape_.tp, n_, loss_sum_);
-    default:
-      break;
+    case Op::kLoss: return backend_.LossForward(t.Wide(kLossStats), shape_.tp, n_, loss_sum_);
+    default: break;
   }
   LYNX_CHECK(!"CheckEngineRuns lets no model with such an op through");
 }

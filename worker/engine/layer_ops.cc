@@ -6,39 +6,20 @@ namespace lynx {
 
 LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
                    Backend& backend, ModelState& state)
-    : shape_(context.shape()),
-      biases_(shape_.family == ModelFamily::kGpt),
-      qkv_bias_(shape_.has_qkv_bias()),
-      epsilon_(static_cast<float>(context.model.norm_epsilon)),
-      rotary_(RotaryTableOf(context.model)),
-      heads_(shape_.qk_norm ? Tensor::kQkNormed : Tensor::kQkv),
-      dropout_rate_(context.model.dropout),
-      tp_rank_(tp_rank),
-      seed_(seed),
-      loss_scale_(loss_scale),
-      loss_sum_(loss_sum),
-      backend_(backend),
-      state_(state),
-      b_(shape_.micro_batch),
-      s_(shape_.seq),
-      n_(shape_.tokens()),
-      h_(shape_.hidden),
-      sharded_(shape_.sequence_parallel),
-      share_n_(shape_.shard_tokens()),
-      first_token_(sharded_ ? tp_rank * share_n_ : 0),
-      share_at_(first_token_ * h_),
-      context_width_(shape_.context_width()),
-      f_shard_(shape_.ffn / shape_.tp),
-      qkv_width_(shape_.qkv_width()),
-      fc1_width_(shape_.fc1_width()),
-      attention_{.b = b_,
-                 .s = s_,
-                 .a = shape_.heads / shape_.tp,
-                 .k = shape_.key_heads() / shape_.tp,
-                 .d = shape_.head_size(),
-                 .first_head = int64_t{shape_.heads / shape_.tp} * tp_rank},
-      v_shard_(shape_.vocab_shard()),
-      v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
+    : shape_(context.shape()), biases_(shape_.family == ModelFamily::kGpt), qkv_bias_(shape_.has_qkv_bias()),
+      epsilon_(static_cast<float>(context.model.norm_epsilon)), rotary_(RotaryTableOf(context.model)),
+      heads_(shape_.qk_norm ? Tensor::kQkNormed : Tensor::kQkv), dropout_rate_(context.model.dropout), tp_rank_(tp_rank),
+      seed_(seed), loss_scale_(loss_scale), loss_sum_(loss_sum), backend_(backend), state_(state), b_(shape_.micro_batch),
+      s_(shape_.seq), n_(shape_.tokens()), h_(shape_.hidden), sharded_(shape_.sequence_parallel),
+      share_n_(shape_.shard_tokens()), first_token_(sharded_ ? tp_rank * share_n_ : 0), share_at_(first_token_ * h_),
+      context_width_(shape_.context_width()), f_shard_(shape_.ffn / shape_.tp), qkv_width_(shape_.qkv_width()),
+      fc1_width_(shape_.fc1_width()), attention_{.b = b_,
+                                                 .s = s_,
+                                                 .a = shape_.heads / shape_.tp,
+                                                 .k = shape_.key_heads() / shape_.tp,
+                                                 .d = shape_.head_size(),
+                                                 .first_head = int64_t{shape_.heads / shape_.tp} * tp_rank},
+      v_shard_(shape_.vocab_shard()), v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
       v_first_(static_cast<int32_t>(v_shard_ * tp_rank)) {}
 
 void LayerOps::BeginStep(int64_t step) {
@@ -60,11 +41,11 @@ DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) c
           .first_token = attention ? 0 : first_token_};
 }
 
-std::unique_ptr<LayerOps> LayerOps::Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                         double loss_scale, double* loss_sum, Backend& backend, ModelState& state) {
+std::unique_ptr<LayerOps> LayerOps::Make(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale,
+                                         double* loss_sum, Backend& backend, ModelState& state) {
   if (context.model.dtype == DataType::kBfloat16) {
-    return std::make_unique<TypedLayerOps<Bfloat16>>(context, tp_rank, seed, loss_scale, loss_sum, backend,
-                                                     backend.bfloat16(), state);
+    return std::make_unique<TypedLayerOps<Bfloat16>>(context, tp_rank, seed, loss_scale, loss_sum, backend, backend.bfloat16(),
+                                                     state);
   }
   return std::make_unique<TypedLayerOps<float>>(context, tp_rank, seed, loss_scale, loss_sum, backend, backend, state);
 }

@@ -15,8 +15,8 @@
 #include "planner/problem/layer_graph.h"
 #include "planner/problem/stage_context.h"
 #include "worker/backend/backend.h"
-#include "worker/model/rotary_table.h"
 #include "worker/model/model_state.h"
+#include "worker/model/rotary_table.h"
 
 namespace lynx {
 
@@ -40,8 +40,8 @@ class LayerOps {
   // For a model of the context's data type. `loss_scale`: factor of every token's loss in the step's mean,
   // 1 / (global batch * seq). The cross-entropy of the tokens that are seen is added to *loss_sum, unscaled, in memory
   // of the device. `backend` and `state` outlive this.
-  static std::unique_ptr<LayerOps> Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                        double loss_scale, double* loss_sum, Backend& backend, ModelState& state);
+  static std::unique_ptr<LayerOps> Make(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale,
+                                        double* loss_sum, Backend& backend, ModelState& state);
   virtual ~LayerOps() = default;
 
   // Dropout draws for this step from now on.
@@ -57,8 +57,8 @@ class LayerOps {
   virtual void Weight(Op op, int32_t layer, const TensorTable& table) = 0;
 
  protected:
-  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
-           Backend& backend, ModelState& state);
+  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum, Backend& backend,
+           ModelState& state);
 
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
 
@@ -82,11 +82,11 @@ class LayerOps {
   const int64_t b_, s_, n_, h_;
   // With sequence parallelism norms, residuals and dropout work on a rank's share of the tokens; else on all.
   const bool sharded_;
-  const int64_t share_n_;      // tokens of the share
-  const int64_t first_token_;  // of it
-  const int64_t share_at_;     // elements before it in a tensor (n, h)
+  const int64_t share_n_;        // tokens of the share
+  const int64_t first_token_;    // of it
+  const int64_t share_at_;       // elements before it in a tensor (n, h)
   const int64_t context_width_;  // a / t * d
-  const int64_t f_shard_;      // f / t
+  const int64_t f_shard_;        // f / t
   const int64_t qkv_width_;
   const int64_t fc1_width_;
   const AttentionShape attention_;

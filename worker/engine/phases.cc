@@ -10,18 +10,13 @@ namespace {
 // The phase of a communication action.
 Nanos& WaitOf(StepPhases& phases, Group group) {
   switch (group) {
-    case Group::kTensor:
-      return phases.tensor_wait;
+    case Group::kTensor: return phases.tensor_wait;
     case Group::kNextStage:
     case Group::kPreviousStage:
-    case Group::kHost:
-      return phases.stall;
-    case Group::kData:
-      return phases.data_parallel_wait;
-    case Group::kWorld:
-      return phases.norm_wait;
-    case Group::kNone:
-      break;
+    case Group::kHost: return phases.stall;
+    case Group::kData: return phases.data_parallel_wait;
+    case Group::kWorld: return phases.norm_wait;
+    case Group::kNone: break;
   }
   LYNX_CHECK(!"not a communication action");
   return phases.stall;
@@ -41,8 +36,7 @@ std::vector<int32_t> StartsOfWaits(const Program& program) {
     const Phase phase = InfoOf(program[i].kind).phase;
     if (phase == Phase::kStart) open.push_back(i);
     if (phase != Phase::kWait) continue;
-    const auto start =
-        std::find_if(open.begin(), open.end(), [&](int32_t s) { return Matches(program[s], program[i]); });
+    const auto start = std::find_if(open.begin(), open.end(), [&](int32_t s) { return Matches(program[s], program[i]); });
     LYNX_CHECK(start != open.end());
     starts[i] = *start;
     open.erase(start);
@@ -53,8 +47,7 @@ std::vector<int32_t> StartsOfWaits(const Program& program) {
 Nanos HiddenTime(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace,
                  int32_t index) {
   size_t next = static_cast<size_t>(index) + 1;
-  while (next < program.size() &&
-         (program[next].kind == ActionKind::kRecompute || program[next].kind == ActionKind::kWeight)) {
+  while (next < program.size() && (program[next].kind == ActionKind::kRecompute || program[next].kind == ActionKind::kWeight)) {
     ++next;
   }
   if (next == program.size() || starts[next] < 0) return Nanos(0);
@@ -63,22 +56,15 @@ Nanos HiddenTime(const Program& program, const std::vector<int32_t>& starts, con
   return std::max(covered, Nanos(0));
 }
 
-StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts,
-                    const std::vector<ActionTrace>& trace) {
+StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace) {
   LYNX_CHECK(starts.size() == program.size() && trace.size() == program.size());
   StepPhases phases;
   for (size_t i = 0; i < program.size(); ++i) {
     const Nanos time = trace[i].end - trace[i].begin;
     switch (program[i].kind) {
-      case ActionKind::kForward:
-        phases.forward += time;
-        break;
-      case ActionKind::kBackward:
-        phases.backward += time;
-        break;
-      case ActionKind::kWeight:
-        phases.weight += time;
-        break;
+      case ActionKind::kForward: phases.forward += time; break;
+      case ActionKind::kBackward: phases.backward += time; break;
+      case ActionKind::kWeight: phases.weight += time; break;
       case ActionKind::kRecompute: {
         const Nanos hidden = HiddenTime(program, starts, trace, static_cast<int32_t>(i));
         phases.recompute_hidden += hidden;
@@ -86,11 +72,8 @@ StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts,
         break;
       }
       case ActionKind::kNormStart:
-      case ActionKind::kOptimizer:
-        phases.optimizer += time;
-        break;
-      default:
-        WaitOf(phases, InfoOf(program[i].kind).group) += time;
+      case ActionKind::kOptimizer: phases.optimizer += time; break;
+      default: WaitOf(phases, InfoOf(program[i].kind).group) += time;
     }
   }
   return phases;

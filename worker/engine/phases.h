@@ -39,8 +39,7 @@ std::vector<int32_t> StartsOfWaits(const Program& program);
 Nanos HiddenTime(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace,
                  int32_t index);
 
-StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts,
-                    const std::vector<ActionTrace>& trace);
+StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace);
 
 }  // namespace lynx
 

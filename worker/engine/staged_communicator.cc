@@ -13,8 +13,7 @@ int64_t StagedCommunicator::MembersIn(Group group) const {
 absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::Stage(const void* from, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   Staging staging;
-  if (const auto kept = free_.lower_bound(size); kept != free_.end())
-    staging = std::move(free_.extract(kept).mapped());
+  if (const auto kept = free_.lower_bound(size); kept != free_.end()) staging = std::move(free_.extract(kept).mapped());
   staging.resize(size);
   if (from == nullptr) return staging;
   backend_.Copy(from, Bytes(bytes), staging.data());
@@ -22,8 +21,7 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::Stage(const void
   return staging;
 }
 
-absl::StatusOr<TransferTicket> StagedCommunicator::Keep(absl::StatusOr<TransferTicket> ticket, Staging staging,
-                                                        void* result) {
+absl::StatusOr<TransferTicket> StagedCommunicator::Keep(absl::StatusOr<TransferTicket> ticket, Staging staging, void* result) {
   if (ticket.ok()) pending_[ticket->id] = {std::move(staging), result};
   return ticket;
 }
@@ -42,15 +40,13 @@ absl::StatusOr<TransferTicket> StagedCommunicator::StartAllGather(const Route& r
   return Keep(inner_.StartAllGather(route, {staged, data.type}, count), std::move(staging), data.data);
 }
 
-absl::StatusOr<TransferTicket> StagedCommunicator::StartReduceScatter(const Route& route, Elements data,
-                                                                      int64_t count) {
+absl::StatusOr<TransferTicket> StagedCommunicator::StartReduceScatter(const Route& route, Elements data, int64_t count) {
   LYNX_ASSIGN_OR_RETURN(Staging staging, Stage(data.data, MembersIn(route.group) * count * ElementBytes(data.type)));
   void* const staged = staging.data();
   return Keep(inner_.StartReduceScatter(route, {staged, data.type}, count), std::move(staging), data.data);
 }
 
-absl::StatusOr<TransferTicket> StagedCommunicator::StartSend(const Route& neighbour, ConstElements data,
-                                                             int64_t count) {
+absl::StatusOr<TransferTicket> StagedCommunicator::StartSend(const Route& neighbour, ConstElements data, int64_t count) {
   LYNX_ASSIGN_OR_RETURN(Staging staging, Stage(data.data, count * ElementBytes(data.type)));
   const Elements staged(staging.data(), data.type);
   return Keep(inner_.StartSend(neighbour, staged, count), std::move(staging), nullptr);

@@ -5,13 +5,9 @@
 namespace lynx {
 
 StepBatch::StepBatch(const StageContext& context, int32_t dp_rank, Backend& backend)
-    : backend_(backend),
-      needs_tokens_(context.has_embedding() || context.has_head()),
-      micro_batch_(context.micro_batch),
-      seq_(context.model.seq),
-      samples_(int64_t{context.microbatches} * context.micro_batch),
-      global_batch_(samples_ * context.layout.dp),
-      first_sample_(samples_ * dp_rank) {}
+    : backend_(backend), needs_tokens_(context.has_embedding() || context.has_head()), micro_batch_(context.micro_batch),
+      seq_(context.model.seq), samples_(int64_t{context.microbatches} * context.micro_batch),
+      global_batch_(samples_ * context.layout.dp), first_sample_(samples_ * dp_rank) {}
 
 absl::StatusOr<StepBatch> StepBatch::Create(const StageContext& context, int32_t dp_rank, Backend& backend) {
   StepBatch batch(context, dp_rank, backend);
@@ -40,8 +36,7 @@ absl::Status StepBatch::Load(const Dataset& dataset, int64_t step) {
   }
   if (backend_.host_addressable()) return absl::OkStatus();
   for (const Tokens* tokens : {&inputs_, &targets_}) {
-    backend_.Copy(tokens->host.data(), Bytes(static_cast<int64_t>(tokens->host.size() * sizeof(int32_t))),
-                  tokens->device);
+    backend_.Copy(tokens->host.data(), Bytes(static_cast<int64_t>(tokens->host.size() * sizeof(int32_t))), tokens->device);
   }
   return absl::OkStatus();
 }

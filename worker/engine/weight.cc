@@ -11,26 +11,22 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
     case Op::kQkv:
-      return ops_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, qkv_width_,
-                               gradient(Parameter::kQkvWeight), QkvBiasGradientOf(layer));
+      return ops_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, qkv_width_, gradient(Parameter::kQkvWeight),
+                               QkvBiasGradientOf(layer));
     case Op::kProj:
-      return ops_.LinearWeight(t[kContext], t[kGradProj], n_, context_width_, h_, gradient(Parameter::kProjWeight),
-                               nullptr);
-    case Op::kAdd1:
-      return ops_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
+      return ops_.LinearWeight(t[kContext], t[kGradProj], n_, context_width_, h_, gradient(Parameter::kProjWeight), nullptr);
+    case Op::kAdd1: return ops_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
     case Op::kFc1:
-      return ops_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, fc1_width_,
-                               gradient(Parameter::kFc1Weight), BiasGradientOf(layer, Parameter::kFc1Bias));
+      return ops_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, fc1_width_, gradient(Parameter::kFc1Weight),
+                               BiasGradientOf(layer, Parameter::kFc1Bias));
     case Op::kFc2:
-      return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, f_shard_, h_,
-                               gradient(Parameter::kFc2Weight), nullptr);
-    case Op::kAdd2:
-      return ops_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
+      return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight),
+                               nullptr);
+    case Op::kAdd2: return ops_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
     case Op::kLogits:  // the logits hold their gradient by now
-      return ops_.LinearWeight(t[sharded_ ? kLnfFull : kLnf], t[kLogits], n_, h_, v_shard_,
-                               gradient(Parameter::kHeadOutWeight), nullptr);
-    default:
-      LYNX_CHECK(!"the op has no weight pass");
+      return ops_.LinearWeight(t[sharded_ ? kLnfFull : kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),
+                               nullptr);
+    default: LYNX_CHECK(!"the op has no weight pass");
   }
 }
 

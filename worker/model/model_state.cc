@@ -78,25 +78,17 @@ const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cas
 std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
   const int64_t head_size = model.head_size();
   switch (extent) {
-    case kOne:
-      return {1};
-    case kHidden:
-      return {model.hidden};
-    case kQkvRows:
-      return {model.heads * head_size, model.key_heads() * head_size, model.key_heads() * head_size};
-    case kHeadSize:
-      return {head_size};
-    case kContext:
-      return {model.heads * head_size};
+    case kOne: return {1};
+    case kHidden: return {model.hidden};
+    case kQkvRows: return {model.heads * head_size, model.key_heads() * head_size, model.key_heads() * head_size};
+    case kHeadSize: return {head_size};
+    case kContext: return {model.heads * head_size};
     case kFc1Rows:
       if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
       return {model.ffn};
-    case kFfn:
-      return {model.ffn};
-    case kSeq:
-      return {model.seq};
-    case kVocab:
-      return {model.vocab};
+    case kFfn: return {model.ffn};
+    case kSeq: return {model.seq};
+    case kVocab: return {model.vocab};
   }
   LYNX_CHECK(false);
 }
@@ -110,21 +102,17 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
 bool IsOf(const ModelSpec& model, Parameter parameter) {
   const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
-    case Parameter::kQkvBias:
-      return gpt || model.qkv_bias;
+    case Parameter::kQkvBias: return gpt || model.qkv_bias;
     case Parameter::kQNormWeight:
-    case Parameter::kKNormWeight:
-      return model.qk_norm;
+    case Parameter::kKNormWeight: return model.qk_norm;
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
     case Parameter::kProjBias:
     case Parameter::kLn2Bias:
     case Parameter::kFc1Bias:
     case Parameter::kFc2Bias:
-    case Parameter::kHeadLnBias:
-      return gpt;
-    default:
-      return true;
+    case Parameter::kHeadLnBias: return gpt;
+    default: return true;
   }
 }
 
@@ -163,8 +151,8 @@ void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t 
       for (const int64_t part : parts) {
         const Run run = RunOf(part, part / tp, r);
         const int64_t begin = part_begin + run.begin;
-        ParameterPiece piece = slot.vector ? ParameterPiece{0, 1, begin, run.length, 0}
-                                           : ParameterPiece{begin, run.length, 0, columns, 0};
+        ParameterPiece piece =
+            slot.vector ? ParameterPiece{0, 1, begin, run.length, 0} : ParameterPiece{begin, run.length, 0, columns, 0};
         piece.offset = slot.count;
         slot.count += piece.rows * piece.columns;
         slot.pieces.push_back(piece);
@@ -204,8 +192,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
     if (!slots.empty() && slots.back().layer != layer) slot.offset = Shareable(context, slot.offset);
     slot.share_offset = slot.offset;
-    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank,
-           slot);
+    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank, slot);
     slots.push_back(std::move(slot));
   }
 }
@@ -320,8 +307,7 @@ ParameterSlot PartOf(const ParameterSlot& slot, int64_t begin, int64_t end) {
 
 }  // namespace
 
-std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
-                                        int32_t index) {
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index) {
   const int64_t shares = OptimizerShares(context);
   if (shares == 1) return slots;
   std::vector<ParameterSlot> updated;
@@ -358,8 +344,8 @@ void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint6
   }
 }
 
-absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
-                                              uint64_t seed, Backend& backend) {
+absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, int32_t data_index, uint64_t seed,
+                                              Backend& backend) {
   ModelState state;
   state.backend_ = &backend;
   state.context_ = context;
@@ -379,13 +365,12 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
   state.index_.assign(static_cast<size_t>(LayerPositions(context) * kParameterCount), -1);
   for (size_t i = 0; i < state.slots_.size(); ++i) {
     const ParameterSlot& slot = state.slots_[i];
-    state.index_[static_cast<size_t>(LayerPosition(context, slot.layer) * kParameterCount +
-                                     static_cast<int>(slot.parameter))] = static_cast<int32_t>(i);
+    state.index_[static_cast<size_t>(LayerPosition(context, slot.layer) * kParameterCount + static_cast<int>(slot.parameter))] =
+        static_cast<int32_t>(i);
   }
   if (HoldsTiedEmbedding(context)) {
     const auto index_of = [&](int32_t layer, Parameter parameter) -> int32_t& {
-      return state.index_[static_cast<size_t>(LayerPosition(context, layer) * kParameterCount +
-                                              static_cast<int>(parameter))];
+      return state.index_[static_cast<size_t>(LayerPosition(context, layer) * kParameterCount + static_cast<int>(parameter))];
     };
     index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
   }
@@ -396,8 +381,8 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};
   }
   for (const ParameterSlot& slot : state.updated_) {
-    LYNX_ASSIGN_OR_RETURN(
-        HostView view, HostView::Fetch({state.UpdatedWeight(slot), static_cast<size_t>(slot.count)}, backend));
+    LYNX_ASSIGN_OR_RETURN(HostView view,
+                          HostView::Fetch({state.UpdatedWeight(slot), static_cast<size_t>(slot.count)}, backend));
     FillInitialWeights(slot, context.model, seed, view.floats());
     view.Store();
   }
@@ -406,16 +391,14 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
 }
 
 const ParameterSlot& ModelState::Slot(int32_t layer, Parameter parameter) const {
-  const int32_t i =
-      index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount + static_cast<int>(parameter))];
+  const int32_t i = index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount + static_cast<int>(parameter))];
   LYNX_CHECK(i >= 0);
   return slots_[static_cast<size_t>(i)];
 }
 
 const ParameterSlot* ModelState::shared_embedding() const {
   if (!context_.model.tied_embeddings || context_.has_embedding() == context_.has_head()) return nullptr;
-  return context_.has_embedding() ? &Slot(kEmbeddingLayer, Parameter::kEmbedTok)
-                                  : &Slot(kHeadLayer, Parameter::kHeadOutWeight);
+  return context_.has_embedding() ? &Slot(kEmbeddingLayer, Parameter::kEmbedTok) : &Slot(kHeadLayer, Parameter::kHeadOutWeight);
 }
 
 template <>
@@ -455,9 +438,7 @@ Bytes ModelState::bytes() const {
                                     second_moments_.size_bytes() + rounded_weights_.size_bytes()));
 }
 
-float* ModelState::Gradient(int32_t layer, Parameter parameter) {
-  return gradients_.data() + Slot(layer, parameter).offset;
-}
+float* ModelState::Gradient(int32_t layer, Parameter parameter) { return gradients_.data() + Slot(layer, parameter).offset; }
 
 ModelState::Range ModelState::LayerRange(int32_t layer) const {
   Range range;

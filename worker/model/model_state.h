@@ -14,9 +14,9 @@
 //   layers.N.fc1.weight (f, h) split by rows; .bias (f)          layers.N.fc2.weight (h, f) split by columns; .bias (h)
 //   head.ln.weight|bias (h)          head.out.weight (v, h) split by rows
 // Llama has no embed.pos and no bias, but qkv.bias where the model says so; k key and value heads of a, d elements each, make
-// qkv.weight ((a + 2k) d, h), in GPT too; where queries and keys have norms there are q_norm.weight|k_norm.weight (d); and fc1.weight is
-// (2f, h), the gate's rows and then those of what it opens to, split by rows within each.
-// Rows of a vocabulary shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
+// qkv.weight ((a + 2k) d, h), in GPT too; where queries and keys have norms there are q_norm.weight|k_norm.weight (d); and
+// fc1.weight is (2f, h), the gate's rows and then those of what it opens to, split by rows within each. Rows of a vocabulary
+// shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
 //
 // A tied embedding (embed.tok is also the output projection) has no head.out.weight on a rank that holds both. Where they are
 // on two ranks, head.out.weight is a copy: it begins with the same bits, both ranks add up both gradients, and so it stays
@@ -43,10 +43,25 @@
 namespace lynx {
 
 enum class Parameter : uint8_t {
-  kEmbedTok, kEmbedPos,
-  kLn1Weight, kLn1Bias, kQkvWeight, kQkvBias, kQNormWeight, kKNormWeight, kProjWeight, kProjBias,
-  kLn2Weight, kLn2Bias, kFc1Weight, kFc1Bias, kFc2Weight, kFc2Bias,
-  kHeadLnWeight, kHeadLnBias, kHeadOutWeight,
+  kEmbedTok,
+  kEmbedPos,
+  kLn1Weight,
+  kLn1Bias,
+  kQkvWeight,
+  kQkvBias,
+  kQNormWeight,
+  kKNormWeight,
+  kProjWeight,
+  kProjBias,
+  kLn2Weight,
+  kLn2Bias,
+  kFc1Weight,
+  kFc1Bias,
+  kFc2Weight,
+  kFc2Bias,
+  kHeadLnWeight,
+  kHeadLnBias,
+  kHeadOutWeight,
 };
 
 // One rectangular piece of a global 2-D parameter (1-D ones have one row... columns = length) held by this rank:
@@ -58,29 +73,29 @@ struct ParameterPiece {
 
 struct ParameterSlot {
   Parameter parameter;
-  int32_t layer = 0;             // transformer layer, kEmbeddingLayer or kHeadLayer
+  int32_t layer = 0;  // transformer layer, kEmbeddingLayer or kHeadLayer
   std::string name;
-  std::string whole_name;        // of the parameter that it is a part of: the embedding's for a copy of that, else `name`
-  int64_t global_rows = 0;       // 1 for vectors
+  std::string whole_name;   // of the parameter that it is a part of: the embedding's for a copy of that, else `name`
+  int64_t global_rows = 0;  // 1 for vectors
   int64_t global_columns = 0;
-  bool vector = false;           // 1-D in files
+  bool vector = false;                 // 1-D in files
   std::vector<ParameterPiece> pieces;  // 3 for qkv, 2 for a gated fc1, 1 elsewhere
-  int64_t offset = 0;            // elements from the start of the flat arrays
-  int64_t count = 0;             // elements held, padding included
-  int64_t share_offset = 0;      // the same of arrays that have only what this rank updates
-  bool decays = false;           // matrices: weight decay applies
-  bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
-  // Replicated, but a rank's gradient is that of its own heads: the ranks' are added up once a step, whether norms are sharded or not.
+  int64_t offset = 0;                  // elements from the start of the flat arrays
+  int64_t count = 0;                   // elements held, padding included
+  int64_t share_offset = 0;            // the same of arrays that have only what this rank updates
+  bool decays = false;                 // matrices: weight decay applies
+  bool replicated = false;             // equal on all tensor-parallel ranks: counts once in the gradient norm
+  // Replicated, but a rank's gradient is that of its own heads: the ranks' are added up once a step, whether norms are sharded
+  // or not.
   bool by_heads = false;
-  bool copy = false;             // the output projection as a copy of the embedding on another rank
+  bool copy = false;  // the output projection as a copy of the embedding on another rank
 };
 
 // The slots of one rank, in order. Pure.
 std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
 // Of the slots, what member `index` of the ranks that hold the same weights updates: all of each slot, or with ZeRO its
 // share of each layer, as slots of their own without padding. Pure.
-std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
-                                        int32_t index);
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index);
 
 // Writes the initial values of a slot into `weights` (slot.count), which must be zero: padding and biases are left alone.
 // Element i (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
@@ -92,8 +107,8 @@ class ModelState {
  public:
   // Allocates the arrays through the backend and fills the weights that this rank updates with their initial values.
   // `data_index`: its place among those that hold the same weights.
-  static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
-                                           uint64_t seed, Backend& backend);
+  static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, int32_t data_index, uint64_t seed,
+                                           Backend& backend);
 
   const std::vector<ParameterSlot>& slots() const { return slots_; }
   // What this rank has moments of, updates, and writes to and reads from checkpoints. Others that hold the same weights have

@@ -24,8 +24,7 @@ double Llama3Slope(const RotarySpec& rotary, double slope) {
   const double wavelength = kTurn / slope, original = rotary.original_seq;
   if (wavelength > original / rotary.low_freq_factor) return slope / rotary.factor;
   if (wavelength < original / rotary.high_freq_factor) return slope;
-  const double mix =
-      (original / wavelength - rotary.low_freq_factor) / (rotary.high_freq_factor - rotary.low_freq_factor);
+  const double mix = (original / wavelength - rotary.low_freq_factor) / (rotary.high_freq_factor - rotary.low_freq_factor);
   return (1 - mix) * slope / rotary.factor + mix * slope;
 }
 
@@ -52,8 +51,7 @@ RotaryTable RotaryTableOf(const ModelSpec& model) {
   table.pairs = dims / 2;
   LYNX_CHECK(table.pairs <= RotaryTable::kMaxPairs);
   const double turning = dims;
-  const double base =
-      rotary.scaling == RopeScaling::kDynamic ? DynamicBase(rotary, turning, model.seq) : rotary.theta;
+  const double base = rotary.scaling == RopeScaling::kDynamic ? DynamicBase(rotary, turning, model.seq) : rotary.theta;
   for (int64_t i = 0; i < table.pairs; ++i) {
     const auto pair = static_cast<double>(i);
     double slope = std::pow(base, -2.0 * pair / turning);

@@ -63,47 +63,30 @@ struct Arguments {
 
 // False for an unknown option or one without its value; getopt has said so on stderr.
 bool ParseArguments(int argc, char** argv, Arguments& arguments) {
-  constexpr option kOptions[] = {
-      {"config", required_argument, nullptr, 'c'},       {"listen-fd", required_argument, nullptr, 'l'},
-      {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
-      {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
-      {"yield-file", required_argument, nullptr, 'y'},   {"measure-gpu-links", required_argument, nullptr, 'g'},
-      {"lease-file", required_argument, nullptr, 'e'},   {"run-as", required_argument, nullptr, 'a'},
-      {}};
+  constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
+                                 {"listen-fd", required_argument, nullptr, 'l'},
+                                 {"report-file", required_argument, nullptr, 'r'},
+                                 {"measure", required_argument, nullptr, 'm'},
+                                 {"measure-link", required_argument, nullptr, 'n'},
+                                 {"check-cuda", required_argument, nullptr, 'u'},
+                                 {"yield-file", required_argument, nullptr, 'y'},
+                                 {"measure-gpu-links", required_argument, nullptr, 'g'},
+                                 {"lease-file", required_argument, nullptr, 'e'},
+                                 {"run-as", required_argument, nullptr, 'a'},
+                                 {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
-      case 'c':
-        arguments.config = optarg;
-        break;
-      case 'l':
-        arguments.listen_fd = std::atoi(optarg);
-        break;
-      case 'r':
-        arguments.report_file = optarg;
-        break;
-      case 'a':
-        arguments.run_as = optarg;
-        break;
-      case 'y':
-        arguments.yield_file = optarg;
-        break;
-      case 'e':
-        arguments.lease_file = optarg;
-        break;
-      case 'm':
-        arguments.measure = optarg;
-        break;
-      case 'n':
-        arguments.measure_link = optarg;
-        break;
-      case 'g':
-        arguments.measure_gpu_links = optarg;
-        break;
-      case 'u':
-        arguments.check_cuda = optarg;
-        break;
-      default:
-        return false;
+      case 'c': arguments.config = optarg; break;
+      case 'l': arguments.listen_fd = std::atoi(optarg); break;
+      case 'r': arguments.report_file = optarg; break;
+      case 'a': arguments.run_as = optarg; break;
+      case 'y': arguments.yield_file = optarg; break;
+      case 'e': arguments.lease_file = optarg; break;
+      case 'm': arguments.measure = optarg; break;
+      case 'n': arguments.measure_link = optarg; break;
+      case 'g': arguments.measure_gpu_links = optarg; break;
+      case 'u': arguments.check_cuda = optarg; break;
+      default: return false;
     }
   }
   return true;
@@ -133,8 +116,7 @@ absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSi
   setenv("OPENBLAS_NUM_THREADS", wanted.c_str(), 1);
   setenv("OMP_NUM_THREADS", wanted.c_str(), 1);
   execv("/proc/self/exe", argv);
-  return absl::InternalError(
-      absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
+  return absl::InternalError(absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
 }
 
 // Goes on as the program that is linked with CUDA, if it is not that one and that one is beside it; else it goes on as it
@@ -163,8 +145,7 @@ int RunMeasure(const std::string& path, char** argv) {
   if (const absl::Status started = StartOnCores(request->cores, threads, StopSignals::kEnd, argv); !started.ok())
     return Fail(started);
   const RankDevice device{.kind = request->device_kind, .uuid = request->device_uuid};
-  const absl::StatusOr<MeasureResult> result =
-      MeasureDevice(*request, [&] { return MakeRankBackend(device, threads); });
+  const absl::StatusOr<MeasureResult> result = MeasureDevice(*request, [&] { return MakeRankBackend(device, threads); });
   return result.ok() ? PrintResult(MeasureResultText(*result)) : Fail(result.status());
 }
 
@@ -204,8 +185,7 @@ int RunTraining(const Arguments& arguments, char** argv) {
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
   if (!config.ok()) return fail(WithCause(Annotate(config.status(), arguments.config), FaultCause::kProgram));
   if (config->device.kind == DeviceKind::kCuda) StartWithCuda(argv);
-  if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
-      !started.ok()) {
+  if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv); !started.ok()) {
     return fail(started);
   }
   if (const absl::Status set = ReportWhenMemoryEnds(arguments.report_file); !set.ok()) return fail(set);
@@ -226,8 +206,7 @@ int RunTraining(const Arguments& arguments, char** argv) {
 
 int RunCheckCuda(const std::string& uuid, char** argv) {
   StartWithCuda(argv);
-  const absl::StatusOr<std::unique_ptr<Backend>> backend =
-      MakeRankBackend({.kind = DeviceKind::kCuda, .uuid = uuid}, 1);
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend({.kind = DeviceKind::kCuda, .uuid = uuid}, 1);
   if (!backend.ok()) return Fail(backend.status());
   if (const absl::Status works = (*backend)->Finish(); !works.ok()) return Fail(works);
   const absl::StatusOr<Bytes> free_memory = (*backend)->FreeMemory();
@@ -245,9 +224,10 @@ int Main(int argc, char** argv) {
   if (!arguments.measure_gpu_links.empty()) return RunMeasureGpuLinks(arguments.measure_gpu_links, argv);
   if (!arguments.check_cuda.empty()) return RunCheckCuda(arguments.check_cuda, argv);
   if (arguments.config.empty() || arguments.report_file.empty() || arguments.listen_fd < 0) {
-    std::fprintf(stderr,
-                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, --measure-link, --measure-gpu-links or "
-                 "--check-cuda\n");
+    std::fprintf(
+        stderr,
+        "lynx-rank: give --config, --listen-fd and --report-file, or --measure, --measure-link, --measure-gpu-links or "
+        "--check-cuda\n");
     return kExitUsage;
   }
   return RunTraining(arguments, argv);

@@ -9,9 +9,7 @@
 
 namespace lynx {
 
-void ShowGpus(const std::vector<std::string>& uuids) {
-  ::setenv("CUDA_VISIBLE_DEVICES", absl::StrJoin(uuids, ",").c_str(), 1);
-}
+void ShowGpus(const std::vector<std::string>& uuids) { ::setenv("CUDA_VISIBLE_DEVICES", absl::StrJoin(uuids, ",").c_str(), 1); }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeRankBackend(const RankDevice& device, int threads) {
   if (device.kind == DeviceKind::kCpu) return MakeCpuBackend(threads);

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "planner/report/step_trace.h"
 #include "common/status.h"
+#include "planner/report/step_trace.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/nccl_communicator.h"
@@ -16,19 +16,19 @@
 #include "worker/engine/engine.h"
 #include "worker/engine/staged_communicator.h"
 #include "worker/model/model_state.h"
+#include "worker/rank/check/node_check.h"
 #include "worker/rank/peers/agreement.h"
 #include "worker/rank/peers/caused.h"
-#include "worker/rank/states/checkpoint_writer.h"
-#include "worker/rank/states/copy_resume.h"
-#include "worker/rank/states/copy_writer.h"
 #include "worker/rank/peers/device_transport.h"
 #include "worker/rank/peers/idle_limit.h"
 #include "worker/rank/peers/introduction.h"
 #include "worker/rank/peers/link_meter.h"
-#include "worker/rank/check/node_check.h"
+#include "worker/rank/records/run_log.h"
+#include "worker/rank/states/checkpoint_writer.h"
+#include "worker/rank/states/copy_resume.h"
+#include "worker/rank/states/copy_writer.h"
 #include "worker/rank/states/peer_copies.h"
 #include "worker/rank/states/resume.h"
-#include "worker/rank/records/run_log.h"
 
 namespace lynx {
 namespace {
@@ -111,11 +111,10 @@ absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t step
   const TrainSpec& train = training.config.spec.train;
   const absl::StatusOr<double> loss = training.engine.Evaluate(*training.held_out);
   if (!loss.ok()) return Annotate(loss.status(), absl::StrCat("after ", steps_done, " steps"));
-  return EvaluationReport{
-      .step = steps_done,
-      .loss = *loss,
-      .tokens = int64_t{train.eval_batches} * train.global_batch * training.config.context.model.seq,
-      .duration = clock.Monotonic() - begin};
+  return EvaluationReport{.step = steps_done,
+                          .loss = *loss,
+                          .tokens = int64_t{train.eval_batches} * train.global_batch * training.config.context.model.seq,
+                          .duration = clock.Monotonic() - begin};
 }
 
 // Of the step that was just run.
@@ -215,8 +214,7 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
   if (peer_copies != nullptr) {
     LYNX_ASSIGN_OR_RETURN(copies, CopyResume::Begin(config, *peer_copies, seat, reports));
   }
-  LYNX_ASSIGN_OR_RETURN(const ResumePoint point,
-                        LoadResumePoint(config, run, seat, copies.get(), state, reports));
+  LYNX_ASSIGN_OR_RETURN(const ResumePoint point, LoadResumePoint(config, run, seat, copies.get(), state, reports));
   if (copies != nullptr) copies->MarkResumed(point.steps_done);
   return point;
 }
@@ -224,14 +222,13 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
 // `between_hosts` moves this process's memory, `between_devices` the device's.
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
-                                    Communicator& between_devices, ReportFile& reports,
-                                    const Cancellation& cancellation) {
+                                    Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
   const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
       WithCause(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
-             FaultCause::kData));
+                FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
                         CausedByCode(ModelState::Create(config.context, coordinates.tp,
                                                         MembersOf(config.context.layout, config.rank, Group::kData).index,
@@ -317,13 +314,14 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
 
 }  // namespace
 
-int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
-            Cancellation& cancellation) {
+int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports, Cancellation& cancellation) {
   const absl::StatusOr<RunEnd> end = Run(config, listen_fd, backend, reports, cancellation);
   if (end.ok()) return *end == RunEnd::kYielded ? kRankExitYielded : kRankExitOk;
   if (cancellation.requested()) return kRankExitCancelled;
-  const RankFailure failure{.reason = std::string(end.status().message()), .peer_lost = IsPeerLoss(end.status()),
-                            .cause = CauseOf(end.status()), .peers = LinkPeersOf(end.status())};
+  const RankFailure failure{.reason = std::string(end.status().message()),
+                            .peer_lost = IsPeerLoss(end.status()),
+                            .cause = CauseOf(end.status()),
+                            .peers = LinkPeersOf(end.status())};
   std::fprintf(stderr, "rank %d: %s\n", config.rank, failure.reason.c_str());
   reports.Append(failure);
   return failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;

@@ -66,12 +66,13 @@ class FakeJobs : public v1::Jobs::Service {
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request, v1::ListJobsResponse* response) override {
     int next = jobs;
     if (!request->before().empty()) next = std::stoi(request->before().substr(1)) - 1;
-    for (; next > 0 && response->jobs_size() < request->limit(); --next) response->add_jobs()->set_id("j" + std::to_string(next));
+    for (; next > 0 && response->jobs_size() < request->limit(); --next)
+      response->add_jobs()->set_id("j" + std::to_string(next));
     response->set_more(next > 0);
     return on_list(++lists_);
   }
-  int events = 0;            // of its only job
-  bool knows_pages = true;   // an earlier release does not
+  int events = 0;           // of its only job
+  bool knows_pages = true;  // an earlier release does not
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
     v1::Job& job = *response->mutable_job();
     job.set_id("j1");
@@ -132,8 +133,8 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   EXPECT_TRUE(listed.ok()) << listed.status();
 }
 
-// Counted in calls: gRPC connects again after 1.2 s at most, which are 24 pauses, and looks by itself every 5 s, which are 100. The server is
-// another process, for in this one its threads would look for the client, too.
+// Counted in calls: gRPC connects again after 1.2 s at most, which are 24 pauses, and looks by itself every 5 s, which are 100.
+// The server is another process, for in this one its threads would look for the client, too.
 TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
   const int port = FakeJobs().port();
   const std::string address = "127.0.0.1:" + std::to_string(port);
@@ -145,10 +146,13 @@ TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
     return client.List({}).ok();
   };
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(call());
-  const absl::StatusOr<Child> server = SpawnInSession(
-      {std::filesystem::canonical("/proc/self/exe").replace_filename("lynx-server"), "--listen=" + address, "--data-dir=" + data, "--metrics-address=", "--page-address="}, {});
+  const absl::StatusOr<Child> server =
+      SpawnInSession({std::filesystem::canonical("/proc/self/exe").replace_filename("lynx-server"), "--listen=" + address,
+                      "--data-dir=" + data, "--metrics-address=", "--page-address="},
+                     {});
   ASSERT_TRUE(server.ok()) << server.status();
-  while (!ReadFile(data + "/server.address").ok() && !HasEnded(server->pidfd)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (!ReadFile(data + "/server.address").ok() && !HasEnded(server->pidfd))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   int calls = 1;
   while (!call() && calls < 200) ++calls;
   SignalProcess(server->pidfd, SIGKILL);
@@ -193,7 +197,8 @@ TEST(ClientTest, AServerThatTakesTheCallAndSaysNothingIsGivenUp) {
   const Watched watched = Watch(jobs, kSecond / 5, kSecond);
   EXPECT_EQ(watched.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(watched.status.message()), HasSubstr(jobs.address() + " (from the test)"));
-  EXPECT_THAT(std::string(watched.status.message()), HasSubstr("did not answer within 200.0 ms: it is busy, or nothing answers there; --timeout"));
+  EXPECT_THAT(std::string(watched.status.message()),
+              HasSubstr("did not answer within 200.0 ms: it is busy, or nothing answers there; --timeout"));
   EXPECT_EQ(jobs.watches(), 1);
 }
 
@@ -233,9 +238,10 @@ TEST(ClientTest, ASilentServerIsToldFromOneThatIsAway) {
     return grpc::Status::OK;
   };
   int lost = 0, seen = 0;
-  const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
-                                  .Watch(
-                                      "job", kSecond, [&](const auto&) { return ++seen < 100; }, [&] { ++lost; }, [&] { ++silent; });
+  const absl::Status status =
+      Client({jobs.address(), "the test"}, kSecond * 20)
+          .Watch(
+              "job", kSecond, [&](const auto&) { return ++seen < 100; }, [&] { ++lost; }, [&] { ++silent; });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_GE(silent, 2);
   EXPECT_EQ(seen, 2);
@@ -315,7 +321,9 @@ TEST(ClientTest, ListsPageByPage) {
 TEST(ClientTest, AListEndsWhereTheServerHasForgottenTheRest) {
   FakeJobs server;
   server.jobs = 1500;
-  server.on_list = [](int call) { return call == 1 ? grpc::Status::OK : grpc::Status(grpc::StatusCode::NOT_FOUND, "no such job"); };
+  server.on_list = [](int call) {
+    return call == 1 ? grpc::Status::OK : grpc::Status(grpc::StatusCode::NOT_FOUND, "no such job");
+  };
   Client client({.address = server.address(), .source = "the test"}, kSecond * 60);
   v1::ListJobsRequest request;
   request.set_limit(1200);

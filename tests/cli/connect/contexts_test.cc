@@ -80,7 +80,8 @@ TEST_F(ContextsTest, RemovingTheOneInUseLeavesNone) {
 }
 
 TEST_F(ContextsTest, WhatCannotBeSaysWhy) {
-  EXPECT_THAT(Message(UseContext("prod")), HasSubstr("there is no context prod, nor any other; 'lynxctl context add' makes one"));
+  EXPECT_THAT(Message(UseContext("prod")),
+              HasSubstr("there is no context prod, nor any other; 'lynxctl context add' makes one"));
   ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
   EXPECT_THAT(Message(UseContext("test")), HasSubstr("there is no context test; there are prod"));
   EXPECT_THAT(Message(RemoveContext("test")), HasSubstr("there is no context test"));

@@ -10,8 +10,8 @@ using ::testing::ElementsAre;
 using Words = std::vector<std::string>;
 
 TEST(QuickSubmitTest, KnowsTheOptionsOfMostSubmissions) {
-  const auto parsed = ParseQuickSubmit({"--server", "127.0.0.1:1", "submit", "-f", "job.yaml", "--set", "a=1", "--set=b=2", "--idempotency-key",
-                                        "key", "--timeout=2.5", "-o", "table"});
+  const auto parsed = ParseQuickSubmit({"--server", "127.0.0.1:1", "submit", "-f", "job.yaml", "--set", "a=1", "--set=b=2",
+                                        "--idempotency-key", "key", "--timeout=2.5", "-o", "table"});
   ASSERT_TRUE(parsed.has_value());
   EXPECT_EQ(parsed->server, "127.0.0.1:1");
   EXPECT_EQ(parsed->file, "job.yaml");

@@ -34,7 +34,8 @@ class UnaryCallTest : public ::testing::Test, public v1::Jobs::Service {
     ASSERT_NE(server_, nullptr);
     address_ = host + ":" + std::to_string(port_);
   }
-  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) override {
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
+                         v1::SubmitJobResponse* response) override {
     deadline_ = context->deadline();
     return answer_(*request, *response);
   }
@@ -46,7 +47,8 @@ class UnaryCallTest : public ::testing::Test, public v1::Jobs::Service {
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
   std::chrono::system_clock::time_point deadline_;
-  std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> answer_ = [](const auto& request, auto& response) {
+  std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> answer_ = [](const auto& request,
+                                                                                                auto& response) {
     response.mutable_job()->set_id(request.idempotency_key());
     return grpc::Status::OK;
   };
@@ -115,8 +117,8 @@ TEST_F(UnaryCallTest, NobodyListens) {
 }
 
 TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
-  for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "host.invalid:1", "::1:7470",
-                              "[::1", "[::1]", "[localhost]:1", "unix:/tmp/socket"}) {
+  for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "host.invalid:1",
+                              "::1:7470", "[::1", "[::1]", "[localhost]:1", "unix:/tmp/socket"}) {
     EXPECT_FALSE(CallUnary(address, kSubmit, "", kPatience).has_value()) << address;
     EXPECT_FALSE(IsCalledUnary(address)) << address;
   }
@@ -155,8 +157,7 @@ TEST(UnaryCallPatienceTest, AServerThatSpeaksSomethingElseIsLeft) {
     const std::string text = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     EXPECT_EQ(::send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
     char byte = 0;
-    while (::recv(fd, &byte, 1, 0) > 0) {
-    }
+    while (::recv(fd, &byte, 1, 0) > 0) {}
     ::close(fd);
   });
   EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", kPatience).has_value());

@@ -37,7 +37,8 @@ TEST(WaitingReason, WhatTheEventSaidIsNotRepeated) {
 
 TEST(WaitingReason, AnotherKindIsSaidSoonerThanOtherNumbers) {
   WaitingReason why;
-  const v1::Job four = Waiting("ahead", "4 jobs are ahead"), three = Waiting("ahead", "3 jobs are ahead"), first = Waiting("capacity", "waits for 2 devices");
+  const v1::Job four = Waiting("ahead", "4 jobs are ahead"), three = Waiting("ahead", "3 jobs are ahead"),
+                first = Waiting("capacity", "waits for 2 devices");
   EXPECT_EQ(why.Due(four, kSecond), "");
   EXPECT_EQ(why.Due(four, kSecond * 10), four.reason());
   EXPECT_EQ(why.Due(three, kSecond * 21), "");

@@ -18,11 +18,27 @@ using testing::HasSubstr;
 
 // A machine with which nothing is wrong.
 MachineFacts Fit() {
-  MachineFacts facts{.version = "1.0", .kernel = "Linux 6", .cores = 8, .memory = kGiB * 16, .memory_available = kGiB * 8, .shared = kGiB * 8,
-                     .shared_available = kGiB * 8, .open_files = 65536, .locked_bytes = kNoLimit, .processes = kNoLimit, .clock_synchronized = true};
+  MachineFacts facts{.version = "1.0",
+                     .kernel = "Linux 6",
+                     .cores = 8,
+                     .memory = kGiB * 16,
+                     .memory_available = kGiB * 8,
+                     .shared = kGiB * 8,
+                     .shared_available = kGiB * 8,
+                     .open_files = 65536,
+                     .locked_bytes = kNoLimit,
+                     .processes = kNoLimit,
+                     .clock_synchronized = true};
   facts.ports = {{.port = 7470, .purpose = "lynx-server"}};
-  facts.disk = {.folder = "/data", .status = absl::OkStatus(), .size = kGiB * 100, .available = kGiB * 50, .bytes_per_second = 2e8};
-  facts.server = ServerFacts{.address = "10.0.0.1:7470", .source = "--server", .is_here = true, .status = absl::OkStatus(), .version = "1.0", .clock_ahead_ns = 3'000'000, .clock_error_ns = 1'000'000,
+  facts.disk = {
+      .folder = "/data", .status = absl::OkStatus(), .size = kGiB * 100, .available = kGiB * 50, .bytes_per_second = 2e8};
+  facts.server = ServerFacts{.address = "10.0.0.1:7470",
+                             .source = "--server",
+                             .is_here = true,
+                             .status = absl::OkStatus(),
+                             .version = "1.0",
+                             .clock_ahead_ns = 3'000'000,
+                             .clock_error_ns = 1'000'000,
                              .nodes = {{"n0", "ready", "1.0", "1.0"}}};
   return facts;
 }
@@ -32,7 +48,8 @@ std::vector<std::string> Wrong(const MachineFacts& facts) {
   std::vector<std::string> wrong;
   for (const Finding& finding : Diagnose(facts)) {
     EXPECT_EQ(finding.mend.empty(), finding.verdict == Verdict::kOk) << finding.what;
-    if (finding.verdict != Verdict::kOk) wrong.push_back(std::string(VerdictName(finding.verdict)) + " " + finding.what + ": " + finding.found);
+    if (finding.verdict != Verdict::kOk)
+      wrong.push_back(std::string(VerdictName(finding.verdict)) + " " + finding.what + ": " + finding.found);
   }
   return wrong;
 }
@@ -65,29 +82,51 @@ INSTANTIATE_TEST_SUITE_P(
     All, DoctorCase,
     testing::Values(
         Case{"Gpus", [](MachineFacts& f) { f.nvidia_driver = true; }, "problem devices: 8 cores; NVIDIA driver, 0 GPUs"},
-        Case{"Memory", [](MachineFacts& f) { f.memory_available = kMiB * 100; }, "warning memory: 100.0 MiB of 16.0 GiB available"},
+        Case{"Memory", [](MachineFacts& f) { f.memory_available = kMiB * 100; },
+             "warning memory: 100.0 MiB of 16.0 GiB available"},
         Case{"NoShared", [](MachineFacts& f) { f.shared.reset(); }, "warning /dev/shm: not there"},
-        Case{"LittleShared", [](MachineFacts& f) { f.shared_available = kMiB * 64; }, "warning /dev/shm: 64.0 MiB of 8.0 GiB free"},
+        Case{"LittleShared", [](MachineFacts& f) { f.shared_available = kMiB * 64; },
+             "warning /dev/shm: 64.0 MiB of 8.0 GiB free"},
         Case{"FewFiles", [](MachineFacts& f) { f.open_files = 512; }, "warning open files: limit 512"},
         Case{"TooFewFiles", [](MachineFacts& f) { f.open_files = 64; }, "problem open files: limit 64"},
         Case{"Processes", [](MachineFacts& f) { f.processes = 100; }, "warning processes: limit 100"},
-        Case{"Locked", [](MachineFacts& f) { f.nvidia_driver = true, f.gpus = 1, f.locked_bytes = 65536; }, "warning locked memory: limit 64.0 KiB"},
-        Case{"DiskFull", [](MachineFacts& f) { f.disk.available = kMiB * 10; }, "problem disk space: 10.0 MiB of 100.0 GiB free in /data"},
-        Case{"DiskNearlyFull", [](MachineFacts& f) { f.disk.available = kGiB; }, "warning disk space: 1.0 GiB of 100.0 GiB free in /data"},
-        Case{"SlowDisk", [](MachineFacts& f) { f.disk.bytes_per_second = 1 << 20; }, "warning disk speed: 1.0 MiB/s written and synced"},
-        Case{"NoDisk", [](MachineFacts& f) { f.disk.status = absl::PermissionDeniedError("cannot make a file in /data: no"); }, "problem disk: cannot make a file in /data: no"},
-        Case{"Port", [](MachineFacts& f) { f.ports[0].taken = true, f.server->address = "10.0.0.1:9999"; }, "warning port: 7470 of lynx-server is taken"},
-        Case{"PortOfAServerElsewhere", [](MachineFacts& f) { f.ports[0].taken = true, f.server->is_here = false; }, "warning port: 7470 of lynx-server is taken"},
-        Case{"PortOfADaemon", [](MachineFacts& f) { f.ports.push_back({.port = 7473, .purpose = "lynx-agent's metrics", .taken = true, .of_server = false}), f.ports[0].taken = true; },
+        Case{"Locked", [](MachineFacts& f) { f.nvidia_driver = true, f.gpus = 1, f.locked_bytes = 65536; },
+             "warning locked memory: limit 64.0 KiB"},
+        Case{"DiskFull", [](MachineFacts& f) { f.disk.available = kMiB * 10; },
+             "problem disk space: 10.0 MiB of 100.0 GiB free in /data"},
+        Case{"DiskNearlyFull", [](MachineFacts& f) { f.disk.available = kGiB; },
+             "warning disk space: 1.0 GiB of 100.0 GiB free in /data"},
+        Case{"SlowDisk", [](MachineFacts& f) { f.disk.bytes_per_second = 1 << 20; },
+             "warning disk speed: 1.0 MiB/s written and synced"},
+        Case{"NoDisk", [](MachineFacts& f) { f.disk.status = absl::PermissionDeniedError("cannot make a file in /data: no"); },
+             "problem disk: cannot make a file in /data: no"},
+        Case{"Port", [](MachineFacts& f) { f.ports[0].taken = true, f.server->address = "10.0.0.1:9999"; },
+             "warning port: 7470 of lynx-server is taken"},
+        Case{"PortOfAServerElsewhere", [](MachineFacts& f) { f.ports[0].taken = true, f.server->is_here = false; },
+             "warning port: 7470 of lynx-server is taken"},
+        Case{"PortOfADaemon",
+             [](MachineFacts& f) {
+               f.ports.push_back({.port = 7473, .purpose = "lynx-agent's metrics", .taken = true, .of_server = false}),
+                   f.ports[0].taken = true;
+             },
              "warning port: 7473 of lynx-agent's metrics is taken"},
-        Case{"TimeService", [](MachineFacts& f) { f.clock_synchronized = false; }, "hint time service: nobody has told the kernel that the clock is synchronised"},
-        Case{"Server", [](MachineFacts& f) { f.server->status = absl::UnavailableError("cannot reach lynx-server at x"); }, "problem server: cannot reach lynx-server at x"},
-        Case{"Clock", [](MachineFacts& f) { f.server->clock_ahead_ns = -5'000'000'000; }, "warning clock: the server's is 5.00 s behind this machine's, give or take 1.0 ms"},
-        Case{"FarClock", [](MachineFacts& f) { f.server->clock_ahead_ns = 90'000'000'000; }, "problem clock: the server's is 1m30s ahead of this machine's, give or take 1.0 ms"},
-        Case{"SlowCall", [](MachineFacts& f) { f.server->clock_ahead_ns = 5'000'000'000, f.server->clock_error_ns = 4'500'000'000, f.server->version = "2"; f.server->nodes.clear(); },
+        Case{"TimeService", [](MachineFacts& f) { f.clock_synchronized = false; },
+             "hint time service: nobody has told the kernel that the clock is synchronised"},
+        Case{"Server", [](MachineFacts& f) { f.server->status = absl::UnavailableError("cannot reach lynx-server at x"); },
+             "problem server: cannot reach lynx-server at x"},
+        Case{"Clock", [](MachineFacts& f) { f.server->clock_ahead_ns = -5'000'000'000; },
+             "warning clock: the server's is 5.00 s behind this machine's, give or take 1.0 ms"},
+        Case{"FarClock", [](MachineFacts& f) { f.server->clock_ahead_ns = 90'000'000'000; },
+             "problem clock: the server's is 1m30s ahead of this machine's, give or take 1.0 ms"},
+        Case{"SlowCall",
+             [](MachineFacts& f) {
+               f.server->clock_ahead_ns = 5'000'000'000, f.server->clock_error_ns = 4'500'000'000, f.server->version = "2";
+               f.server->nodes.clear();
+             },
              "warning versions: lynxctl 1.0, lynx-server 2"},
         Case{"Away", [](MachineFacts& f) { f.server->nodes[0].state = "away"; }, "warning node: n0 is away"},
-        Case{"OldWorker", [](MachineFacts& f) { f.server->nodes[0].worker_version = "0.9"; }, "warning versions: lynx-worker 0.9 on n0, lynx-server 1.0"}),
+        Case{"OldWorker", [](MachineFacts& f) { f.server->nodes[0].worker_version = "0.9"; },
+             "warning versions: lynx-worker 0.9 on n0, lynx-server 1.0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Doctor, TheServersOwnPortIsNoOthers) {
@@ -105,7 +144,8 @@ TEST(Doctor, DaemonsThatRunKeepTheirPorts) {
                  {.port = 7473, .purpose = "lynx-agent's metrics", .taken = true, .of_server = false, .answers = true}};
   facts.server.reset();
   EXPECT_THAT(Wrong(facts), testing::ElementsAre());
-  EXPECT_THAT(Diagnose(facts), testing::Contains(testing::Field(&Finding::found, "7473 of lynx-agent's metrics is served by one that runs")));
+  EXPECT_THAT(Diagnose(facts),
+              testing::Contains(testing::Field(&Finding::found, "7473 of lynx-agent's metrics is served by one that runs")));
 }
 
 TEST(Doctor, AClockOfWhichNothingIsKnownIsNoFault) {
@@ -121,9 +161,11 @@ TEST(Doctor, TheWorstCounts) {
 }
 
 TEST(Doctor, KnowsThisMachineByItsAddresses) {
-  for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"}) EXPECT_TRUE(IsThisMachine(address)) << address;
+  for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"})
+    EXPECT_TRUE(IsThisMachine(address)) << address;
   // Of a network for documentation, and what is no address.
-  for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"}) EXPECT_FALSE(IsThisMachine(address)) << address;
+  for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"})
+    EXPECT_FALSE(IsThisMachine(address)) << address;
 }
 
 TEST(Doctor, KnowsADaemonByItsMetrics) {

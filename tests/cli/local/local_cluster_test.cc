@@ -30,10 +30,10 @@ class LocalClusterTest : public testing::Test {
   // A cluster of which one daemon, the server, is that process.
   void Record(pid_t pid) const {
     const ProcessIdentity process = IdentifyProcess(pid).value();
-    std::ofstream(folder_ + "/cluster.json") << absl::StrCat(
-        R"({"serverAddress": "127.0.0.1:1", "daemons": [{"name": "server", "argv": ["lynx-server"], "log": ")", folder_,
-        R"(/log", "metricsAddress": "", "pid": )", process.pid, R"(, "startTicks": )", process.start_ticks, R"(, "machineBoot": ")",
-        process.machine_boot, R"("}]})");
+    std::ofstream(folder_ + "/cluster.json")
+        << absl::StrCat(R"({"serverAddress": "127.0.0.1:1", "daemons": [{"name": "server", "argv": ["lynx-server"], "log": ")",
+                        folder_, R"(/log", "metricsAddress": "", "pid": )", process.pid, R"(, "startTicks": )",
+                        process.start_ticks, R"(, "machineBoot": ")", process.machine_boot, R"("}]})");
   }
 
   std::string folder_;
@@ -56,16 +56,19 @@ TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status)) << "it waited in vain";
-  EXPECT_THAT(ReadFile(folder_ + "/said").value(),
-              HasSubstr(absl::StrCat("server (process ", daemon, ") cannot be stopped: it belongs to user 0; run 'lynxctl local down' as that user, or as root")));
+  EXPECT_THAT(
+      ReadFile(folder_ + "/said").value(),
+      HasSubstr(absl::StrCat("server (process ", daemon,
+                             ") cannot be stopped: it belongs to user 0; run 'lynxctl local down' as that user, or as root")));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/cluster.json")) << "it can be tried again";
 }
 
 TEST_F(LocalClusterTest, WhatIsWrongIsRefusedBeforeAnythingIsWritten) {
-  for (const auto& [options, part] : {std::pair(LocalOptions{.directory = ""}, "neither HOME nor LYNX_HOME"),
-                                      std::pair(LocalOptions{.directory = folder_ + "/a", .link_rate = "1G"}, "--link-rate"),
-                                      std::pair(LocalOptions{.directory = folder_ + "/b", .nodes = 2, .devices = "cuda"}, "give --nodes 1"),
-                                      std::pair(LocalOptions{.directory = folder_ + "/caf\xe9"}, "is not UTF-8")}) {
+  for (const auto& [options, part] :
+       {std::pair(LocalOptions{.directory = ""}, "neither HOME nor LYNX_HOME"),
+        std::pair(LocalOptions{.directory = folder_ + "/a", .link_rate = "1G"}, "--link-rate"),
+        std::pair(LocalOptions{.directory = folder_ + "/b", .nodes = 2, .devices = "cuda"}, "give --nodes 1"),
+        std::pair(LocalOptions{.directory = folder_ + "/caf\xe9"}, "is not UTF-8")}) {
     const absl::Status refused = LocalUp(options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
@@ -75,12 +78,12 @@ TEST_F(LocalClusterTest, WhatIsWrongIsRefusedBeforeAnythingIsWritten) {
 
 // As an earlier release may have written it down.
 TEST_F(LocalClusterTest, ARateThatIsNoneInTheFileIsAnotherThanTheOneGiven) {
-  std::ofstream(folder_ + "/cluster.json")
-      << R"({"serverAddress": "127.0.0.1:1", "daemons": [
+  std::ofstream(folder_ + "/cluster.json") << R"({"serverAddress": "127.0.0.1:1", "daemons": [
           {"name": "server", "argv": ["x"], "log": "x", "metricsAddress": "", "pid": 0, "startTicks": 0, "machineBoot": ""},
           {"name": "node0.agent", "argv": ["x", "--link-rate=1G"], "log": "x", "metricsAddress": "", "pid": 0, "startTicks": 0, "machineBoot": ""}]})";
   const absl::Status differs = LocalUp({.directory = folder_, .link_rate = "1Gbit"}).status();
-  EXPECT_THAT(std::string(differs.message()), HasSubstr("has --link-rate 1G, not 1Gbit; leave that out, or 'lynxctl local down' first"));
+  EXPECT_THAT(std::string(differs.message()),
+              HasSubstr("has --link-rate 1G, not 1Gbit; leave that out, or 'lynxctl local down' first"));
 }
 
 }  // namespace

@@ -38,7 +38,9 @@ v1::Job RunningJob() {
   return job;
 }
 
-std::string Jobs(OutputFormat format, const std::vector<v1::Job>& jobs) { return Text(JobListing(jobs, CellText(format, kNow)), format); }
+std::string Jobs(OutputFormat format, const std::vector<v1::Job>& jobs) {
+  return Text(JobListing(jobs, CellText(format, kNow)), format);
+}
 
 TEST(JobListing, OneLineAJobAndFirstLineOfTheReason) {
   EXPECT_EQ(Jobs(OutputFormat::kTable, {RunningJob()}),
@@ -49,18 +51,23 @@ TEST(JobListing, OneLineAJobAndFirstLineOfTheReason) {
 
 TEST(JobListing, WideHasMore) {
   EXPECT_EQ(Jobs(OutputFormat::kWide, {RunningJob()}),
-            "ID  NAME  STATE    STEPS    LOSS   TOK/S  STEP     ETA    QUEUE     PRIORITY  RANKS  NODES  ATTEMPT  RESTARTS  AGE  REASON\n"
-            "j1  tiny  RUNNING  120/400  2.310  12.3k  50.0 ms  1m10s  research  0         3      n0,n1  2        0         2m   training, \"well\"\n");
+            "ID  NAME  STATE    STEPS    LOSS   TOK/S  STEP     ETA    QUEUE     PRIORITY  RANKS  NODES  ATTEMPT  RESTARTS  "
+            "AGE  REASON\n"
+            "j1  tiny  RUNNING  120/400  2.310  12.3k  50.0 ms  1m10s  research  0         3      n0,n1  2        0         2m "
+            "  training, \"well\"\n");
 }
 
 TEST(JobListing, CsvIsWholeAndQuoted) {
   EXPECT_EQ(Jobs(OutputFormat::kCsv, {RunningJob()}),
-            "id,name,state,steps_done,steps,loss,tokens_per_second,step_seconds,eta_seconds,queue,priority,ranks,nodes,attempt,restarts,submitted,reason\n"
-            "j1,tiny,RUNNING,120,400,2.31,12345,0.05,70,research,0,3,\"n0,n1\",2,0,1970-01-01T00:00:01Z,\"training, \"\"well\"\"\nmore\"\n");
+            "id,name,state,steps_done,steps,loss,tokens_per_second,step_seconds,eta_seconds,queue,priority,ranks,nodes,attempt,"
+            "restarts,submitted,reason\n"
+            "j1,tiny,RUNNING,120,400,2.31,12345,0.05,70,research,0,3,\"n0,n1\",2,0,1970-01-01T00:00:01Z,\"training, "
+            "\"\"well\"\"\nmore\"\n");
   v1::Job waiting;
   waiting.set_id("j2");
   waiting.set_state(v1::JOB_STATE_QUEUED);
-  EXPECT_THAT(Jobs(OutputFormat::kCsv, {waiting}), HasSubstr("\nj2,,QUEUED,0,0,,,,,,0,0,,0,0,,\n")) << "what is not known is empty";
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {waiting}), HasSubstr("\nj2,,QUEUED,0,0,,,,,,0,0,,0,0,,\n"))
+      << "what is not known is empty";
   EXPECT_EQ(Jobs(OutputFormat::kCsv, {}).find("id,name"), 0u) << "a header also where there is nothing";
 }
 
@@ -179,8 +186,9 @@ TEST(QueueListing, NoQuotaIsNoNumber) {
   queue.set_name("default");
   queue.set_weight(1);
   queue.set_no_borrowing(true);
-  EXPECT_EQ(Text(QueueListing({queue}, CellText(OutputFormat::kTable, kNow))),
-            "QUEUE    WEIGHT  QUOTA  BORROWS  DEVICES  RUNNING  WAITING\ndefault  1       -      no       0        0        0\n");
+  EXPECT_EQ(
+      Text(QueueListing({queue}, CellText(OutputFormat::kTable, kNow))),
+      "QUEUE    WEIGHT  QUOTA  BORROWS  DEVICES  RUNNING  WAITING\ndefault  1       -      no       0        0        0\n");
 }
 
 TEST(EventListing, HasNoNamesOfItsOwn) {

@@ -102,7 +102,8 @@ TEST(JobPage, ControlsInWhatOthersWroteAreWrittenOut) {
   event.set_kind("held");
   event.set_reason("held: \x1b[2J\rnothing\nelse");
   const std::string page = JobPage(job, Style{true}, Nanos(0));
-  EXPECT_THAT(page, HasSubstr("tiny  \033[36mRUNNING\033[0m\nheld: \\x1b]0;title\\x07\nsecond line\n")) << "lynxctl's own colours stay";
+  EXPECT_THAT(page, HasSubstr("tiny  \033[36mRUNNING\033[0m\nheld: \\x1b]0;title\\x07\nsecond line\n"))
+      << "lynxctl's own colours stay";
   EXPECT_THAT(page, HasSubstr("held   held: \\x1b[2J\\rnothing\\nelse\n"));
 }
 
@@ -132,7 +133,8 @@ TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {
   stage.set_core_wait_ns(12'000'000);
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), Not(HasSubstr("waiting for a core"))) << "less than 5%";
   stage.set_core_wait_ns(110'000'000);
-  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("waiting for a core      none       110.0 ms  44% of a step\nwaiting for a core: other processes, "));
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)),
+              HasSubstr("waiting for a core      none       110.0 ms  44% of a step\nwaiting for a core: other processes, "));
   job.mutable_plan()->mutable_stages(0)->set_core_wait_ns(100'000'000);
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)),
               HasSubstr("waiting for a core      100.0 ms   110.0 ms  44% of a step\nwaiting for a core: ranks of "

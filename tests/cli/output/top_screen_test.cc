@@ -93,7 +93,8 @@ TEST(TopScreen, FitsItsTerminal) {
     const std::vector<std::string> lines = absl::StrSplit(screen, '\n');
     EXPECT_EQ(lines.size(), 13u) << "and what follows the last newline";
     for (const std::string& line : lines) {
-      EXPECT_LE(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }), static_cast<int64_t>(width)) << line;
+      EXPECT_LE(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }), static_cast<int64_t>(width))
+          << line;
     }
     EXPECT_THAT(lines[11], HasSubstr("... "));
   }

@@ -131,8 +131,7 @@ TEST_P(BadClusterFile, NamesPlaceAndRemedy) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadClusterFile,
     testing::Values(
-        BadCluster{"Kind", "kind: Cluster", "kind: TrainingJob",
-                   "c.yaml:2:7: kind: expected 'Cluster', found 'TrainingJob'"},
+        BadCluster{"Kind", "kind: Cluster", "kind: TrainingJob", "c.yaml:2:7: kind: expected 'Cluster', found 'TrainingJob'"},
         BadCluster{"UnknownField", "hostMemory", "hostMemry",
                    "c.yaml:25:5: nodeGroups[0].hostMemry: unknown field; did you mean 'hostMemory'?"},
         BadCluster{"UnknownLink", "      network: {latency: 20us", "      networks: {latency: 20us",
@@ -149,27 +148,22 @@ INSTANTIATE_TEST_SUITE_P(
                    "nodeGroups[1].links.node.latency: missing"},
         BadCluster{"NoGroups", "nodeGroups:\n", "nodeGroups: []\nx:\n",
                    "c.yaml:20:13: nodeGroups: has 0 items; give at least 1"},
-        BadCluster{"ZeroNodes", "nodes: 2", "nodes: 0",
-                   "nodeGroups[0].nodes: expected a whole number above zero, found '0'"},
-        BadCluster{
-            "TooManyDevices", "nodes: 2", "nodes: 2000000",
-            "c.yaml:21:11: nodeGroups[0]: node group \"big\" of the cluster has 2000000 nodes of 8 devices; at most"},
+        BadCluster{"ZeroNodes", "nodes: 2", "nodes: 0", "nodeGroups[0].nodes: expected a whole number above zero, found '0'"},
+        BadCluster{"TooManyDevices", "nodes: 2", "nodes: 2000000",
+                   "c.yaml:21:11: nodeGroups[0]: node group \"big\" of the cluster has 2000000 nodes of 8 devices; at most"},
         BadCluster{"Share", "GB/s, share: 0.5}", "GB/s, share: 1.5}",
                    "links.node.share: expected a number above 0 and at most 1, found '1.5'"},
         BadCluster{"PointsFall", "{size: 1TFLOP, share: 0.8}", "{size: 1GFLOP, share: 0.8}",
                    "devices[0].efficiency.gemm: sizes must rise from point to point"},
-        BadCluster{"PointUnit", "{size: 2048,", "{size: 2kB,",
-                   "efficiency.attention.points[0].size: expected a whole number"},
-        BadCluster{"ZeroSize", "{size: 2048,", "{size: 0,",
-                   "efficiency.attention.points[0].size: expected a size above zero"},
+        BadCluster{"PointUnit", "{size: 2048,", "{size: 2kB,", "efficiency.attention.points[0].size: expected a whole number"},
+        BadCluster{"ZeroSize", "{size: 2048,", "{size: 0,", "efficiency.attention.points[0].size: expected a size above zero"},
         BadCluster{"HalfATile", "rows: 256, ", "", "products are tiled 0 x 128 over 108 units: all must be"},
         BadCluster{"InnerOrder", "devices: 4, latency", "devices: 3, latency",
                    "nodeGroups[0]: node group \"big\" of the cluster joins 3 devices by an inner link"},
         BadCluster{"HostRates", "both: 30GB/s", "both: 60GB/s",
                    "nodeGroups[0]: the hardware profile of \"Fast GPU\" is unusable: copies to the host run at"},
-        BadCluster{
-            "AllReserved", "reservedMemory: 2GiB", "reservedMemory: 80GiB",
-            "c.yaml:24:13: nodeGroups[0].device: reservedMemory of its device is 80.0 GiB, all of its 80.0 GiB"},
+        BadCluster{"AllReserved", "reservedMemory: 2GiB", "reservedMemory: 80GiB",
+                   "c.yaml:24:13: nodeGroups[0].device: reservedMemory of its device is 80.0 GiB, all of its 80.0 GiB"},
         BadCluster{"Twice", "name: small", "name: big", "nodeGroups[1].name: 'big' is the name of another one"},
         BadCluster{"SourceAlone", "{value: 80GiB, source: \"data sheet\"}", "{source: \"data sheet\"}",
                    "c.yaml:7:13: devices[0].memory: expected one value, or {value: ..., source:"},
@@ -213,8 +207,7 @@ TEST(ClusterFile, ExamplesAreValidAndSayWhereEveryNumberIsFrom) {
     for (const NumberSource& number : file->sources) {
       // Names, counts of machines, and points, whose curve has the source.
       const bool of_machines = absl::StrContains(number.path, ".points[") || absl::EndsWith(number.path, "ame") ||
-                               absl::EndsWith(number.path, ".nodes") ||
-                               absl::EndsWith(number.path, "devicesPerNode") ||
+                               absl::EndsWith(number.path, ".nodes") || absl::EndsWith(number.path, "devicesPerNode") ||
                                absl::EndsWith(number.path, ".device") || absl::EndsWith(number.path, ".kind");
       if (of_machines) continue;
       ++numbers;
@@ -245,8 +238,7 @@ TEST(ClusterFile, ExamplesCanBePlannedFor) {
 TEST(ClusterFile, DocumentedReferenceIsCurrent) {
   const auto page = ReadTextFile(std::string(LYNX_SOURCE_DIR) + "/docs/cluster-file.md");
   ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_THAT(*page, HasSubstr(ClusterFileReference()))
-      << "paste the output of: lynxctl defaults --cluster-reference";
+  EXPECT_THAT(*page, HasSubstr(ClusterFileReference())) << "paste the output of: lynxctl defaults --cluster-reference";
 }
 
 TEST(ClusterFile, MissingAndEmptyFilesSaySo) {

@@ -79,14 +79,19 @@ TEST(JobFile, ReadsAScheduleFromItsText) {
 }
 
 TEST(JobFile, ReadsWhenAJobRunsAndWhatFailuresMean) {
-  const std::string text = Replaced("resources:",
-                                    "scheduling: {queue: research, priority: -5, hold: true, after: prepare 12ab, timeLimit: 90min, "
-                                    "preemptible: false}\nonFailure: |\n  exit 137: retry\n"
-                                    "  log ECC error: bank 7: exclude-node\n  exit 2: fail\nresources:");
+  const std::string text =
+      Replaced("resources:",
+               "scheduling: {queue: research, priority: -5, hold: true, after: prepare 12ab, timeLimit: 90min, "
+               "preemptible: false}\nonFailure: |\n  exit 137: retry\n"
+               "  log ECC error: bank 7: exclude-node\n  exit 2: fail\nresources:");
   const auto spec = ParseJobFile(text, "job.yaml", "/data");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  const SchedulingSpec expected{.queue = "research", .priority = -5, .hold = true, .after = {"prepare", "12ab"},
-                                .time_limit = Nanos(5'400'000'000'000), .preemptible = false};
+  const SchedulingSpec expected{.queue = "research",
+                                .priority = -5,
+                                .hold = true,
+                                .after = {"prepare", "12ab"},
+                                .time_limit = Nanos(5'400'000'000'000),
+                                .preemptible = false};
   EXPECT_EQ(spec->scheduling, expected);
   const std::vector<FailureRule> rules = {{.exit_code = 137, .action = FailureAction::kRetry},
                                           {.log = "ECC error: bank 7", .action = FailureAction::kExcludeNode},
@@ -112,7 +117,9 @@ TEST(JobFile, PrintedFileReadsBackEqual) {
 }
 
 TEST(JobFile, SaysWhatAFailureRuleShouldBe) {
-  const auto with = [](const std::string& rule) { return ErrorOf(Replaced("resources:", "onFailure: \"" + rule + "\"\nresources:")); };
+  const auto with = [](const std::string& rule) {
+    return ErrorOf(Replaced("resources:", "onFailure: \"" + rule + "\"\nresources:"));
+  };
   EXPECT_THAT(with("exit 1"), HasSubstr("expected rules such as 'exit 137: retry'"));
   EXPECT_THAT(with("exit 1: again"), HasSubstr("expected retry, exclude-node or fail, found 'again'"));
   EXPECT_THAT(with("exit one: fail"), HasSubstr("expected a whole number"));
@@ -139,8 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"UnknownField", "globalBatch", "globalBach",
                 "job.yaml:14:3: train.globalBach: unknown field; did you mean 'globalBatch'?"},
         BadCase{"UnknownCase", "globalBatch", "globalbatch", "did you mean 'globalBatch'?"},
-        BadCase{"UnknownSection",
-                "resources:", "quux:", "job.yaml:15:1: quux: unknown field; known here: apiVersion"},
+        BadCase{"UnknownSection", "resources:", "quux:", "job.yaml:15:1: quux: unknown field; known here: apiVersion"},
         BadCase{"IllTyped", "layers: 4", "layers: four", "job.yaml:5:11: model.layers: expected a whole number"},
         BadCase{"Fraction", "layers: 4", "layers: 4.5", "found '4.5'"},
         BadCase{"Overflow", "layers: 4", "layers: 99999999999", "expected a whole number up to 2147483647"},
@@ -150,8 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.yaml:4:8: model: expected fields: preset, config, layers, hidden"},
         BadCase{"Twice", "layers: 4", "layers: 4\n  layers: 5", "model.layers: given twice"},
         BadCase{"MissingField", "  layers: 4\n", "", "job.yaml: model.layers: missing"},
-        BadCase{"WrongVersion", "lynx/v1", "lynx/v2",
-                "job.yaml:1:13: apiVersion: expected 'lynx/v1', found 'lynx/v2'"},
+        BadCase{"WrongVersion", "lynx/v1", "lynx/v2", "job.yaml:1:13: apiVersion: expected 'lynx/v1', found 'lynx/v2'"},
         BadCase{"NoVersion", "apiVersion: lynx/v1\n", "", "apiVersion: missing; write 'apiVersion: lynx/v1'"},
         BadCase{"BadSize", "24MiB", "24 megs", "resources.activationMemoryPerRank: expected a size such as"},
         BadCase{"ZeroSize", "24MiB", "0", "expected a size above zero"},
@@ -170,8 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(JobFile, OverridesWin) {
-  auto spec =
-      ParseJobFile(kGood, "job.yaml", "/data", {"data.path=/else/where=x.txt", "train.steps=3", "recompute=full"});
+  auto spec = ParseJobFile(kGood, "job.yaml", "/data", {"data.path=/else/where=x.txt", "train.steps=3", "recompute=full"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->data.path, "/else/where=x.txt");
   EXPECT_EQ(spec->train.steps, 3);
@@ -197,8 +201,7 @@ TEST(JobFile, BadOverridesNameThemselves) {
   };
   EXPECT_EQ(error("train.step=3"), "--set train.step=3: unknown field; did you mean 'train.steps'?");
   EXPECT_EQ(error("train.steps"), "--set train.steps: expected FIELD=VALUE");
-  EXPECT_EQ(error("train.steps=x"),
-            "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
+  EXPECT_EQ(error("train.steps=x"), "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
 }
 
 TEST(JobFile, WhatIsNotUtf8NamesItsField) {
@@ -207,11 +210,14 @@ TEST(JobFile, WhatIsNotUtf8NamesItsField) {
     EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
     return std::string(spec.status().message());
   };
-  EXPECT_EQ(error("/data", "data.path=/caf\xe9/x"), "--set data.path: '/caf\\xe9/x' is not UTF-8 from byte 5 on; give it in that encoding");
-  EXPECT_EQ(error("/data", "scheduling.queue=\xff"), "--set scheduling.queue: '\\xff' is not UTF-8 from byte 1 on; give it in that encoding");
+  EXPECT_EQ(error("/data", "data.path=/caf\xe9/x"),
+            "--set data.path: '/caf\\xe9/x' is not UTF-8 from byte 5 on; give it in that encoding");
+  EXPECT_EQ(error("/data", "scheduling.queue=\xff"),
+            "--set scheduling.queue: '\\xff' is not UTF-8 from byte 1 on; give it in that encoding");
   EXPECT_EQ(error("/data", "\xff=3"), "--set: '\\xff' is not UTF-8 from byte 1 on; name a field");
   EXPECT_EQ(error("/caf\xe9", "train.steps=3"),
-            "data.path: '/caf\\xe9/corpus.txt' is not UTF-8 from byte 5 on; give the job file's folder another name, or the whole path");
+            "data.path: '/caf\\xe9/corpus.txt' is not UTF-8 from byte 5 on; give the job file's folder another name, or the "
+            "whole path");
   EXPECT_TRUE(ParseJobFile(kGood, "job.yaml", "/caf\xe9", {"data.path=/data"}).ok()) << "nothing is taken from that folder";
 }
 
@@ -291,8 +297,7 @@ TEST(JobFile, UnknownPresetsNameTheNearest) {
   const auto error = [](const std::string& set) {
     return std::string(ParseJobFile(kGood, "job.yaml", "/data", {set}).status().message());
   };
-  EXPECT_EQ(error("model.preset=gpt-22"),
-            "--set model.preset=gpt-22: unknown model 'gpt-22'; did you mean 'gpt-22b'?");
+  EXPECT_EQ(error("model.preset=gpt-22"), "--set model.preset=gpt-22: unknown model 'gpt-22'; did you mean 'gpt-22b'?");
   EXPECT_THAT(ErrorOf(absl::StrReplaceAll(kPresetJob, {{"preset: llama-70b", "preset: gpt-22b\n  config: a.json"}})),
               HasSubstr("job.yaml:7:11: model.config: given beside model.preset; keep one of them"));
 }

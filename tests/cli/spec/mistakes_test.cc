@@ -61,13 +61,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"QuoteNotClosedBeforeAnother", "name: tiny\nmodel:", "name: \"tiny\nrecompute: \"full\"\nmodel:",
                 "j.yaml:3:7: not valid YAML: the quote that opens here is not closed in its line; write another \" "
                 "at the end of the value"},
-        Mistake{"QuoteNotClosedInBrackets", "data:\n  kind: text\n  path: corpus.txt",
-                "data: {kind: \"text, path: corpus.txt}",
+        Mistake{"QuoteNotClosedInBrackets", "data:\n  kind: text\n  path: corpus.txt", "data: {kind: \"text, path: corpus.txt}",
                 "j.yaml:9:14: not valid YAML: the quote that opens here is not closed; write another \" "
                 "at the end of the value"},
-        Mistake{
-            "TextAfterQuote", "path: corpus.txt", "path: \"corpus\".txt",
-            "j.yaml:11:17: not valid YAML: text follows the closing quote; put the quotes around the whole value"},
+        Mistake{"TextAfterQuote", "path: corpus.txt", "path: \"corpus\".txt",
+                "j.yaml:11:17: not valid YAML: text follows the closing quote; put the quotes around the whole value"},
         Mistake{"Tab", "  hidden: 64", "\thidden: 64",
                 "j.yaml:6:1: not valid YAML: a tab in the indentation, where YAML takes blanks alone; write two "
                 "blanks in place of each tab"},
@@ -118,16 +116,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:3:5: not valid YAML: no blank after the colon; write 'name: tiny'"},
         Mistake{"NoBlankInTheFirstLine", "apiVersion: lynx/v1", "apiVersion:lynx/v1",
                 "j.yaml:1:11: not valid YAML: no blank after the colon; write 'apiVersion: lynx/v1'"},
-        Mistake{"NoColon", "hidden: 64", "hidden 64",
-                "j.yaml:6:3: not valid YAML: no colon in this line; write 'hidden: 64'"},
-        Mistake{"NoColonLast", "seq: 32", "seq 32",
-                "j.yaml:8:3: not valid YAML: no colon in this line; write 'seq: 32'"},
+        Mistake{"NoColon", "hidden: 64", "hidden 64", "j.yaml:6:3: not valid YAML: no colon in this line; write 'hidden: 64'"},
+        Mistake{"NoColonLast", "seq: 32", "seq 32", "j.yaml:8:3: not valid YAML: no colon in this line; write 'seq: 32'"},
         Mistake{"EqualsSign", "hidden: 64", "hidden = 64",
                 "j.yaml:6:3: not valid YAML: no colon in this line; write 'hidden: 64'"},
         Mistake{"WideColon", "hidden: 64", "hidden\xef\xbc\x9a 64",
                 "j.yaml:6:9: not valid YAML: a full-width colon (U+FF1A); write ':' and a blank"},
-        Mistake{"SlashComment", "model:", "// the model\nmodel:",
-                "j.yaml:4:1: not valid YAML: a comment begins with '#', not with '//'"},
+        Mistake{"SlashComment",
+                "model:", "// the model\nmodel:", "j.yaml:4:1: not valid YAML: a comment begins with '#', not with '//'"},
         Mistake{"TooFarRight", "  hidden: 64", "    hidden: 64",
                 "j.yaml:6:5: not valid YAML: begins further to the right than line 5, which has a value already; "
                 "begin both in the same column"},
@@ -141,20 +137,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:13:1: train: expected fields: steps, globalBatch, microBatch, optimizer, schedule, "
                 "warmupSteps, minLr, seed, onNonFinite, evalEvery, evalBatches, found nothing; write them on the "
                 "lines below, two blanks further to the right than the section's name"},
-        Mistake{
-            "SectionInASection", "train:\n  steps: 10\n  globalBatch: 8",
-            "  train:\n    steps: 10\n    globalBatch: 8",
-            "j.yaml:12:3: data.train: unknown field of 'data'; begin 'train' in the column in which 'data' begins"},
+        Mistake{"SectionInASection", "train:\n  steps: 10\n  globalBatch: 8", "  train:\n    steps: 10\n    globalBatch: 8",
+                "j.yaml:12:3: data.train: unknown field of 'data'; begin 'train' in the column in which 'data' begins"},
         Mistake{"FieldOfAnotherSection", "  seq: 32", "  seq: 32\n  globalBatch: 8",
                 "j.yaml:9:3: model.globalBatch: unknown field here; it belongs to 'train': write it there, further "
                 "to the right than the section's name"},
         Mistake{"DottedName", "resources:\n  ranks: 2", "resources.ranks: 2",
                 "j.yaml:15:1: resources.ranks: unknown field; write 'resources:' and, on the line below it and two "
                 "blanks further to the right, 'ranks: VALUE'"},
-        Mistake{
-            "ListForASection", "  steps: 10\n  globalBatch: 8", "  - steps: 10\n  - globalBatch: 8",
-            "j.yaml:13:3: train: expected fields: steps, globalBatch, microBatch, optimizer, schedule, warmupSteps, "
-            "minLr, seed, onNonFinite, evalEvery, evalBatches, found a list; write them without '- '"},
+        Mistake{"ListForASection", "  steps: 10\n  globalBatch: 8", "  - steps: 10\n  - globalBatch: 8",
+                "j.yaml:13:3: train: expected fields: steps, globalBatch, microBatch, optimizer, schedule, warmupSteps, "
+                "minLr, seed, onNonFinite, evalEvery, evalBatches, found a list; write them without '- '"},
         Mistake{"ListInTheLine", "name: tiny", "name: - tiny",
                 "j.yaml:3:7: not valid YAML: a list cannot begin behind a field's name; begin each '- ' on a line of "
                 "its own below it"},
@@ -166,8 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:14:5: train.steps: expected one value (optimizer steps), found fields"},
         Mistake{"BracketNotClosed", "resources:\n  ranks: 2", "resources: {ranks: 2",
                 "j.yaml:15:12: not valid YAML: the '{' here is not closed; write '}' after its last value"},
-        Mistake{"BracketNotClosedAbove", "data:\n  kind: text\n  path: corpus.txt",
-                "data: {kind: text, path: corpus.txt",
+        Mistake{"BracketNotClosedAbove", "data:\n  kind: text\n  path: corpus.txt", "data: {kind: text, path: corpus.txt",
                 "j.yaml:9:7: not valid YAML: the '{' here is not closed; write '}' after its last value"},
         Mistake{"BracketClosedTwice", "resources:\n  ranks: 2", "resources: {ranks: 2}}",
                 "j.yaml:15:22: not valid YAML: closes a bracket that nothing opens; leave it out"},
@@ -187,8 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:6:3: model.layers: given twice, the first at j.yaml:5:11; keep one"},
         Mistake{"SectionGivenTwice", "resources:", "model:\n  hidden: 4\nresources:",
                 "j.yaml:15:1: model: given twice, the first at j.yaml:5:3; keep one"},
-        Mistake{"Misspelled", "hidden: 64", "hiden: 64",
-                "j.yaml:6:3: model.hiden: unknown field; did you mean 'hidden'?"},
+        Mistake{"Misspelled", "hidden: 64", "hiden: 64", "j.yaml:6:3: model.hiden: unknown field; did you mean 'hidden'?"},
         Mistake{"SnakeCase", "globalBatch", "global_batch",
                 "j.yaml:14:3: train.global_batch: unknown field; did you mean 'globalBatch'?"},
         Mistake{"ClusterFile", "kind: TrainingJob", "kind: Cluster",
@@ -208,9 +199,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"Commas", "steps: 10", "steps: 1,000",
                 "j.yaml:13:10: train.steps: expected a whole number up to 9223372036854775807, found '1,000'; write "
                 "1000"},
-        Mistake{
-            "Point", "steps: 10", "steps: 10.0",
-            "j.yaml:13:10: train.steps: expected a whole number up to 9223372036854775807, found '10.0'; write 10"},
+        Mistake{"Point", "steps: 10", "steps: 10.0",
+                "j.yaml:13:10: train.steps: expected a whole number up to 9223372036854775807, found '10.0'; write 10"},
         Mistake{"Thousands", "seq: 32", "seq: 2k",
                 "j.yaml:8:8: model.seq: expected a whole number up to 2147483647, found '2k'; write all digits"},
         Mistake{"UnitWhereThereIsNone", "layers: 4", "layers: 4 layers",
@@ -257,19 +247,18 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(JobFileMistakesTest, WhatIsValidIsTaken) {
   std::string with_returns;
   for (const char c : std::string(kGood)) with_returns += c == '\n' ? std::string("\r\n") : std::string(1, c);
-  const std::string texts[] = {
-      with_returns,
-      "\xef\xbb\xbf" + std::string(kGood),
-      "\xef\xbb\xbf" + Edited(kGood, "name: tiny", "name: 'tiny'"),
-      std::string(kGood, sizeof(kGood) - 2),
-      Edited(kGood, "name: tiny", "name : tiny"),
-      Edited(kGood, "name: tiny", "name: \"tiny\"  # \xe2\x80\x9cquoted\xe2\x80\x9d"),
-      Edited(kGood, "model:\n", "model:\n\t\n"),
-      Edited(kGood, "resources:\n  ranks: 2", "resources: {\n\tranks: 2\n  }"),
-      Edited(kGood, "corpus.txt", "'it''s: \"a b\" {'"),
-      Edited(kGood, "corpus.txt", "\"a" + kNoBreak + "b\\\" c\""),
-      Edited(kGood, "corpus.txt", "James\xe2\x80\x99s/a:b"),
-      Edited(kGood, "model:", "onFailure: |\n  log \"odd" + kNoBreak + "words: retry\nmodel:")};
+  const std::string texts[] = {with_returns,
+                               "\xef\xbb\xbf" + std::string(kGood),
+                               "\xef\xbb\xbf" + Edited(kGood, "name: tiny", "name: 'tiny'"),
+                               std::string(kGood, sizeof(kGood) - 2),
+                               Edited(kGood, "name: tiny", "name : tiny"),
+                               Edited(kGood, "name: tiny", "name: \"tiny\"  # \xe2\x80\x9cquoted\xe2\x80\x9d"),
+                               Edited(kGood, "model:\n", "model:\n\t\n"),
+                               Edited(kGood, "resources:\n  ranks: 2", "resources: {\n\tranks: 2\n  }"),
+                               Edited(kGood, "corpus.txt", "'it''s: \"a b\" {'"),
+                               Edited(kGood, "corpus.txt", "\"a" + kNoBreak + "b\\\" c\""),
+                               Edited(kGood, "corpus.txt", "James\xe2\x80\x99s/a:b"),
+                               Edited(kGood, "model:", "onFailure: |\n  log \"odd" + kNoBreak + "words: retry\nmodel:")};
   for (const std::string& text : texts) {
     const auto spec = ParseJobFile(text, "j.yaml", "/data");
     EXPECT_TRUE(spec.ok()) << spec.status() << "\n" << text;
@@ -300,8 +289,7 @@ TEST(JobFileMistakesTest, SetNamesTheSectionsOfAField) {
   const auto error = [](const std::string& set) {
     return std::string(ParseJobFile(kGood, "j.yaml", "/data", {set}).status().message());
   };
-  EXPECT_EQ(error("layers=4"),
-            "--set layers=4: unknown field; did you mean 'model.layers' or 'recomputeOptions.layers'?");
+  EXPECT_EQ(error("layers=4"), "--set layers=4: unknown field; did you mean 'model.layers' or 'recomputeOptions.layers'?");
   EXPECT_EQ(error("schedule=linear"),
             "--set schedule=linear: unknown field; did you mean 'train.schedule' or 'parallel.schedule'?");
   EXPECT_EQ(error("scheduling.timeLimit=30m"),
@@ -344,8 +332,7 @@ TEST_P(ClusterFileMistakes, NamePlaceMistakeAndRemedy) {
 
 TEST(ClusterFileMistakesTest, SizesAreOfAThousandOr1024) {
   EXPECT_EQ(ParseClusterFile(kCluster, "c.yaml")->cluster.groups[0].memory_per_device, Bytes(80'000'000'000));
-  EXPECT_EQ(ParseClusterFile(Edited(kCluster, "80GB", "80GiB"), "c.yaml")->cluster.groups[0].memory_per_device,
-            kGiB * 80);
+  EXPECT_EQ(ParseClusterFile(Edited(kCluster, "80GB", "80GiB"), "c.yaml")->cluster.groups[0].memory_per_device, kGiB * 80);
 }
 
 INSTANTIATE_TEST_SUITE_P(

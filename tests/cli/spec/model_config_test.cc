@@ -64,8 +64,7 @@ TEST(ModelConfig, ReadsLlama) {
                                .attention = AttentionKernel::kFused,
                                .dtype = DataType::kBfloat16}));
   // As many key heads as heads is the default, and written as such.
-  const auto whole =
-      ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64"), "c");
+  const auto whole = ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64"), "c");
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->kv_heads, 0);
   const auto absent = ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8, ", ""), "c");
@@ -113,16 +112,19 @@ TEST(ModelConfig, ReadsOtherScalings) {
   const auto scaled = [](const char* scaling) {
     return Read(Replaced(kLlama, "\"rope_scaling\": null", std::string("\"rope_scaling\": ") + scaling));
   };
-  EXPECT_EQ(scaled(R"({"type": "linear", "factor": 2.5})").rotary, (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
+  EXPECT_EQ(scaled(R"({"type": "linear", "factor": 2.5})").rotary,
+            (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
             (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
   // transformers bases it on max_position_embeddings, whatever the object says.
-  EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq, 4096);
+  EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq,
+            4096);
   EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
             (RotarySpec{.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 2048, .beta_fast = 16}));
   // DeepSeek's way to say the factor of cosines and sines: here both are 1, which leaves nothing.
   EXPECT_EQ(scaled(R"({"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0})").rotary.attention_factor, 1);
-  EXPECT_EQ(scaled(R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})").plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
+  EXPECT_EQ(scaled(R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})").plan_only,
+            Bit(PlanOnlyFeature::kOtherRopeScaling));
   EXPECT_EQ(scaled(R"({"rope_type": "default"})").rotary, RotarySpec());
 }
 
@@ -131,7 +133,8 @@ TEST(ModelConfig, ReadsQwen) {
   EXPECT_TRUE(qwen2.qkv_bias);
   EXPECT_FALSE(qwen2.qk_norm);
   EXPECT_EQ(qwen2.window, 0) << "without use_sliding_window";
-  EXPECT_EQ(Read(Replaced(kLlama, "\"llama\"", "\"qwen2\", \"use_sliding_window\": true, \"sliding_window\": 2048")).window, 2048);
+  EXPECT_EQ(Read(Replaced(kLlama, "\"llama\"", "\"qwen2\", \"use_sliding_window\": true, \"sliding_window\": 2048")).window,
+            2048);
   const ModelSpec qwen3 = Read(Replaced(kLlama, "\"llama\"", "\"qwen3\", \"head_dim\": 96"));
   EXPECT_TRUE(qwen3.qk_norm);
   EXPECT_FALSE(qwen3.qkv_bias);
@@ -139,7 +142,8 @@ TEST(ModelConfig, ReadsQwen) {
 }
 
 TEST(ModelConfig, ReadsPhi3AndStarCoder) {
-  const ModelSpec phi = Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
+  const ModelSpec phi =
+      Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
   EXPECT_EQ(phi.rotary.dims, 96);  // of 128
   EXPECT_EQ(phi.window, 2047);
   // What transformers reads as longrope in this family: never trained as yarn.
@@ -186,7 +190,8 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
 // Models that also see keep their language model's fields in an object of their own.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
-  EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"), inner);
+  EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"),
+            inner);
 }
 
 TEST(ModelConfig, WeightsComeWithTheirNames) {
@@ -218,33 +223,37 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadModelConfig,
     testing::Values(
         BadConfig{"NotJson", kGpt2, "{", "", "config.json: not valid JSON"},
-        BadConfig{"NoType", kGpt2, "\"model_type\": \"gpt2\", ", "",
-                  "model_type: missing; it names the model's family"},
+        BadConfig{"NoType", kGpt2, "\"model_type\": \"gpt2\", ", "", "model_type: missing; it names the model's family"},
         BadConfig{"TypeNotText", kGpt2, "\"gpt2\"", "7", "model_type is 7: must be a string"},
         BadConfig{"Experts", kLlama, "\"rms_norm_eps\"", "\"num_local_experts\": 8, \"rms_norm_eps\"",
                   "config.json: model_type is \"llama\": mixtures of experts cannot be planned by this version"},
-        BadConfig{"Latent", kLlama, "\"llama\"", "\"deepseek_v3\"", "mixtures of experts and latent attention cannot be planned"},
-        BadConfig{"LatentByField", kLlama, "\"rms_norm_eps\"", "\"kv_lora_rank\": 512, \"rms_norm_eps\"", "latent attention cannot be planned"},
+        BadConfig{"Latent", kLlama, "\"llama\"", "\"deepseek_v3\"",
+                  "mixtures of experts and latent attention cannot be planned"},
+        BadConfig{"LatentByField", kLlama, "\"rms_norm_eps\"", "\"kv_lora_rank\": 512, \"rms_norm_eps\"",
+                  "latent attention cannot be planned"},
         BadConfig{"Encoder", kLlama, "\"llama\"", "\"t5\"", "an encoder beside the decoder cannot be planned"},
         BadConfig{"StateSpace", kLlama, "\"llama\"", "\"mamba\"", "state-space layers cannot be planned"},
-        BadConfig{"NoHeads", kLlama, "\"num_attention_heads\": 64, ", "", "num_attention_heads, or n_head, or n_heads, or num_heads: missing"},
+        BadConfig{"NoHeads", kLlama, "\"num_attention_heads\": 64, ", "",
+                  "num_attention_heads, or n_head, or n_heads, or num_heads: missing"},
         BadConfig{"NoFactor", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\"}",
                   "rope_scaling.factor: missing; scaling yarn needs it"},
         BadConfig{"SmallFactor", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0.5}",
                   "rope_scaling.factor is 0.5: must be at least 1"},
         BadConfig{"NoOriginal", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}",
                   "rope_scaling.original_max_position_embeddings: missing"},
-        BadConfig{"ScalingNotAnObject", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": 2", "rope_scaling is 2: must be an object"},
-        BadConfig{"Theta", kLlama, "\"rope_scaling\": null", "\"rope_theta\": -1", "rope_theta is -1: must be a number above 0"},
-        BadConfig{"Epsilon", kLlama, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"small\"", "rms_norm_eps is \"small\": must be a number"},
-        BadConfig{"Missing", kGpt2, "\"n_layer\": 12, ", "", "num_hidden_layers, or n_layer, or n_layers, or num_layers: missing; it is required"},
-        BadConfig{"NotWhole", kGpt2, "\"n_layer\": 12", "\"n_layer\": 12.5",
-                  "n_layer is 12.5: must be a whole number"},
+        BadConfig{"ScalingNotAnObject", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": 2",
+                  "rope_scaling is 2: must be an object"},
+        BadConfig{"Theta", kLlama, "\"rope_scaling\": null", "\"rope_theta\": -1",
+                  "rope_theta is -1: must be a number above 0"},
+        BadConfig{"Epsilon", kLlama, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"small\"",
+                  "rms_norm_eps is \"small\": must be a number"},
+        BadConfig{"Missing", kGpt2, "\"n_layer\": 12, ", "",
+                  "num_hidden_layers, or n_layer, or n_layers, or num_layers: missing; it is required"},
+        BadConfig{"NotWhole", kGpt2, "\"n_layer\": 12", "\"n_layer\": 12.5", "n_layer is 12.5: must be a whole number"},
         BadConfig{"Negative", kGpt2, "\"n_layer\": 12", "\"n_layer\": -12", "n_layer is -12: must be a whole number"},
         BadConfig{"Huge", kGpt2, "\"n_layer\": 12", "\"n_layer\": 18446744073709551615", "n_layer is 1844"},
         BadConfig{"List", kGpt2, "\"n_layer\": 12", "\"n_layer\": [12]", "n_layer is a list: must be"},
-        BadConfig{"TwoRates", kGpt2, "\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0.2",
-                  "attn_pdrop is 0.2: must equal resid_pdrop"},
+        BadConfig{"TwoRates", kGpt2, "\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0.2", "attn_pdrop is 0.2: must equal resid_pdrop"},
         BadConfig{"RateOfOne", kGpt2, "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 1",
                   "resid_pdrop is 1: must be a number from 0"},
         BadConfig{"CrossAttention", kGpt2, "\"n_layer\"", "\"add_cross_attention\": true, \"n_layer\"",
@@ -262,8 +271,7 @@ TEST(ModelConfig, OtherJsonIsRefused) {
   EXPECT_THAT(ErrorOf("[1, 2]"), HasSubstr("expected an object"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(ErrorOf(std::string(100'000, '[')), HasSubstr("not valid JSON"));
-  EXPECT_THAT(ErrorOf("{\"model_type\": \"gpt2\", \"n_layer\": " + std::string(100'000, '[') +
-                      std::string(100'000, ']') + "}"),
+  EXPECT_THAT(ErrorOf("{\"model_type\": \"gpt2\", \"n_layer\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}"),
               HasSubstr("n_layer is a list"));
   EXPECT_THAT(ErrorOf("{\"model_type\": \"\xff\"}"), HasSubstr("not valid JSON"));
 }

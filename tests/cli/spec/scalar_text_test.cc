@@ -31,8 +31,7 @@ TEST(ScalarText, ReadsRates) {
   for (const char* bad : {"", "0GB/s", "300GB", "300", "-1GB/s", "300Gb/s", "9e99GB/s", "99999999999TB/s", "GB/s"}) {
     EXPECT_FALSE(ParseByteRate(bad).ok()) << bad;
   }
-  for (const char* bad : {"", "0TFLOP/s", "312TFLOPS", "312TFLOP", "312"})
-    EXPECT_FALSE(ParseFlopRate(bad).ok()) << bad;
+  for (const char* bad : {"", "0TFLOP/s", "312TFLOPS", "312TFLOP", "312"}) EXPECT_FALSE(ParseFlopRate(bad).ok()) << bad;
   EXPECT_FALSE(ParseFlops("1GFLOP/s").ok());
 }
 
@@ -44,8 +43,7 @@ TEST(ScalarText, ReadsDurationsAndShares) {
   for (const char* text : {"0", "7ns", "1500us", "90s", "90min", "36h", "2d"}) {
     EXPECT_EQ(DurationText(*ParseDuration(text)), text);
   }
-  for (const char* bad : {"", "5", "us", "-1us", "5 us", "99999999999s"})
-    EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  for (const char* bad : {"", "5", "us", "-1us", "5 us", "99999999999s"}) EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
   EXPECT_EQ(*ParseShare("0.83"), 830);
   EXPECT_EQ(*ParseShare("1"), 1000);
   for (const char* bad : {"0", "1.1", "-0.5", "nan", "83%", ""}) EXPECT_FALSE(ParseShare(bad).ok()) << bad;
@@ -54,8 +52,7 @@ TEST(ScalarText, ReadsDurationsAndShares) {
 }
 
 TEST(ScalarText, SaysWhatWasExpectedAndFound) {
-  EXPECT_EQ(ParseByteRate("fast").status().message(),
-            "expected a rate above zero such as 300GB/s or 200Gbit/s, found 'fast'");
+  EXPECT_EQ(ParseByteRate("fast").status().message(), "expected a rate above zero such as 300GB/s or 200Gbit/s, found 'fast'");
   double real;
   EXPECT_EQ(ReadReal("nan", real).message(), "expected a number, found 'nan'");
 }

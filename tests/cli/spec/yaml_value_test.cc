@@ -119,8 +119,7 @@ TEST(YamlRecord, ErrorsNamePlaceFieldAndRemedy) {
     return std::string(ReadPoint(text, reader).status().message());
   };
   EXPECT_EQ(error("more:\n  - x: bad\n"), "f.yaml:2:8: more[0].x: expected good");
-  EXPECT_EQ(error("x: 1\nmore:\n  - deep: {z: 1}\n"),
-            "f.yaml:3:12: more[0].deep.z: unknown field; did you mean 'y'?");
+  EXPECT_EQ(error("x: 1\nmore:\n  - deep: {z: 1}\n"), "f.yaml:3:12: more[0].deep.z: unknown field; did you mean 'y'?");
   EXPECT_EQ(error("x: 1\nmore:\n  - {}\n"), "f.yaml:3:5: more[0].x: missing; it is required (across)");
   EXPECT_EQ(error("deep: {}\n"), "f.yaml: x: missing; it is required (across)");
   EXPECT_EQ(error("x: 1\nx: 2\n"), "f.yaml:2:1: x: given twice, the first at f.yaml:1:4; keep one");

@@ -34,7 +34,8 @@ name: tiny
 model: {layers: 4, hidden: 64, heads: 4, seq: 32}
 data: {kind: text, path: corpus.txt}
 train: {steps: 10, globalBatch: 8}
-resources: {ranks: 2, activationMemoryPerRank: 24MiB, device: )" << device << "}\n";
+resources: {ranks: 2, activationMemoryPerRank: 24MiB, device: )"
+                                 << device << "}\n";
     const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options_);
     EXPECT_TRUE(request.ok()) << request.status();
     return request.ok() ? request->cluster.groups.front() : NodeGroup();

@@ -43,10 +43,12 @@ class FakeJobs : public v1::Jobs::Service {
 
 class FakeCluster : public v1::Cluster::Service {
  public:
-  grpc::Status CordonNode(grpc::ServerContext*, const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response) override {
+  grpc::Status CordonNode(grpc::ServerContext*, const v1::CordonNodeRequest* request,
+                          v1::CordonNodeResponse* response) override {
     return Change(request->node(), request->drain() ? "drain" : "cordon", *response->mutable_node());
   }
-  grpc::Status UncordonNode(grpc::ServerContext*, const v1::UncordonNodeRequest* request, v1::UncordonNodeResponse* response) override {
+  grpc::Status UncordonNode(grpc::ServerContext*, const v1::UncordonNodeRequest* request,
+                            v1::UncordonNodeResponse* response) override {
     return Change(request->node(), "uncordon", *response->mutable_node());
   }
   std::map<std::string, grpc::Status> refused;  // by node
@@ -120,8 +122,9 @@ TEST_F(VerbsTest, NodesAreChangedOneByOneAndTheWorstCounts) {
   cluster_.refused["n2"] = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many");
   const Ended ended = Run([&] { return Cordon(global_, {.nodes = {"n0", "n1", "n2", "n3"}, .drain = true}); });
   EXPECT_EQ(ended.code, kExitRefused);
-  EXPECT_EQ(ended.out, "node n0 takes no new ranks; it is drained: no job has ranks there\n"
-                       "node n3 takes no new ranks; it is drained: no job has ranks there\n");
+  EXPECT_EQ(ended.out,
+            "node n0 takes no new ranks; it is drained: no job has ranks there\n"
+            "node n3 takes no new ranks; it is drained: no job has ranks there\n");
   EXPECT_EQ(ended.err, "lynxctl: node n1: no such name\nlynxctl: node n2: too many\n");
   EXPECT_THAT(cluster_.changes, ElementsAre("drain n0", "drain n1", "drain n2", "drain n3"));
 }

@@ -118,8 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
              },
              "parallel.schedule interleaved needs parallel.pp above 1, but the job may have 1 rank only: use "
              "parallel.virtualStages 1 and schedule auto, or more stages"},
-        Case{"interleaved_without_chunks",
-             [](JobSpec& s) { s.parallel = {.virtual_stages = 1, .schedule = kInterleaved}; },
+        Case{"interleaved_without_chunks", [](JobSpec& s) { s.parallel = {.virtual_stages = 1, .schedule = kInterleaved}; },
              "parallel.schedule interleaved needs parallel.virtualStages above 1, but it is 1: use schedule 1f1b or "
              "auto"},
         Case{"chimera_on_odd_ranks",
@@ -178,9 +177,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(NoLayout, ACustomScheduleHasItsMicrobatches) {
   JobSpec spec = Spec();
-  spec.parallel = {.tp = 1,
-                   .schedule = kCustom,
-                   .schedule_text = ScheduleText(*GenerateSchedule(kOneForwardOneBackward, 4, 1, 3))};
+  spec.parallel = {
+      .tp = 1, .schedule = kCustom, .schedule_text = ScheduleText(*GenerateSchedule(kOneForwardOneBackward, 4, 1, 3))};
   EXPECT_THAT(ErrorOf(spec),
               HasSubstr("the custom schedule is one of 3 microbatches (train.globalBatch / (parallel.dp * "
                         "train.microBatch)), here of 1 or 2 or 4 or 8: use train.globalBatch of 3 * parallel.dp * "

@@ -36,8 +36,7 @@ TEST(StagePeaks, AreThePeaksOfWholeSteps) {
       const StagePolicy policy = RandomPolicy(rng, context.graph(), context.only_slice().layers());
       const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
       ASSERT_TRUE(memory.ok()) << memory.status();
-      const Bytes peak =
-          peaks.Peak({rank == 0, rank == p - 1}, policy, InFlight(rank, p, microbatches), microbatches);
+      const Bytes peak = peaks.Peak({rank == 0, rank == p - 1}, policy, InFlight(rank, p, microbatches), microbatches);
       ++ranks;
       exact += peak == memory->live_peak;
       EXPECT_NEAR(static_cast<double>(peak.value) / static_cast<double>(memory->live_peak.value), 1, 0.05)
@@ -69,8 +68,7 @@ TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
       }
       const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
       ASSERT_TRUE(memory.ok()) << memory.status();
-      const Bytes peak =
-          peaks.Peak({rank == 0, rank == p - 1}, policy, InFlight(rank, p, microbatches), microbatches);
+      const Bytes peak = peaks.Peak({rank == 0, rank == p - 1}, policy, InFlight(rank, p, microbatches), microbatches);
       ++ranks;
       exact += peak == memory->live_peak;
       EXPECT_NEAR(static_cast<double>(peak.value) / static_cast<double>(memory->live_peak.value), 1, 0.05)

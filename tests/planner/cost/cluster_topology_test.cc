@@ -16,11 +16,8 @@ using ::testing::HasSubstr;
 ClusterTopology Mixed() {
   ClusterTopology cluster = UniformCluster(2, 4, StatedCpuProfile(), kGiB * 8);
   cluster.groups[0].name = "big";
-  cluster.groups.push_back({.name = "small",
-                            .nodes = 3,
-                            .devices_per_node = 2,
-                            .memory_per_device = kGiB * 3,
-                            .profile = StatedCpuProfile()});
+  cluster.groups.push_back(
+      {.name = "small", .nodes = 3, .devices_per_node = 2, .memory_per_device = kGiB * 3, .profile = StatedCpuProfile()});
   return cluster;
 }
 
@@ -120,8 +117,7 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseDescription) {
   b.inner_links.clear();
   EXPECT_TRUE(SlowerProfile(a, b).inner_links.empty()) << "links that b lacks";
   for (int64_t i = 1; i <= 63; ++i) b.efficiency[0].push_back({1000 + i, static_cast<int32_t>(700 - i)});
-  EXPECT_EQ(SlowerProfile(a, b).efficiency[0], (EfficiencyCurve{{10, 500}}))
-      << "66 points are too many for one curve";
+  EXPECT_EQ(SlowerProfile(a, b).efficiency[0], (EfficiencyCurve{{10, 500}})) << "66 points are too many for one curve";
 }
 
 TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
@@ -134,10 +130,8 @@ TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
   };
   EXPECT_EQ(CheckCluster(Mixed()), absl::OkStatus());
   EXPECT_EQ(error([](auto& c) { c.groups.clear(); }), "the cluster has no nodes");
-  EXPECT_THAT(error([](auto& c) { c.groups[1].nodes = 0; }),
-              HasSubstr("node group \"small\" of the cluster has 0 nodes"));
-  EXPECT_THAT(error([](auto& c) { c.groups[0].devices_per_node = -1; }),
-              HasSubstr("\"big\" of the cluster has -1 devices"));
+  EXPECT_THAT(error([](auto& c) { c.groups[1].nodes = 0; }), HasSubstr("node group \"small\" of the cluster has 0 nodes"));
+  EXPECT_THAT(error([](auto& c) { c.groups[0].devices_per_node = -1; }), HasSubstr("\"big\" of the cluster has -1 devices"));
   EXPECT_THAT(error([](auto& c) { c.groups[0].name = "", c.groups[0].host_memory = Bytes(-5); }),
               HasSubstr("node group 0 of the cluster has -5 bytes"));
   EXPECT_THAT(error([](auto& c) { c.groups[0].nodes = 1 << 30; }), HasSubstr("at most 1048576 devices"));

@@ -21,9 +21,8 @@ class SharedCoresTest : public ::testing::Test {
     ClusterTopology cluster = UniformCluster(1, layout_.ranks(), profile_);
     cluster.shared_cores = shared;
     const StageCosts costs(cluster, model_, layout_, 1);
-    const absl::StatusOr<Simulation> simulation =
-        Simulate({Parse(first), Parse(second)},
-                 {TinyContext(model_, layout_, 2, 0), TinyContext(model_, layout_, 2, 1)}, costs);
+    const absl::StatusOr<Simulation> simulation = Simulate(
+        {Parse(first), Parse(second)}, {TinyContext(model_, layout_, 2, 0), TinyContext(model_, layout_, 2, 1)}, costs);
     EXPECT_TRUE(simulation.ok()) << simulation.status();
     return simulation.ok() ? *simulation : Simulation{};
   }
@@ -65,8 +64,7 @@ TEST_F(SharedCoresTest, RanksSlowEachOtherOnlyWhileBothCompute) {
   // The first ends at 1000, and the transfer that the second waits for at 1140.
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(0));
   EXPECT_EQ(shared.step, Nanos(1140 + 1000));
-  const Simulation longer =
-      Run("0F0:0.attn 0SF+0 0F0:0.attn 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
+  const Simulation longer = Run("0F0:0.attn 0SF+0 0F0:0.attn 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
   // From 1140 on the first has 360 ns of work left, which takes 720, and the second gets as much done: 640 remain.
   EXPECT_EQ(longer.stages[0].core_wait, Nanos(360));
   EXPECT_EQ(longer.stages[0].spans[3].end, Nanos(1140 + 720));
@@ -145,8 +143,7 @@ TEST(CoreSharing, APlanCountsOnTheCores) {
   request.cluster = UniformCluster(2, 2, StatedCpuProfile());
   const auto plan = [&] { return std::get<Plan>(*MakePlan(request)); };
   const Plan alone = plan();
-  request.cluster.shared_cores = {{.devices = {0, 1}, .at_once_permille = 1000},
-                                  {.devices = {2, 3}, .at_once_permille = 1000}};
+  request.cluster.shared_cores = {{.devices = {0, 1}, .at_once_permille = 1000}, {.devices = {2, 3}, .at_once_permille = 1000}};
   const Plan shared = plan();
   EXPECT_EQ(PlanText(shared), PlanText(plan())) << "the same request gives the same plan";
   EXPECT_GT(shared.step, alone.step);

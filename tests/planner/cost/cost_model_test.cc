@@ -24,8 +24,7 @@ TEST(CostModel, RooflineTakesTheSlowerOfArithmeticAndMemory) {
   EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kWeight), Nanos(0));
   profile.flops_per_second *= 1'000'000;
   const CostModel fast_arithmetic(profile, model, {}, 1, 1);
-  EXPECT_EQ(fast_arithmetic.OpTime(Op::kFc1, Pass::kForward),
-            Nanos(OpTraffic(Op::kFc1, Pass::kForward, shape).value + 7));
+  EXPECT_EQ(fast_arithmetic.OpTime(Op::kFc1, Pass::kForward), Nanos(OpTraffic(Op::kFc1, Pass::kForward, shape).value + 7));
 }
 
 TEST(CostModel, LargeProductsDoNotOverflow) {
@@ -49,10 +48,9 @@ TEST(CostModel, UnusableProfilesAreRefused) {
   EXPECT_TRUE(CheckProfile(good).ok());
   HardwareProfile bad = good;
   bad.intra_node.bytes_per_second = 0;
-  EXPECT_EQ(
-      std::string(CheckProfile(bad).message()),
-      "the hardware profile of \"cpu: stated, not measured\" is unusable: rates and bandwidths must be positive, "
-      "and one is 0; measure the nodes again");
+  EXPECT_EQ(std::string(CheckProfile(bad).message()),
+            "the hardware profile of \"cpu: stated, not measured\" is unusable: rates and bandwidths must be positive, "
+            "and one is 0; measure the nodes again");
   bad = good;
   bad.inter_node.latency = Nanos(-1);
   EXPECT_FALSE(CheckProfile(bad).ok());

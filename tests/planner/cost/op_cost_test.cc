@@ -60,8 +60,7 @@ TEST(OpCost, ProductsHaveTheFlopsOfTheirOps) {
       }
     }
     for (const OpInfo& info : LayerGraph::Of(shape).ops()) {
-      EXPECT_EQ(GemmOf(info.op, Pass::kForward, shape).has_value(),
-                ClassOf(info.op, Pass::kForward) == OpClass::kGemm);
+      EXPECT_EQ(GemmOf(info.op, Pass::kForward, shape).has_value(), ClassOf(info.op, Pass::kForward) == OpClass::kGemm);
     }
   }
 }
@@ -122,10 +121,8 @@ TEST(OpCost, FusedAttentionFollowsItsOwnCurvesBySequenceLength) {
   profile.bfloat16_flops_per_second = 1'000'000'000;
   profile.efficiency[static_cast<size_t>(OpClass::kAttention)] = {{64, 100}, {128, 500}};
   profile.efficiency[static_cast<size_t>(OpClass::kAttentionBackward)] = {{128, 250}};
-  EXPECT_EQ(OpCost(profile, Op::kFlash, Pass::kForward, shape),
-            Nanos(2 * OpFlops(Op::kFlash, Pass::kForward, shape)));
-  EXPECT_EQ(OpCost(profile, Op::kFlash, Pass::kBackward, shape),
-            Nanos(4 * OpFlops(Op::kFlash, Pass::kBackward, shape)));
+  EXPECT_EQ(OpCost(profile, Op::kFlash, Pass::kForward, shape), Nanos(2 * OpFlops(Op::kFlash, Pass::kForward, shape)));
+  EXPECT_EQ(OpCost(profile, Op::kFlash, Pass::kBackward, shape), Nanos(4 * OpFlops(Op::kFlash, Pass::kBackward, shape)));
 }
 
 TEST(OpCost, TheGateAndTheLossAreCountedByKernel) {
@@ -140,9 +137,7 @@ TEST(OpCost, TheGateAndTheLossAreCountedByKernel) {
 
 TEST(OpCost, NormsAndAdditionsWorkOnASharedSequence) {
   LayerShape shape = GptShape();
-  const auto traffic = [&](Op op) {
-    return OpTraffic(op, Pass::kBackward, shape).value - 4 * OpParameters(op, shape);
-  };
+  const auto traffic = [&](Op op) { return OpTraffic(op, Pass::kBackward, shape).value - 4 * OpParameters(op, shape); };
   const int64_t ln = traffic(Op::kLn1);
   const int64_t add = OpTraffic(Op::kAdd1, Pass::kBackward, shape).value - 2 * OpParameters(Op::kAdd1, shape);
   shape.sequence_parallel = true;

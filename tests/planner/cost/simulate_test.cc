@@ -82,8 +82,7 @@ TEST_F(OneStage, TransfersOfAGroupQueue) {
 
 TEST_F(OneStage, AWaitWithoutAStartIsAnError) {
   const CostModel costs(profile_, model_, layout_, 1, 2);
-  const absl::Status status =
-      Simulate({Parse("0AR-0:0.attn")}, {TinyContext(model_, layout_, 2, 0)}, costs).status();
+  const absl::Status status = Simulate({Parse("0AR-0:0.attn")}, {TinyContext(model_, layout_, 2, 0)}, costs).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("0AR-0:0.attn"));
 }
@@ -93,8 +92,8 @@ class TwoStages : public ::testing::Test {
  protected:
   absl::StatusOr<Simulation> Run(const std::string& first, const std::string& second) {
     const CostModel costs(RoundProfile(model_), model_, layout_, 1, 2);
-    return Simulate({Parse(first), Parse(second)},
-                    {TinyContext(model_, layout_, 2, 0), TinyContext(model_, layout_, 2, 1)}, costs);
+    return Simulate({Parse(first), Parse(second)}, {TinyContext(model_, layout_, 2, 0), TinyContext(model_, layout_, 2, 1)},
+                    costs);
   }
 
   const ModelSpec model_ = TinyModel(4);
@@ -170,8 +169,7 @@ class TwoChunks : public ::testing::Test {
 TEST_F(TwoChunks, TransfersBetweenTwoRanksShareALink) {
   // x of stage 0 and of stage 2 go from rank 0 to rank 1, as does the gradient of stage 2; that of stage 1 comes back.
   const auto simulation =
-      Run("0SF+0 2SF+0 2SB+0 0RB+0 0SF-0 2SF-0 2SB-0 0RB-0", "1RF+0 3RF+0 1RB+0 1SB+0 1RF-0 3RF-0 1RB-0 1SB-0",
-          kInterleaved);
+      Run("0SF+0 2SF+0 2SB+0 0RB+0 0SF-0 2SF-0 2SB-0 0RB-0", "1RF+0 3RF+0 1RB+0 1SB+0 1RF-0 3RF-0 1RB-0 1SB-0", kInterleaved);
   ASSERT_TRUE(simulation.ok()) << simulation.status();
   const std::vector<ActionSpan>& spans = simulation->stages[0].spans;
   EXPECT_EQ(spans[0].transfer_end, Nanos(640));

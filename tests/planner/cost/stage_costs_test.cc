@@ -26,8 +26,7 @@ ClusterTopology Cluster(int32_t slow, int64_t factor) {
 
 PlanRequest Request(const ClusterTopology& cluster, const ParallelLayout& layout) {
   PlanRequest request;
-  request.spec.model = {
-      .layers = 16, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256, .dropout = 0.1};
+  request.spec.model = {.layers = 16, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256, .dropout = 0.1};
   request.spec.train.global_batch = 16;
   request.spec.train.micro_batch = 1;
   request.spec.resources = {.min_ranks = layout.ranks(), .max_ranks = layout.ranks()};

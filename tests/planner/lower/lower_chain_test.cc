@@ -62,7 +62,8 @@ TEST(Chain, ProgramsAreValidAndRun) {
   ModelSpec masks = SmallModel(7);
   masks.dropout_masks = DropoutMasks::kStored;
   for (const ModelSpec& model : {SmallModel(7), llama, masks}) {
-    for (ParallelLayout layout : {ParallelLayout{}, {.tp = 2}, {.tp = 2, .pp = 2}, {.pp = 3, .dp = 2}, {.dp = 2, .zero = ZeroStage::kWeights}}) {
+    for (ParallelLayout layout :
+         {ParallelLayout{}, {.tp = 2}, {.tp = 2, .pp = 2}, {.pp = 3, .dp = 2}, {.dp = 2, .zero = ZeroStage::kWeights}}) {
       for (const bool sharded : {false, true}) {
         layout.sequence_parallel = sharded && layout.tp > 1;
         for (int32_t group = 1; group <= 8; ++group) {
@@ -134,8 +135,7 @@ TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
       EXPECT_EQ(held.others, Bytes(0));
       // One layer more in a group is one layer's activations more, less its input; one group more is an input more.
       const Held one = HeldBy(Uniform(1, SmallModel(layers), {}, 1));
-      EXPECT_EQ(held.peak - one.peak,
-                layer * (group - 1) + input * (layers / group) - input * layers);
+      EXPECT_EQ(held.peak - one.peak, layer * (group - 1) + input * (layers / group) - input * layers);
     }
   }
 }

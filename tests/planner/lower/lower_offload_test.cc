@@ -107,7 +107,12 @@ TEST(Offload, FreesTheDeviceAndFillsTheHost) {
 }
 
 TEST(Offload, ShareIsKeptAndNearlyUsed) {
-  for (const ModelSpec& model : {SmallModel(8), [] { ModelSpec m = SmallModel(8); m.family = ModelFamily::kLlama; m.dropout = 0; return m; }()}) {
+  for (const ModelSpec& model : {SmallModel(8), [] {
+                                   ModelSpec m = SmallModel(8);
+                                   m.family = ModelFamily::kLlama;
+                                   m.dropout = 0;
+                                   return m;
+                                 }()}) {
     const LayerShape shape = ShapeOf(model, {.tp = 2, .sequence_parallel = true}, 2);
     const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
     Bytes largest;
@@ -185,7 +190,8 @@ TEST(Offload, TheValidatorNamesTheCopyAndItsRule) {
   EXPECT_THAT(ErrorOf("\n0OF-0:0(ln1)", "\n0OF-0:0(ln1)\n0OF+0:0(ln1)"), HasSubstr("ln1[0,0] goes to the host once"));
   EXPECT_THAT(ErrorOf("\n0LD-0:0(ln1)", ""), HasSubstr("touches ln1[0,0], while 0LD+0:0(ln1) writes it"));
   EXPECT_THAT(ErrorOf("\n0F0:1.attn", "\n0LD+0:0(ln1)\n0F0:1.attn"), HasSubstr("is not in the host's memory"));
-  EXPECT_THAT(ErrorOf("\n0OF-0:0(ln1)", "\n0R0:0.attn(ln1)\n0OF-0:0(ln1)"), HasSubstr("touches ln1[0,0], while 0OF+0:0(ln1) reads it"));
+  EXPECT_THAT(ErrorOf("\n0OF-0:0(ln1)", "\n0R0:0.attn(ln1)\n0OF-0:0(ln1)"),
+              HasSubstr("touches ln1[0,0], while 0OF+0:0(ln1) reads it"));
   EXPECT_THAT(ErrorOf("\n0OF-0:0(ln1)", "\n0OF-0:0(ln1)\n0R0:0.attn(qkv)"),
               HasSubstr("touches ln1[0,0], which is in the host's memory since 0OF+0:0(ln1)"));
   Pipeline p = Offloaded(SmallModel(8), {.pp = 2}, 2, 100);

@@ -187,8 +187,8 @@ TEST(Zero, LayersAreReducedAndGatheredAsTheStageSays) {
       EXPECT_EQ(starts[kWeightGatherStart], zero == ZeroStage::kWeights ? passes : 1) << layer;
     }
     const auto optimizer = std::find(p.programs[0].begin(), p.programs[0].end(), Action{.kind = kOptimizer});
-    const bool after = std::any_of(optimizer, p.programs[0].end(),
-                                   [](const Action& action) { return action.kind == kWeightGatherStart; });
+    const bool after =
+        std::any_of(optimizer, p.programs[0].end(), [](const Action& action) { return action.kind == kWeightGatherStart; });
     EXPECT_EQ(after, zero != ZeroStage::kWeights);
   }
 }
@@ -301,7 +301,8 @@ TEST(Zero, SimulationAgreesWithTheClosedForm) {
                                                                     .traits = {}},
                                                                    StatedCpuProfile());
         ASSERT_TRUE(estimate.ok()) << estimate.status();
-        EXPECT_NEAR(Seconds(estimate->step), simulated, 0.04 * simulated) << LayoutText(layout) << " " << RecomputeModeName(mode);
+        EXPECT_NEAR(Seconds(estimate->step), simulated, 0.04 * simulated)
+            << LayoutText(layout) << " " << RecomputeModeName(mode);
       }
     }
   }
@@ -346,10 +347,9 @@ TEST(ContextParallel, EveryTensorIsOfTheRanksOwnTokens) {
 }
 
 TEST(ParallelPlans, OfSharedStatesAndSequencesPassTheirChecks) {
-  const std::array<ParallelSpec, 4> parallels = {ParallelSpec{.dp = 2, .zero = ZeroStage::kOptimizer},
-                                                 ParallelSpec{.pp = 2, .dp = 2, .zero = ZeroStage::kGradients},
-                                                 ParallelSpec{.tp = 2, .dp = 2, .zero = ZeroStage::kWeights},
-                                                 ParallelSpec{.pp = 2, .cp = 2}};
+  const std::array<ParallelSpec, 4> parallels = {
+      ParallelSpec{.dp = 2, .zero = ZeroStage::kOptimizer}, ParallelSpec{.pp = 2, .dp = 2, .zero = ZeroStage::kGradients},
+      ParallelSpec{.tp = 2, .dp = 2, .zero = ZeroStage::kWeights}, ParallelSpec{.pp = 2, .cp = 2}};
   for (const ParallelSpec& parallel : parallels) {
     PlanRequest request = Request(SmallLlama(4));
     request.spec.parallel = parallel;

@@ -90,9 +90,8 @@ constexpr RecomputeSituation kSteady{.collectives = true, .paired_forward = true
 
 TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) {
   // x1 stored: the attention's tensors wait until the attention's backward.
-  EXPECT_EQ(
-      ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
-      "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
+  EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
+            "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
   // x1 recomputed for ln2: its whole chain comes first.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv probs context proj add1 ln2");
@@ -103,8 +102,7 @@ TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) 
 
 TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
   const LayerPolicy policy = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
-  EXPECT_EQ(ResolvedText(policy, kSteady),
-            "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; o1: context");
+  EXPECT_EQ(ResolvedText(policy, kSteady), "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; o1: context");
   RecomputeSituation situation = kSteady;
   situation.paired_forward = false;
   EXPECT_EQ(ResolvedText(policy, situation), "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; o1: context");
@@ -113,8 +111,7 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
   EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; o1: context");
   // The last stage: no stall, no other microbatch's forward just before.
   situation = {.collectives = true, .layer_above = true};
-  EXPECT_EQ(ResolvedText(policy, situation),
-            "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
+  EXPECT_EQ(ResolvedText(policy, situation), "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
   situation = {.collectives = false, .paired_forward = true, .stall = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation), "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
 }
@@ -134,15 +131,13 @@ TEST(ResolveRecomputationTest, CriticalComesBeforeTheOwnWindowThatReadsIt) {
 }
 
 TEST(ResolveRecomputationTest, NothingRunsBeforeItsInputs) {
-  EXPECT_EQ(ResolvedText({kAbove2, kForward1, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady),
-            "b2: ln1 qkv");
+  EXPECT_EQ(ResolvedText({kAbove2, kForward1, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady), "b2: ln1 qkv");
 }
 
 TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForward1, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
-  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady),
-            "stall: proj add1");
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady), "stall: proj add1");
   // The input of proj comes in a window only: the collective waits until the window is over.
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAbove1, kStall, kAbove2, kStore, kStore}, kSteady),
             "b1: context; before mlp: proj add1 ln2");
@@ -150,10 +145,9 @@ TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
 
 TEST(LowerTest, HeadsCollectiveHidesTheTopLayersFirstRecomputation) {
   const Pipeline full = NamedPipeline(RecomputeMode::kFull, 2, {.tp = 2}, 1);
-  EXPECT_THAT(
-      ProgramText(full.programs[0]),
-      HasSubstr("0BAR+0:h.head\n0W0:h.head\n0R0:1.attn(ln1,qkv,probs,context,proj)\n0BAR-0:h.head\n0B0:h.end\n"
-                "0RAR+0:1.attn\n0RAR-0:1.attn\n0R0:1.mlp(add1,ln2,fc1,gelu)\n0B0:1.mlp\n"));
+  EXPECT_THAT(ProgramText(full.programs[0]),
+              HasSubstr("0BAR+0:h.head\n0W0:h.head\n0R0:1.attn(ln1,qkv,probs,context,proj)\n0BAR-0:h.head\n0B0:h.end\n"
+                        "0RAR+0:1.attn\n0RAR-0:1.attn\n0R0:1.mlp(add1,ln2,fc1,gelu)\n0B0:1.mlp\n"));
   const Pipeline keep = NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, {.tp = 2}, 1);
   EXPECT_THAT(ProgramText(keep.programs[0]),
               HasSubstr("0W0:h.head\n0R0:1.mlp(ln2,fc1,gelu)\n0BAR-0:h.head\n0B0:h.end\n0B0:1.mlp\n"));

@@ -176,8 +176,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
         const Placement placement = p.PolicyOf(s, buffer.key.layer)[static_cast<size_t>(it - tensors.begin())];
         const ActionInfo& last = InfoOf(program[static_cast<size_t>(buffer.last)].kind);
-        const bool forward_collective =
-            last.group == Group::kTensor && last.segment_pass == Pass::kForward && !last.repeated;
+        const bool forward_collective = last.group == Group::kTensor && last.segment_pass == Pass::kForward && !last.repeated;
         const bool forward_only = last.kind == ActionKind::kForward || forward_collective;
         ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
       }

@@ -46,8 +46,8 @@ void ExpectSameValues(const Pipeline& p) {
     for (const auto& [what, value] : of_rank.reads) {
       const auto [pass, op, layer, microbatch] = what;
       ASSERT_TRUE(reads.emplace(what, value).second) << OpName(op) << " of layer " << layer << " runs on two ranks";
-      ASSERT_EQ(value, whole.reads.at(what)) << "pass " << static_cast<int>(pass) << " of " << OpName(op) << ", layer "
-                                             << layer << ", microbatch " << microbatch << " reads something else";
+      ASSERT_EQ(value, whole.reads.at(what)) << "pass " << static_cast<int>(pass) << " of " << OpName(op) << ", layer " << layer
+                                             << ", microbatch " << microbatch << " reads something else";
     }
   }
   EXPECT_EQ(reads.size(), whole.reads.size());
@@ -71,8 +71,7 @@ Slot SlotOf(const Action& action, bool splits_weight) {
 }
 
 bool IsPass(const Action& action) {
-  return action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
-         action.kind == ActionKind::kWeight;
+  return action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeight;
 }
 
 struct SlotEnd {
@@ -326,8 +325,7 @@ TEST(ScheduleProgram, LowersSlotsInAnyOrderWithoutDeadlock) {
     const int32_t microbatches = 2 * Draw(rng, 1, 5);
     const std::vector<StageContext> contexts = ContextsOf(SmallModel(pieces), layout, microbatches);
     const LayerGraph& graph = contexts.front().graph();
-    Pipeline p = LoweredWith(contexts,
-                             [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
+    Pipeline p = LoweredWith(contexts, [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
     SCOPED_TRACE(::testing::Message() << "seed " << seed << ": " << NameOf(p));
     const Schedule schedule = AnyOrder(rng, layout, microbatches);
     const absl::StatusOr<PipelineSlots> slots = SlotsToLower(schedule);

@@ -31,8 +31,7 @@ inline ModelSpec SmallModel(int32_t layers) {
 }
 
 // Layers as even as can be.
-inline std::vector<StageContext> ContextsOf(const ModelSpec& model, const ParallelLayout& layout,
-                                            int32_t microbatches) {
+inline std::vector<StageContext> ContextsOf(const ModelSpec& model, const ParallelLayout& layout, int32_t microbatches) {
   const int32_t pieces = PipelineOf(layout).pieces();
   std::vector<int32_t> layers;
   for (int32_t i = 0; i < pieces; ++i) layers.push_back(model.layers * (i + 1) / pieces - model.layers * i / pieces);
@@ -58,16 +57,13 @@ Pipeline LoweredWith(std::vector<StageContext> contexts, const Policy& policy) {
   return Lowered(std::move(contexts), std::move(policies));
 }
 
-inline Pipeline NamedPipeline(RecomputeMode mode, const ModelSpec& model, const ParallelLayout& layout,
-                              int32_t microbatches) {
+inline Pipeline NamedPipeline(RecomputeMode mode, const ModelSpec& model, const ParallelLayout& layout, int32_t microbatches) {
   std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
   const LayerGraph& graph = contexts.front().graph();
-  return LoweredWith(std::move(contexts),
-                     [&](const StageSlice& slice) { return NamedPolicy(graph, mode, slice.layers()); });
+  return LoweredWith(std::move(contexts), [&](const StageSlice& slice) { return NamedPolicy(graph, mode, slice.layers()); });
 }
 
-inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout,
-                              int32_t microbatches) {
+inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout, int32_t microbatches) {
   return NamedPipeline(mode, SmallModel(layers), layout, microbatches);
 }
 
@@ -122,12 +118,10 @@ inline Pipeline RandomPipeline(std::mt19937_64& rng) {
   const ParallelLayout layout = RandomLayout(rng);
   const int32_t pieces = PipelineOf(layout).pieces();
   const ModelSpec model = RandomModel(rng, pieces * Draw(rng, 1, 2) + Draw(rng, 0, pieces - 1));
-  const int32_t microbatches =
-      layout.schedule == ScheduleKind::kChimera ? 2 * Draw(rng, 1, 5) : Draw(rng, 1, 9);
+  const int32_t microbatches = layout.schedule == ScheduleKind::kChimera ? 2 * Draw(rng, 1, 5) : Draw(rng, 1, 9);
   std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
   const LayerGraph& graph = contexts.front().graph();
-  return LoweredWith(std::move(contexts),
-                     [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
+  return LoweredWith(std::move(contexts), [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
 }
 
 // "tp2 pp2 dp1 chimera, 4 microbatches": for messages.

@@ -86,8 +86,7 @@ TEST(HeuAgainstOpt, ArbitraryProblems) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomNumbers number(seed);
     RecomputeProblem problem = RandomProblem(
-        {.items = 4, .layers = 1 + static_cast<int>(seed % 5), .stall = seed % 4 == 0, .offload = seed % 5 == 0},
-        number);
+        {.items = 4, .layers = 1 + static_cast<int>(seed % 5), .stall = seed % 4 == 0, .offload = seed % 5 == 0}, number);
     const Bytes least = StageHeu(problem).LeastBytes(problem.layers);
     problem.budget = least + (StoreAllBytes(problem) - least) / 100 * number(0, 100);
     Compare(problem, gaps);

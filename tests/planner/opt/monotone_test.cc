@@ -75,8 +75,8 @@ TEST(Monotone, ArbitraryProblems) {
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomNumbers number(seed);
-    RecomputeProblem problem = RandomProblem(
-        {.items = 4, .layers = 1 + static_cast<int>(seed % 4), .stall = true, .offload = seed % 3 == 0}, number);
+    RecomputeProblem problem =
+        RandomProblem({.items = 4, .layers = 1 + static_cast<int>(seed % 4), .stall = true, .offload = seed % 3 == 0}, number);
     for (RecomputeItem& item : problem.items) item.allowed &= static_cast<PlacementSet>(number(0, 0xffff));
     problem.budget = Bytes(StoreAllBytes(problem).value * number(0, 100) / 100);
     Check(problem, number, proven);

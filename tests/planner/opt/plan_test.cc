@@ -125,9 +125,7 @@ TEST(OptPlan, WithoutTimeTheGapIsWhatIsNotProven) {
 TEST(OptPlan, ASolverThatFailsIsTheResult) {
   PlanRequest request = Request(600);
   request.spec.recompute = RecomputeMode::kOpt;
-  request.exact = [](const RecomputeProblem&) {
-    return absl::StatusOr<StageAnswer>(absl::InternalError("it broke"));
-  };
+  request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("it broke")); };
   EXPECT_EQ(MakePlan(request).status(), absl::InternalError("it broke"));
 }
 

@@ -10,8 +10,7 @@ namespace {
 
 RecomputeProblem ProblemOf(uint32_t seed, RandomNumbers& number) {
   RecomputeProblem problem =
-      RandomProblem({.items = 3, .layers = 1 + static_cast<int>(seed % 3), .stall = true, .offload = seed % 3 == 0},
-                    number);
+      RandomProblem({.items = 3, .layers = 1 + static_cast<int>(seed % 3), .stall = true, .offload = seed % 3 == 0}, number);
   problem.budget = Bytes(number(0, StoreAllBytes(problem).value));
   return problem;
 }

@@ -19,8 +19,8 @@ OptResult Solve(const RecomputeProblem& problem, const OptOptions& options = {})
 
 // A budget between what the least and the most takes.
 RecomputeProblem ProblemOf(uint32_t seed, int items, int layers, RandomNumbers& number) {
-  RecomputeProblem problem = RandomProblem(
-      {.items = items, .layers = layers, .stall = seed % 2 == 0, .offload = seed % 3 == 0}, number);
+  RecomputeProblem problem =
+      RandomProblem({.items = items, .layers = layers, .stall = seed % 2 == 0, .offload = seed % 3 == 0}, number);
   problem.budget = Bytes(number(0, StoreAllBytes(problem).value));
   return problem;
 }
@@ -72,18 +72,18 @@ TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
     EXPECT_TRUE(value.ok()) << value.status().message();
     ++solved;
     // Exactly as much is allowed, and less is not found.
-    EXPECT_TRUE(SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed, StageGoal::kExposed,
-                               {.seconds = 60}).policy.has_value());
-    EXPECT_EQ(SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed - Nanos(1), StageGoal::kExposed,
-                             {.seconds = 60}).status, LinearProgram::Status::kInfeasible);
+    EXPECT_TRUE(SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed, StageGoal::kExposed, {.seconds = 60})
+                    .policy.has_value());
+    EXPECT_EQ(
+        SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed - Nanos(1), StageGoal::kExposed, {.seconds = 60})
+            .status,
+        LinearProgram::Status::kInfeasible);
     // Of the memory that the best takes nothing is left.
     ChainScope scope = chain.Everything();
     scope.budget = best->value.bytes();
-    EXPECT_TRUE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory,
-                               {.seconds = 60}).policy.has_value());
+    EXPECT_TRUE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory, {.seconds = 60}).policy.has_value());
     scope.budget -= Bytes(1);
-    EXPECT_FALSE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory,
-                                {.seconds = 60}).policy.has_value());
+    EXPECT_FALSE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory, {.seconds = 60}).policy.has_value());
   }
   EXPECT_GT(solved, 50);
 }
@@ -92,8 +92,8 @@ TEST(StageMilp, RefusesMoreColumnsThanAskedFor) {
   RandomNumbers number(1);
   const RecomputeProblem problem = ProblemOf(1, 4, 3, number);
   const StageChain chain(problem);
-  const StageMilpResult milp = SolveStageMilp(chain, chain.Everything(), {}, Nanos(10'000), StageGoal::kExposed,
-                                              {.seconds = 60, .columns = 20});
+  const StageMilpResult milp =
+      SolveStageMilp(chain, chain.Everything(), {}, Nanos(10'000), StageGoal::kExposed, {.seconds = 60, .columns = 20});
   EXPECT_TRUE(milp.too_large);
   EXPECT_FALSE(milp.policy.has_value());
   EXPECT_EQ(milp.status, LinearProgram::Status::kStopped);

@@ -42,15 +42,13 @@ inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nano
   return profile;
 }
 
-inline StageContext TinyContext(const ModelSpec& model, const ParallelLayout& layout, int32_t microbatches,
-                                int32_t stage) {
+inline StageContext TinyContext(const ModelSpec& model, const ParallelLayout& layout, int32_t microbatches, int32_t stage) {
   return {.model = model,
           .layout = layout,
           .micro_batch = 1,
           .microbatches = microbatches,
           .pipeline_rank = stage,
-          .slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
-                             model.layers * (stage + 1) / layout.pp)}};
+          .slices = {SliceOf(layout, stage, model.layers * stage / layout.pp, model.layers * (stage + 1) / layout.pp)}};
 }
 
 inline Program Parse(const std::string& text) {

@@ -26,13 +26,10 @@ TEST(Flops, CountGatedAndGroupedLinearsAsTheyAre) {
   const double h = model.hidden, layers = model.layers;
   // q and output projection, k and v for 8 of 64 heads, gate, up and down.
   const double weights = layers * h * (2 * h + 2 * h / 8 + 3.0 * model.ffn) + h * model.vocab;
-  EXPECT_DOUBLE_EQ(StepFlops(model, 3, FlopCount::kModelCausal),
-                   3.0 * model.seq * (6 * weights + 6 * layers * h * model.seq));
+  EXPECT_DOUBLE_EQ(StepFlops(model, 3, FlopCount::kModelCausal), 3.0 * model.seq * (6 * weights + 6 * layers * h * model.seq));
 }
 
-TEST(Flops, UtilizationIsAShareOfThePeak) {
-  EXPECT_DOUBLE_EQ(FlopsUtilization(1e15, 2, 5, 1'000'000'000'000'000), 0.1);
-}
+TEST(Flops, UtilizationIsAShareOfThePeak) { EXPECT_DOUBLE_EQ(FlopsUtilization(1e15, 2, 5, 1'000'000'000'000'000), 0.1); }
 
 }  // namespace
 }  // namespace lynx

@@ -24,8 +24,10 @@ LayerShape SmallShape() {
 
 TEST(LayerGraphTest, SegmentsRunTheirOpsInTheOrderOfThePass) {
   using enum Op;
-  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kForward), ElementsAre(kLn1, kQkv, kProbs, kContext, kProj));
-  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kForward), ElementsAre(kAdd1, kLn2, kFc1, kGelu, kFc2));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kForward),
+              ElementsAre(kLn1, kQkv, kProbs, kContext, kProj));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kForward),
+              ElementsAre(kAdd1, kLn2, kFc1, kGelu, kFc2));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kEnd, Pass::kForward), ElementsAre(kAdd2));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kBackward), ElementsAre(kAdd2, kFc2, kGelu, kFc1));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kBackward),
@@ -36,7 +38,8 @@ TEST(LayerGraphTest, SegmentsRunTheirOpsInTheOrderOfThePass) {
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kEnd, Pass::kWeight), IsEmpty());
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kForward), ElementsAre(kEmbed));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEnd, Pass::kForward), ElementsAre(kPosition));
-  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kBackward), ElementsAre(kPosition, kEmbed));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kBackward),
+              ElementsAre(kPosition, kEmbed));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kHead, Pass::kForward), ElementsAre(kLnf, kLogits));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kEnd, Pass::kForward), ElementsAre(kLoss));
   EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kHead, Pass::kBackward), ElementsAre(kLoss, kLogits));
@@ -222,8 +225,16 @@ int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {
 // Korthikanti et al. 2022, table 2: sbh (10 + 24/t + 5as/(ht)) and, with sequence parallelism, sbh/t (34 + 5as/h).
 TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
   const int64_t s = 2048, b = 4, h = 6144, a = 64, t = 8;
-  LayerShape shape{.micro_batch = 4, .seq = 2048, .hidden = 6144, .heads = 64, .ffn = 4 * 6144, .vocab = 51200, .tp = 8,
-                   .dropout = true, .dtype = DataType::kBfloat16, .stored_masks = true};
+  LayerShape shape{.micro_batch = 4,
+                   .seq = 2048,
+                   .hidden = 6144,
+                   .heads = 64,
+                   .ffn = 4 * 6144,
+                   .vocab = 51200,
+                   .tp = 8,
+                   .dropout = true,
+                   .dtype = DataType::kBfloat16,
+                   .stored_masks = true};
   EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 10 + s * b * h * 24 / t + 5 * a * s * s * b / t);
   shape.sequence_parallel = true;
   EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 34 / t + 5 * a * s * s * b / t);
@@ -235,9 +246,19 @@ TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
 // Yuan et al. 2024: Sh (12 + 4kv) + 8Sf with S = sb/(tc), kv the share of key and value heads, beside the log-sum-exp.
 TEST(LayerGraphTest, StoredActivationsOfLlamaAreThoseOfYuan) {
   const int64_t tokens = 8192 / (2 * 2), h = 8192, f = 28672;
-  const LayerShape shape{.micro_batch = 1, .seq = 8192, .hidden = 8192, .heads = 64, .ffn = 28672, .vocab = 32000, .tp = 2,
-                         .family = ModelFamily::kLlama, .kv_heads = 8, .attention = AttentionKernel::kFused,
-                         .dtype = DataType::kBfloat16, .sequence_parallel = true, .cp = 2};
+  const LayerShape shape{.micro_batch = 1,
+                         .seq = 8192,
+                         .hidden = 8192,
+                         .heads = 64,
+                         .ffn = 28672,
+                         .vocab = 32000,
+                         .tp = 2,
+                         .family = ModelFamily::kLlama,
+                         .kv_heads = 8,
+                         .attention = AttentionKernel::kFused,
+                         .dtype = DataType::kBfloat16,
+                         .sequence_parallel = true,
+                         .cp = 2};
   const int64_t lse = TensorBytes(Tensor::kLse, shape).value;
   EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)) - lse, tokens * h * 12 + tokens * h * 4 / 8 + 8 * tokens * f);
 }
@@ -308,22 +329,60 @@ TEST(LayerGraphTest, EveryKindIsWhole) {
 }
 
 TEST(LayerGraphTest, PublishedModelsHaveTheirParameters) {
-  const ModelSpec llama{.layers = 80, .hidden = 8192, .heads = 64, .ffn = 28672, .seq = 8192, .vocab = 32000, .dropout = 0,
-                        .family = ModelFamily::kLlama, .kv_heads = 8};
+  const ModelSpec llama{.layers = 80,
+                        .hidden = 8192,
+                        .heads = 64,
+                        .ffn = 28672,
+                        .seq = 8192,
+                        .vocab = 32000,
+                        .dropout = 0,
+                        .family = ModelFamily::kLlama,
+                        .kv_heads = 8};
   EXPECT_EQ(ModelParameters(llama), 68'976'648'192);  // Llama 2 70B
   ModelSpec gpt{.layers = 12, .hidden = 768, .heads = 12, .ffn = 3072, .seq = 1024, .vocab = 50257, .tied_embeddings = true};
   EXPECT_EQ(ModelParameters(gpt), 124'439'808);  // GPT-2 small
-  ModelSpec llama3{.layers = 32, .hidden = 4096, .heads = 32, .ffn = 14336, .seq = 8192, .vocab = 128256, .dropout = 0,
-                   .family = ModelFamily::kLlama, .kv_heads = 8};
+  ModelSpec llama3{.layers = 32,
+                   .hidden = 4096,
+                   .heads = 32,
+                   .ffn = 14336,
+                   .seq = 8192,
+                   .vocab = 128256,
+                   .dropout = 0,
+                   .family = ModelFamily::kLlama,
+                   .kv_heads = 8};
   EXPECT_EQ(ModelParameters(llama3), 8'030'261'248);  // Llama 3.1 8B
-  const ModelSpec nemo{.layers = 40, .hidden = 5120, .heads = 32, .ffn = 14336, .seq = 8192, .vocab = 131072, .dropout = 0,
-                       .family = ModelFamily::kLlama, .kv_heads = 8, .head_dim = 128};
+  const ModelSpec nemo{.layers = 40,
+                       .hidden = 5120,
+                       .heads = 32,
+                       .ffn = 14336,
+                       .seq = 8192,
+                       .vocab = 131072,
+                       .dropout = 0,
+                       .family = ModelFamily::kLlama,
+                       .kv_heads = 8,
+                       .head_dim = 128};
   EXPECT_EQ(ModelParameters(nemo), 12'247'782'400);  // Mistral Nemo
-  const ModelSpec qwen2{.layers = 28, .hidden = 3584, .heads = 28, .ffn = 18944, .seq = 8192, .vocab = 152064, .dropout = 0,
-                        .family = ModelFamily::kLlama, .kv_heads = 4, .qkv_bias = true};
+  const ModelSpec qwen2{.layers = 28,
+                        .hidden = 3584,
+                        .heads = 28,
+                        .ffn = 18944,
+                        .seq = 8192,
+                        .vocab = 152064,
+                        .dropout = 0,
+                        .family = ModelFamily::kLlama,
+                        .kv_heads = 4,
+                        .qkv_bias = true};
   EXPECT_EQ(ModelParameters(qwen2), 7'615'616'512);  // Qwen2.5 7B
-  const ModelSpec qwen3{.layers = 36, .hidden = 4096, .heads = 32, .ffn = 12288, .seq = 8192, .vocab = 151936, .dropout = 0,
-                        .family = ModelFamily::kLlama, .kv_heads = 8, .qk_norm = true};
+  const ModelSpec qwen3{.layers = 36,
+                        .hidden = 4096,
+                        .heads = 32,
+                        .ffn = 12288,
+                        .seq = 8192,
+                        .vocab = 151936,
+                        .dropout = 0,
+                        .family = ModelFamily::kLlama,
+                        .kv_heads = 8,
+                        .qk_norm = true};
   EXPECT_EQ(ModelParameters(qwen3), 8'190'735'360);  // Qwen3 8B
 }
 

@@ -37,8 +37,7 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_TRUE(types.insert(family.model_type).second) << family.model_type;
     EXPECT_EQ(FindModelFamily(family.model_type), &family);
     EXPECT_EQ(WhyNotPlanned(family.model_type), "") << family.model_type;
-    EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM"))
-        << family.model_type;
+    EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
     // What the engine trains it also imports and exports, and the other way round.
     EXPECT_EQ(family.plan_only == 0, family.weights != WeightNames::kNone) << family.model_type;
     EXPECT_FALSE(planned_only && family.plan_only == 0) << "trained ones come first";
@@ -83,9 +82,8 @@ TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
 TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   ModelSpec model = Llama();
   model.qk_norm = model.qkv_bias = true;
-  EXPECT_THAT(
-      TypeOf(model),
-      HasSubstr("a model with both model.qkNorm and model.qkvBias cannot be written as a Hugging Face folder"));
+  EXPECT_THAT(TypeOf(model),
+              HasSubstr("a model with both model.qkNorm and model.qkvBias cannot be written as a Hugging Face folder"));
   model.qkv_bias = false, model.rotary.dims = 4;
   EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.qkNorm"));
   model = Llama();

@@ -16,8 +16,8 @@ namespace {
 std::string SlicesText(const StageContext& context) {
   std::string text;
   for (const StageSlice& slice : context.slices) {
-    absl::StrAppend(&text, text.empty() ? "" : " | ", slice.has_embedding ? "e " : "", slice.stage, ":[",
-                    slice.first_layer, ",", slice.end_layer, ")", slice.has_head ? " h" : "");
+    absl::StrAppend(&text, text.empty() ? "" : " | ", slice.has_embedding ? "e " : "", slice.stage, ":[", slice.first_layer,
+                    ",", slice.end_layer, ")", slice.has_head ? " h" : "");
   }
   return text;
 }
@@ -44,8 +44,7 @@ TEST(PipelineContextsTest, OneSliceForEachVirtualStageOfTheRank) {
   EXPECT_THAT(RanksOf(ScheduleKind::kZeroBubbleV, 2, 1, {1, 2, 3, 4}),
               ElementsAre("e 0:[0,1) | 3:[6,10) h", "1:[1,3) | 2:[3,6)"));
   // Two copies of the model, in opposite directions.
-  EXPECT_THAT(RanksOf(ScheduleKind::kChimera, 2, 1, {1, 2}),
-              ElementsAre("e 0:[0,1) | 3:[1,3) h", "1:[1,3) h | e 2:[0,1)"));
+  EXPECT_THAT(RanksOf(ScheduleKind::kChimera, 2, 1, {1, 2}), ElementsAre("e 0:[0,1) | 3:[1,3) h", "1:[1,3) h | e 2:[0,1)"));
 }
 
 TEST(PipelineContextsDeathTest, LayersMustMakeUpTheModel) {
@@ -108,8 +107,8 @@ TEST(StatesTest, ARankHoldsTheStatesOfAllItsSlices) {
   const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kChimera};
   const std::vector<StageContext> contexts = PipelineContexts(SmallModel(4), layout, 1, 2, {1, 3});
   const LayerShape shape = contexts[0].shape();
-  const int64_t all = 4 * LayerParameters(LayerType::kTransformer, shape) +
-                      LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape);
+  const int64_t all = 4 * LayerParameters(LayerType::kTransformer, shape) + LayerParameters(LayerType::kEmbedding, shape) +
+                      LayerParameters(LayerType::kHead, shape);
   EXPECT_EQ(StatesOf(contexts[0]).weights, Bytes(4 * all));
   EXPECT_EQ(StatesOf(contexts[1]).weights, Bytes(4 * all));
 }

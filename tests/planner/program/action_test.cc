@@ -21,9 +21,7 @@ std::vector<TextCase> TextCases() {
   const auto copy = [](ActionKind kind) {
     return Action{.kind = kind, .microbatch = 3, .layer = 12, .tensors = Bit(Tensor::kQkv) | Bit(Tensor::kFc1)};
   };
-  const auto boundary = [](ActionKind kind, int32_t stage) {
-    return Action{.kind = kind, .stage = stage, .microbatch = 3};
-  };
+  const auto boundary = [](ActionKind kind, int32_t stage) { return Action{.kind = kind, .stage = stage, .microbatch = 3}; };
   return {
       {"0F3:12.mlp", layer(kForward, Segment::kMlp, 12)},
       {"0F3:e.embed", layer(kForward, Segment::kEmbed, kEmbeddingLayer)},
@@ -148,8 +146,7 @@ TEST(ProgramTextTest, PrintsOneActionALineAndParsesBack) {
 }
 
 TEST(ProgramTextTest, IgnoresSpaceAndComments) {
-  const absl::StatusOr<Program> parsed =
-      ParseProgram("# a step\n\n  0F0:0.attn\t0AR+0:0.attn # window\r\n0AR-0:0.attn");
+  const absl::StatusOr<Program> parsed = ParseProgram("# a step\n\n  0F0:0.attn\t0AR+0:0.attn # window\r\n0AR-0:0.attn");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(ProgramText(*parsed), "0F0:0.attn\n0AR+0:0.attn\n0AR-0:0.attn\n");
   EXPECT_TRUE(ParseProgram("")->empty());

@@ -28,9 +28,7 @@ Program ParsedProgram(const std::string& text) {
 }
 
 // Stage 0 or 1 of four layers on tp 2, pp 2.
-StageContext Stage(int32_t stage) {
-  return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)];
-}
+StageContext Stage(int32_t stage) { return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)]; }
 
 // "w x[0,0] r ln1[0,0] u grad[0]": modes and keys in order.
 std::string AccessText(const std::string& action, const StageContext& context) {
@@ -45,8 +43,7 @@ std::string AccessText(const std::string& action, const StageContext& context) {
 
 TEST(AccessesTest, ForwardOfATransformerLayer) {
   const StageContext c = Stage(0);
-  EXPECT_EQ(AccessText("0F2:1.attn", c),
-            "r x[1,2] w ln1[1,2] w qkv[1,2] w probs[1,2] w context[1,2] w x1[1,2] w workspace[]");
+  EXPECT_EQ(AccessText("0F2:1.attn", c), "r x[1,2] w ln1[1,2] w qkv[1,2] w probs[1,2] w context[1,2] w x1[1,2] w workspace[]");
   EXPECT_EQ(AccessText("0AR+2:1.attn", c), "u x1[1,2]");
   EXPECT_EQ(AccessText("0AR-2:1.attn", c), "u x1[1,2]");
   EXPECT_EQ(AccessText("0RAR+2:1.attn", c), "u x1[1,2]");
@@ -101,8 +98,7 @@ TEST(AccessesTest, RecomputationTouchesTheListedOpsOnly) {
   const StageContext c = Stage(0);
   EXPECT_EQ(AccessText("0R2:1.attn(ln1,qkv)", c), "r x[1,2] w ln1[1,2] w qkv[1,2]");
   EXPECT_EQ(AccessText("0R2:1.attn(probs)", c), "r qkv[1,2] w probs[1,2]");
-  EXPECT_EQ(AccessText("0R2:1.attn(context,proj)", c),
-            "r probs[1,2] r qkv[1,2] w context[1,2] w x1[1,2] w workspace[]");
+  EXPECT_EQ(AccessText("0R2:1.attn(context,proj)", c), "r probs[1,2] r qkv[1,2] w context[1,2] w x1[1,2] w workspace[]");
   EXPECT_EQ(AccessText("0R2:1.mlp(add1,ln2)", c), "r x[1,2] u x1[1,2] w ln2[1,2]");
 }
 
@@ -129,10 +125,9 @@ TEST(FoldLivenessTest, AnInstanceLivesFromItsWriteToItsLastUse) {
   EXPECT_EQ(std::string(broken.status().message()),
             "action 4 (0W0:0.attn) reads grad_proj[0,0], which no action before it writes");
 
-  const absl::StatusOr<MemoryPlan> plan =
-      FoldLiveness(ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) "
-                                 "0R0:0.attn(qkv)"),
-                   c);
+  const absl::StatusOr<MemoryPlan> plan = FoldLiveness(ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) "
+                                                                     "0R0:0.attn(qkv)"),
+                                                       c);
   ASSERT_TRUE(plan.ok()) << plan.status();
   std::vector<std::string> lives;
   for (const BufferInstance& b : plan->buffers) {
@@ -198,8 +193,7 @@ TEST(StoredBytesTest, StoreAllKeepsWhatTheFormulaSays) {
     const absl::StatusOr<MemoryPlan> plan = FoldLiveness(none.programs[0], none.contexts[0]);
     ASSERT_TRUE(plan.ok());
     const Program& program = none.programs[0];
-    const auto at =
-        static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed("0F0:h.head")) - program.begin());
+    const auto at = static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed("0F0:h.head")) - program.begin());
     int64_t live = 0;
     for (const BufferInstance& b : plan->buffers) {
       if (b.first < at && b.last >= at) live += b.bytes.value;

@@ -169,9 +169,7 @@ class ProgramValues {
     return 0;
   }
   void Set(Tensor tensor, Value value) { memory_[KeyOf(tensor)] = value; }
-  void Expect(Tensor tensor, Value value) {
-    EXPECT_EQ(Get(tensor), value) << ActionText(*action_) << " sends another value";
-  }
+  void Expect(Tensor tensor, Value value) { EXPECT_EQ(Get(tensor), value) << ActionText(*action_) << " sends another value"; }
 
   const Program& program_;
   const StageContext& context_;

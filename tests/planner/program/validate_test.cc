@@ -70,23 +70,20 @@ const Mutation kMutations[] = {
     {0, "\n0F0:e.embed", "\n0B0:1.mlp\n0F0:e.embed", "0B0:1.mlp", "backward pass begins before its forward"},
     {1, "\n1RF+1", "\n1B1:h.head\n1RF+1", "1B1:h.head", "backward pass begins before its forward pass has ended"},
     // Weight passes.
-    {0, "\n0B0:1.mlp", "\n0W0:1.mlp\n0B0:1.mlp", "0W0:1.mlp",
-     "a weight pass follows the backward pass of its segment"},
+    {0, "\n0B0:1.mlp", "\n0W0:1.mlp\n0B0:1.mlp", "0W0:1.mlp", "a weight pass follows the backward pass of its segment"},
     {0, "\n0W0:1.mlp", "\n0W0:1.mlp\n0W0:1.mlp", "0W0:1.mlp", "the next is of microbatch 1"},
     {0, "\n0W0:1.mlp", "", "0W1:1.mlp", "the next is of microbatch 0"},
     {0, "\n0DP+:e\n0DP-:1\n0DP-:0\n0DP-:e\n", "\n0DP-:1\n0DP-:0\n", "0NORM+", "the step still lacks 0DP+:e"},
     {0, "\n0W1:0.attn", "", "0DP+:0", "gradients are reduced after the layer's last backward and weight pass"},
     {0, "\n0DP-:e\n", "\n", "0NORM+", "the step still lacks 0DP-:e"},
     // Recomputation.
-    {0, "\n0F0:1.end", "\n0R0:1.attn(ln1)\n0F0:1.end", "0R0:1.attn(ln1)",
-     "recomputation follows the layer's forward"},
+    {0, "\n0F0:1.end", "\n0R0:1.attn(ln1)\n0F0:1.end", "0R0:1.attn(ln1)", "recomputation follows the layer's forward"},
     {0, "\n0B0:1.end", "\n0B0:1.end\n0R0:1.attn(ln1)", "0R0:1.attn(ln1)", "is of no use"},
     {0, "\n0B0:1.end", "\n0R0:1.attn(ln1)\n0B0:1.end", "0R0:1.attn(ln1)", "an op is recomputed once"},
     {0, "qkv,probs,context,proj)\n0RAR+0:1.attn\n0RAR-0:1.attn", "qkv,probs,context)", "0R0:1.mlp(add1,ln2,fc1,gelu)",
      "add1 again changes x1"},
     {0, "\n0RAR+0:1.attn\n0RAR-0:1.attn", "", "0R0:1.mlp(add1,ln2,fc1,gelu)", "add1 again changes x1"},
-    {0, "R0:1.mlp(add1,ln2", "R0:1.mlp(ln2", "0R0:1.mlp(ln2,fc1,gelu)",
-     "reads x1, whose recomputation is not complete"},
+    {0, "R0:1.mlp(add1,ln2", "R0:1.mlp(ln2", "0R0:1.mlp(ln2,fc1,gelu)", "reads x1, whose recomputation is not complete"},
     {0, "\n0R0:1.mlp(add1,ln2,fc1,gelu)", "", "0B0:1.attn", "reads x1, whose recomputation is not complete"},
     {0, "qkv,probs,context,proj)\n0RAR+0:1.attn", "qkv,probs,context)\n0RAR+0:1.attn", "0RAR+0:1.attn",
      "a repeated all-reduce follows the recomputation of proj, once"},
@@ -141,9 +138,8 @@ TEST(ValidateTest, KindsWithoutGroupAreRejected) {
       {"0NORM+", "0SF+0", "the last stage has no next stage"},
   };
   for (const auto& c : cases) {
-    const absl::Status status =
-        ValidateText(absl::StrReplaceAll(text, {{std::string(c.before), absl::StrCat(c.insert, "\n", c.before)}}),
-                     single.contexts[0]);
+    const absl::Status status = ValidateText(
+        absl::StrReplaceAll(text, {{std::string(c.before), absl::StrCat(c.insert, "\n", c.before)}}), single.contexts[0]);
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.rule)) << status;
   }
 }
@@ -168,9 +164,9 @@ TEST(ValidateTest, UnusedFieldsMustBeUnset) {
 
 TEST(ValidateTest, X1MayNotBeReadWhileItsCollectiveRuns) {
   const Pipeline full = Full();
-  const std::string text = absl::StrReplaceAll(
-      ProgramText(full.programs[0]),
-      {{"0R0:1.mlp(add1,ln2,fc1,gelu)\n", ""}, {"0RAR-0:1.attn\n", "0R0:1.mlp(ln2)\n0RAR-0:1.attn\n"}});
+  const std::string text =
+      absl::StrReplaceAll(ProgramText(full.programs[0]),
+                          {{"0R0:1.mlp(add1,ln2,fc1,gelu)\n", ""}, {"0RAR-0:1.attn\n", "0R0:1.mlp(ln2)\n0RAR-0:1.attn\n"}});
   EXPECT_THAT(std::string(ValidateText(text, full.contexts[0]).message()),
               HasSubstr("(0R0:1.mlp(ln2)): reads x1, whose recomputation is not complete"));
 }
@@ -180,8 +176,7 @@ TEST(ValidateTest, AProgramThatStopsEarlySaysWhatIsMissing) {
   Program program = full.programs[0];
   const auto message = [&] { return std::string(ValidateProgram(program, full.contexts[0]).message()); };
   program.pop_back();
-  EXPECT_EQ(message(),
-            absl::StrCat("stage 0: the program ends after ", program.size(), " actions: the step still lacks 0OPT"));
+  EXPECT_EQ(message(), absl::StrCat("stage 0: the program ends after ", program.size(), " actions: the step still lacks 0OPT"));
   program.pop_back();
   EXPECT_THAT(message(), HasSubstr("lacks 0NORM-"));
   program.pop_back();
@@ -216,8 +211,8 @@ TEST(ValidateTest, NoActionCanBeDroppedOrRepeated) {
           Program dropped = p.programs[s], repeated = p.programs[s];
           dropped.erase(dropped.begin() + static_cast<ptrdiff_t>(i));
           repeated.insert(repeated.begin() + static_cast<ptrdiff_t>(i), action);
-          const bool optional = action.kind == ActionKind::kRecompute && !Contains(action.ops, Op::kProj) &&
-                                !Contains(action.ops, Op::kAdd1);
+          const bool optional =
+              action.kind == ActionKind::kRecompute && !Contains(action.ops, Op::kProj) && !Contains(action.ops, Op::kAdd1);
           EXPECT_EQ(ValidateProgram(dropped, p.contexts[s]).ok(), optional) << "without " << ActionText(action);
           EXPECT_FALSE(ValidateProgram(repeated, p.contexts[s]).ok()) << "twice " << ActionText(action);
         }
@@ -350,8 +345,7 @@ TEST(ValidateProgramsTest, StagesMustMatch) {
   const Pipeline full = Full();
   EXPECT_TRUE(ValidatePrograms(full.programs, full.contexts).ok());
   EXPECT_THAT(std::string(ValidatePrograms({}, {}).message()), HasSubstr("0 programs for 0 stages"));
-  EXPECT_THAT(std::string(ValidatePrograms({full.programs[0]}, full.contexts).message()),
-              HasSubstr("1 programs for 2 stages"));
+  EXPECT_THAT(std::string(ValidatePrograms({full.programs[0]}, full.contexts).message()), HasSubstr("1 programs for 2 stages"));
   EXPECT_THAT(std::string(ValidatePrograms({full.programs[0]}, {full.contexts[0]}).message()),
               HasSubstr("does not continue the stages before it"));
 

@@ -26,8 +26,7 @@ bool CanReplace(const LayerUse& a, const LayerUse& b) {
 
 RecomputeProblem ProblemOf(uint32_t seed) {
   RandomNumbers number(seed);
-  return RandomProblem({.items = 4, .forward = 2, .backward = 2, .stall = seed % 2 == 0, .offload = seed % 3 == 0},
-                       number);
+  return RandomProblem({.items = 4, .forward = 2, .backward = 2, .stall = seed % 2 == 0, .offload = seed % 3 == 0}, number);
 }
 
 TEST(LayerChoices, JoinedPartsArePoliciesOfTheLayer) {

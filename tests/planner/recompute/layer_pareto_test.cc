@@ -60,8 +60,11 @@ std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
 
 RecomputeProblem ProblemOf(uint32_t seed, int items) {
   RandomNumbers number(seed);
-  return RandomProblem({.items = items, .forward = 1 + static_cast<int>(seed % 4),
-                        .backward = 1 + static_cast<int>(seed / 4 % 4), .layers = 2, .stall = seed % 3 == 0},
+  return RandomProblem({.items = items,
+                        .forward = 1 + static_cast<int>(seed % 4),
+                        .backward = 1 + static_cast<int>(seed / 4 % 4),
+                        .layers = 2,
+                        .stall = seed % 3 == 0},
                        number);
 }
 
@@ -117,7 +120,8 @@ TEST(LayerPareto, OffloadsWhatTheHostHasRoomFor) {
   RecomputeProblem problem{.layers = 1, .in_flight = 4, .resident = 1, .copy_out = Nanos(100), .copy_in = Nanos(100)};
   problem.host_budget = Bytes(40);
   for (const int64_t bytes : {30, 10}) {
-    problem.items.push_back({.bytes = Bytes(bytes), .cost = Nanos(100), .read_by = 1, .copy_out = Nanos(3), .copy_in = Nanos(3)});
+    problem.items.push_back(
+        {.bytes = Bytes(bytes), .cost = Nanos(100), .read_by = 1, .copy_out = Nanos(3), .copy_in = Nanos(3)});
   }
   const std::vector<LayerPoint> points = LayerPoints(problem, true, InFlightUse::kGiven);
   const LayerPolicy wanted{Placement::kStore, Placement::kOffload};

@@ -80,9 +80,10 @@ struct HeuGaps {
   }
   void Print(const char* name) const {
     const auto equal = std::count(percent.begin(), percent.end(), 0);
-    std::printf("%s: %zu proven, %d not; HEU equals OPT in %ld; above it in %%: median %.3f, 95th percentile %.3f, "
-                "99th %.3f, worst %.3f\n",
-                name, percent.size(), not_proven, static_cast<long>(equal), At(0.5), At(0.95), At(0.99), At(1));
+    std::printf(
+        "%s: %zu proven, %d not; HEU equals OPT in %ld; above it in %%: median %.3f, 95th percentile %.3f, "
+        "99th %.3f, worst %.3f\n",
+        name, percent.size(), not_proven, static_cast<long>(equal), At(0.5), At(0.95), At(0.99), At(1));
   }
 };
 

@@ -22,10 +22,12 @@ TEST(RecomputePolicyTest, NamedPoliciesPlaceEachTensor) {
 }
 
 TEST(RecomputePolicyTest, LayerText) {
-  EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, 1).layers[0]), "store all");
+  EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, 1).layers[0]),
+            "store all");
   EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, 1).layers[0]), "full");
-  EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFullKeepCollectives, 1).layers[0]),
-            "x1 stored; critical: ln1 qkv probs context ln2 fc1 gelu");
+  EXPECT_EQ(
+      LayerPolicyText(LayerGraph::Of({}), NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFullKeepCollectives, 1).layers[0]),
+      "x1 stored; critical: ln1 qkv probs context ln2 fc1 gelu");
   EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), {kForward1, kForward1, kStall, kStall, kStore, kAbove1, kStore, kCritical}),
             "x1 fc1 stored; f1: ln1 qkv; stall: probs context; b1: ln2; critical: gelu");
   EXPECT_EQ(LayerPolicyText(LayerGraph::Of({}), {kForward2, kForward2, kOwn1, kOwn1, kStall, kAbove2, kAbove2, kAbove2}),

@@ -180,7 +180,8 @@ TEST(RecomputeProblem, EqualsAPlayedLayer) {
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomNumbers number(seed);
-    const RecomputeProblem problem = RandomProblem({.items = 5, .forward = 3, .backward = 3, .stall = true, .offload = true}, number);
+    const RecomputeProblem problem =
+        RandomProblem({.items = 5, .forward = 3, .backward = 3, .stall = true, .offload = true}, number);
     ASSERT_TRUE(ValidateProblem(problem).ok());
     for (int i = 0; i < 3000; ++i) {
       LayerPolicy policy{};

@@ -81,8 +81,8 @@ inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbe
 
 // Device memory with everything stored.
 inline Bytes StoreAllBytes(const RecomputeProblem& problem) {
-  absl::StatusOr<StageValue> value = EvaluateStage(
-      problem, {std::vector<LayerPolicy>(static_cast<size_t>(problem.layers), LayerPolicy{})});
+  absl::StatusOr<StageValue> value =
+      EvaluateStage(problem, {std::vector<LayerPolicy>(static_cast<size_t>(problem.layers), LayerPolicy{})});
   return value->bytes();
 }
 

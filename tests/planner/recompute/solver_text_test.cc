@@ -71,8 +71,7 @@ TEST(SolverText, ProblemsThatAreNoneAreRefusedByLine) {
 TEST(SolverText, AnswersThatDoNotHoldAreRefused) {
   const RecomputeProblem problem = SmallProblem();
   // One layer stores, the other exposes 7 less the 3 of its window.
-  EXPECT_EQ(ParseAnswer(problem, "answer proven 1 bound 4\nlayer store\nlayer f1\nend\n")->solution->value.exposed,
-            Nanos(4));
+  EXPECT_EQ(ParseAnswer(problem, "answer proven 1 bound 4\nlayer store\nlayer f1\nend\n")->solution->value.exposed, Nanos(4));
   EXPECT_FALSE(ParseAnswer(problem, "answer proven 1 bound 0\nend\n")->solution.has_value());
   const std::pair<std::string, std::string> cases[] = {
       {"nonsense", "answer: line 0: expected a line 'answer'"},
@@ -81,8 +80,7 @@ TEST(SolverText, AnswersThatDoNotHoldAreRefused) {
       {"answer proven 1 bound 4\nlayer store\nend", "answer: "},  // a layer is missing
       {"answer proven 1 bound 4\nlayer f2\nlayer store\nend", "answer: "},
       {"answer proven 0 bound 0\nlayer store\nlayer store\nend", "takes 40 of 30 bytes"},
-      {"answer proven 0 bound 5\nlayer store\nlayer f1\nend",
-       "exposes 4 ns where 5 are said to be the least possible"},
+      {"answer proven 0 bound 5\nlayer store\nlayer f1\nend", "exposes 4 ns where 5 are said to be the least possible"},
       {"answer proven 1 bound 3\nlayer store\nlayer f1\nend", "exposes 4 ns where 3 are said to be the optimum"}};
   for (const auto& [bad, message] : cases) {
     EXPECT_THAT(Message(ParseAnswer(problem, bad).status()), HasSubstr(message)) << bad;

@@ -35,13 +35,10 @@ Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, bool top
 
 std::set<Triple> BruteForceFront(const RecomputeProblem& problem, bool top) {
   std::set<Triple> all, front;
-  ForEachPolicy(problem, top, [&](const LayerPolicy&, const LayerUse& use) {
-    all.insert(AlikeValue(problem, use, top));
-  });
+  ForEachPolicy(problem, top, [&](const LayerPolicy&, const LayerUse& use) { all.insert(AlikeValue(problem, use, top)); });
   for (const auto& a : all) {
     const bool bettered = std::any_of(all.begin(), all.end(), [&](const Triple& b) {
-      return b != a && std::get<0>(b) <= std::get<0>(a) && std::get<1>(b) <= std::get<1>(a) &&
-             std::get<2>(b) <= std::get<2>(a);
+      return b != a && std::get<0>(b) <= std::get<0>(a) && std::get<1>(b) <= std::get<1>(a) && std::get<2>(b) <= std::get<2>(a);
     });
     if (!bettered) front.insert(a);
   }
@@ -72,9 +69,13 @@ TEST(StageHeu, SolutionsFitAreWhatTheyClaimAndNeverBeatTheBest) {
   int solved = 0, best_found = 0;
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     RandomNumbers number(seed);
-    RecomputeProblem problem = RandomProblem({.items = 3, .forward = 2, .backward = 2,
-                                              .layers = 1 + static_cast<int>(seed % 3), .stall = seed % 2 == 0,
-                                              .offload = seed % 5 == 0}, number);
+    RecomputeProblem problem = RandomProblem({.items = 3,
+                                              .forward = 2,
+                                              .backward = 2,
+                                              .layers = 1 + static_cast<int>(seed % 3),
+                                              .stall = seed % 2 == 0,
+                                              .offload = seed % 5 == 0},
+                                             number);
     const StageHeu heu(problem);
     const Bytes least = heu.LeastBytes(problem.layers);
     for (const Bytes budget : {least - Bytes(1), least, least + (StoreAllBytes(problem) - least) / 3}) {
@@ -118,8 +119,7 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   const ModelSpec model = TinyModel(kLayers);
   const ParallelLayout layout{.tp = 2};
   const CostModel costs(RoundProfile(model, Nanos(400)), model, layout, 1, 2);
-  const RecomputeProblem problem =
-      MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = kLayers, .in_flight = 3});
+  const RecomputeProblem problem = MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = kLayers, .in_flight = 3});
   const StageHeu heu(problem);
   const std::vector<FrontPoint> inner = LayerPareto(problem, false), top = LayerPareto(problem, true);
   const Bytes least = heu.LeastBytes(kLayers), most = StoreAllBytes(problem);

@@ -54,8 +54,8 @@ TEST(StageProblem, TheHeadsWindowHidesTheTopLayersFirstWork) {
 }
 
 TEST(StageProblem, SequenceParallelismHasFourWindowsAPass) {
-  const RecomputeProblem problem = TinyProblem(
-      RoundProfile(TinyModel(2)), {.tp = 2, .sequence_parallel = true}, {.layers = 2, .in_flight = 2});
+  const RecomputeProblem problem =
+      TinyProblem(RoundProfile(TinyModel(2)), {.tp = 2, .sequence_parallel = true}, {.layers = 2, .in_flight = 2});
   EXPECT_TRUE(ValidateProblem(problem).ok());
   EXPECT_EQ(problem.forward.size(), 4u);
   EXPECT_EQ(problem.backward.size(), 4u);
@@ -78,8 +78,8 @@ TEST(StageProblem, WithoutTensorParallelismThereAreNoWindows) {
 }
 
 TEST(StageProblem, WithoutWindowsEverythingRecomputedIsExposed) {
-  const RecomputeProblem problem = WithoutWindows(TinyProblem(
-      RoundProfile(TinyModel(2)), kTp2, {.in_flight = 2, .below_head = true, .stall = Nanos(30)}));
+  const RecomputeProblem problem =
+      WithoutWindows(TinyProblem(RoundProfile(TinyModel(2)), kTp2, {.in_flight = 2, .below_head = true, .stall = Nanos(30)}));
   LayerPolicy all;
   all.fill(Placement::kStore);
   std::fill(all.begin(), all.begin() + 8, Placement::kCritical);

@@ -160,9 +160,7 @@ TEST(ChromeTrace, LongStepsAreCutAndSaidToBe) {
             std::to_string(cut->end.value / 1000) + "." + std::to_string(1000 + cut->end.value % 1000).substr(1));
 }
 
-TEST(ChromeTrace, SameStepSameBytes) {
-  EXPECT_EQ(ChromeTrace(SmallStep()->step)->json, ChromeTrace(SmallStep()->step)->json);
-}
+TEST(ChromeTrace, SameStepSameBytes) { EXPECT_EQ(ChromeTrace(SmallStep()->step)->json, ChromeTrace(SmallStep()->step)->json); }
 
 }  // namespace
 }  // namespace lynx

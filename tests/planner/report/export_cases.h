@@ -33,7 +33,13 @@ struct Case {
     spec.train.warmup_steps = 20;
     spec.train.min_lr = 3e-5;
     const int32_t all = std::accumulate(layers.begin(), layers.end(), 0);
-    spec.model = {.layers = all, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 1000, .dropout = 0.1,
+    spec.model = {.layers = all,
+                  .hidden = 64,
+                  .heads = 8,
+                  .ffn = 256,
+                  .seq = 32,
+                  .vocab = 1000,
+                  .dropout = 0.1,
                   .dropout_masks = DropoutMasks::kStored};
     plan.model = spec.model;
     plan.layout = layout;
@@ -82,8 +88,7 @@ struct Case {
 };
 
 // The lines of the argument array: a flag, or a flag and its value.
-inline std::vector<std::string> Arguments(const Case& one,
-                                          const ExportTarget& target = NewestTarget(ExportFormat::kMegatron)) {
+inline std::vector<std::string> Arguments(const Case& one, const ExportTarget& target = NewestTarget(ExportFormat::kMegatron)) {
   std::string text = one.Text(target);
   text = text.substr(text.find("MEGATRON_ARGS=(") + 15);
   std::istringstream lines(text);
@@ -107,7 +112,6 @@ inline Case Llama() {
   });
 }
 inline Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
-
 
 }  // namespace lynx
 

@@ -15,9 +15,7 @@ using testing::Not;
 
 Case With(void (*change)(ModelSpec&)) { return Llama().Model(change); }
 
-std::string Missing(const Case& one, const ExportTarget& target) {
-  return absl::StrJoin(one.Export(target).missing, "\n");
-}
+std::string Missing(const Case& one, const ExportTarget& target) { return absl::StrJoin(one.Export(target).missing, "\n"); }
 
 TEST(ExportFeatures, MegatronHasPositionsAndNorms) {
   EXPECT_THAT(Arguments(Llama()), AllOf(Contains("--norm-epsilon 1e-05"), Contains("--rotary-base 10000")));
@@ -25,40 +23,32 @@ TEST(ExportFeatures, MegatronHasPositionsAndNorms) {
     m.norm_epsilon = 1e-6;
     m.rotary = {.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192};
   }));
-  EXPECT_THAT(llama3, AllOf(Contains("--norm-epsilon 1e-06"), Contains("--rotary-base 500000"),
-                            Contains("--use-rope-scaling"), Contains("--rope-scaling-factor 8")));
+  EXPECT_THAT(llama3, AllOf(Contains("--norm-epsilon 1e-06"), Contains("--rotary-base 500000"), Contains("--use-rope-scaling"),
+                            Contains("--rope-scaling-factor 8")));
   EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 4}; })),
               Contains("--rotary-seq-len-interpolation-factor 4"));
   EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.qkv_bias = true; })), Contains("--add-qkv-bias"));
   EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; })),
               AllOf(Contains("--qk-layernorm"), Contains("--kv-channels 128")));
-  EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.rotary.dims = m.head_size() / 2; })),
-              Contains("--rotary-percent 0.5"));
+  EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.rotary.dims = m.head_size() / 2; })), Contains("--rotary-percent 0.5"));
   EXPECT_THAT(Arguments(Case()), Not(Contains(HasSubstr("--rotary"))));
 }
 
 TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
-  const auto missing = [](void (*change)(ModelSpec&)) {
-    return Missing(With(change), NewestTarget(ExportFormat::kMegatron));
-  };
+  const auto missing = [](void (*change)(ModelSpec&)) { return Missing(With(change), NewestTarget(ExportFormat::kMegatron)); };
   EXPECT_THAT(missing([](ModelSpec& m) { m.rotary.theta = 10000.5; }), HasSubstr("rotary base 10000.5"));
-  EXPECT_THAT(
-      missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32}; }),
-      HasSubstr("yarn scaling of rotary positions by 4"));
-  EXPECT_THAT(
-      missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 4096}; }),
-      HasSubstr("llama3 scaling"));
-  EXPECT_THAT(
-      missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 16}; }),
-      HasSubstr("dynamic scaling"));
-  EXPECT_THAT(
-      missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 32}; }),
-      Not(HasSubstr("dynamic scaling")))
+  EXPECT_THAT(missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32}; }),
+              HasSubstr("yarn scaling of rotary positions by 4"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 4096}; }),
+              HasSubstr("llama3 scaling"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 16}; }),
+              HasSubstr("dynamic scaling"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 32}; }),
+              Not(HasSubstr("dynamic scaling")))
       << "it changes nothing within the original positions";
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 16; }), HasSubstr("attention within a window of 16 positions"));
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 32; }), Not(HasSubstr("window")));
-  EXPECT_THAT(missing([](ModelSpec& m) { m.plan_only = Bit(PlanOnlyFeature::kSoftCapping); }),
-              HasSubstr("caps on scores"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.plan_only = Bit(PlanOnlyFeature::kSoftCapping); }), HasSubstr("caps on scores"));
 }
 
 TEST(ExportFeatures, TorchtitanHasPositionsAndNorms) {
@@ -67,12 +57,11 @@ TEST(ExportFeatures, TorchtitanHasPositionsAndNorms) {
     m.rotary = {.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192};
   });
   const std::string module = llama3.Export(TargetOf(ExportFormat::kTorchtitan, "0.2.2")).files.back().text;
-  EXPECT_THAT(module, AllOf(HasSubstr("norm_eps=1e-06,"), HasSubstr("rope_theta=5e+05,"),
-                            HasSubstr("scaling_factor=8,"), HasSubstr("original_max_position_embeddings=8192,")));
+  EXPECT_THAT(module, AllOf(HasSubstr("norm_eps=1e-06,"), HasSubstr("rope_theta=5e+05,"), HasSubstr("scaling_factor=8,"),
+                            HasSubstr("original_max_position_embeddings=8192,")));
   const std::string python = llama3.Text(ExportFormat::kTorchtitan);
   EXPECT_THAT(python, AllOf(HasSubstr("eps=1e-06,"), HasSubstr("theta=5e+05,"), HasSubstr("scaling=\"llama\",")));
-  const std::string qwen3 =
-      With([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; }).Text(ExportFormat::kTorchtitan);
+  const std::string qwen3 = With([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; }).Text(ExportFormat::kTorchtitan);
   EXPECT_THAT(qwen3, AllOf(HasSubstr("head_dim=128,"), HasSubstr("qk_norm=RMSNorm.Config(")));
 }
 
@@ -99,9 +88,9 @@ TEST(ExportFeatures, TorchtitanListsWhatLlama3Lacks) {
 }
 
 TEST(ExportFeatures, DeepSpeedNamesThemInWhatTheScriptBuilds) {
-  EXPECT_THAT(Missing(With([](ModelSpec& m) { m.rotary.theta = 5e5, m.qkv_bias = true; }),
-                      NewestTarget(ExportFormat::kDeepSpeed)),
-              HasSubstr("biases of queries, keys and values, rope theta 500000"));
+  EXPECT_THAT(
+      Missing(With([](ModelSpec& m) { m.rotary.theta = 5e5, m.qkv_bias = true; }), NewestTarget(ExportFormat::kDeepSpeed)),
+      HasSubstr("biases of queries, keys and values, rope theta 500000"));
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ void ForAllFiles(ExportFormat format, Check check) {
         check(version, file);
         const char* folder = std::getenv("LYNX_EXPORTS");
         if (folder == nullptr) continue;
-        const std::filesystem::path path = std::filesystem::path(folder) / ExportFormatName(format) /
-                                           ExportVersions(format)[version].name / plan.name;
+        const std::filesystem::path path =
+            std::filesystem::path(folder) / ExportFormatName(format) / ExportVersions(format)[version].name / plan.name;
         std::filesystem::create_directories(path);
         std::ofstream(path / file.name) << file.text;
       }
@@ -103,35 +103,74 @@ void ForAllFiles(ExportFormat format, Check check) {
 //   0.17  @266f1c97dca477ca8b92c16087506da2000b0b84 (core_v0.17.1)
 //   0.18  @571370c829ca768fe37244f4e2e7f28d8accc4ab (core_v0.18.2)
 //   0.19  @5be9626709af2722333bf54797c954c09edeada3 (core_v0.19.0)
-const std::set<std::string> kMegatronFlags = {
-    "--bf16", "--disable-bias-linear", "--group-query-attention", "--mock-data", "--no-gradient-accumulation-fusion",
-    "--overlap-grad-reduce", "--overlap-param-gather", "--sequence-parallel", "--swiglu", "--add-qkv-bias", "--qk-layernorm",
-    "--use-rope-scaling",
-    "--untie-embeddings-and-output-weights", "--use-distributed-optimizer", "--use-megatron-fsdp",
-    "--use-tp-pp-dp-mapping"};
+const std::set<std::string> kMegatronFlags = {"--bf16",
+                                              "--disable-bias-linear",
+                                              "--group-query-attention",
+                                              "--mock-data",
+                                              "--no-gradient-accumulation-fusion",
+                                              "--overlap-grad-reduce",
+                                              "--overlap-param-gather",
+                                              "--sequence-parallel",
+                                              "--swiglu",
+                                              "--add-qkv-bias",
+                                              "--qk-layernorm",
+                                              "--use-rope-scaling",
+                                              "--untie-embeddings-and-output-weights",
+                                              "--use-distributed-optimizer",
+                                              "--use-megatron-fsdp",
+                                              "--use-tp-pp-dp-mapping"};
 // Empty: any value.
 const std::map<std::string, std::set<std::string>> kMegatronValues = {
-    {"--adam-beta1", {}}, {"--adam-beta2", {}}, {"--adam-eps", {}},
+    {"--adam-beta1", {}},
+    {"--adam-beta2", {}},
+    {"--adam-eps", {}},
     {"--attention-backend", {"flash", "fused", "unfused", "local", "auto"}},
-    {"--attention-dropout", {}}, {"--ckpt-format", {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor"}},
-    {"--clip-grad", {}}, {"--context-parallel-size", {}},
+    {"--attention-dropout", {}},
+    {"--ckpt-format", {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor"}},
+    {"--clip-grad", {}},
+    {"--context-parallel-size", {}},
     {"--data-parallel-sharding-strategy", {"no_shard", "optim", "optim_grads", "optim_grads_params"}},
-    {"--data-path", {}}, {"--ffn-hidden-size", {}}, {"--global-batch-size", {}}, {"--hidden-dropout", {}},
-    {"--hidden-size", {}}, {"--lr", {}},
+    {"--data-path", {}},
+    {"--ffn-hidden-size", {}},
+    {"--global-batch-size", {}},
+    {"--hidden-dropout", {}},
+    {"--hidden-size", {}},
+    {"--lr", {}},
     {"--lr-decay-style", {"constant", "linear", "cosine", "inverse-square-root", "WSD"}},
-    {"--lr-warmup-iters", {}}, {"--make-vocab-size-divisible-by", {}}, {"--max-position-embeddings", {}},
-    {"--micro-batch-size", {}}, {"--min-lr", {}}, {"--normalization", {"LayerNorm", "RMSNorm"}},
-    {"--num-attention-heads", {}}, {"--num-layers", {}}, {"--num-query-groups", {}},
-    {"--num-virtual-stages-per-pipeline-rank", {}}, {"--optimizer", {"adam", "sgd"}},
-    {"--pipeline-model-parallel-layout", {}}, {"--pipeline-model-parallel-size", {}},
+    {"--lr-warmup-iters", {}},
+    {"--make-vocab-size-divisible-by", {}},
+    {"--max-position-embeddings", {}},
+    {"--micro-batch-size", {}},
+    {"--min-lr", {}},
+    {"--normalization", {"LayerNorm", "RMSNorm"}},
+    {"--num-attention-heads", {}},
+    {"--num-layers", {}},
+    {"--num-query-groups", {}},
+    {"--num-virtual-stages-per-pipeline-rank", {}},
+    {"--optimizer", {"adam", "sgd"}},
+    {"--pipeline-model-parallel-layout", {}},
+    {"--pipeline-model-parallel-size", {}},
     {"--position-embedding-type", {"learned_absolute", "rope", "mrope", "yarn", "relative", "none"}},
-    {"--recompute-granularity", {"full", "selective"}}, {"--recompute-method", {"uniform", "block"}},
+    {"--recompute-granularity", {"full", "selective"}},
+    {"--recompute-method", {"uniform", "block"}},
     {"--recompute-modules", {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"}},
-    {"--recompute-num-layers", {}}, {"--save", {}}, {"--save-interval", {}}, {"--seed", {}}, {"--seq-length", {}},
-    {"--split", {}}, {"--tensor-model-parallel-size", {}}, {"--tokenizer-type", {"NullTokenizer"}},
-    {"--train-iters", {}}, {"--vocab-size", {}}, {"--weight-decay", {}},
+    {"--recompute-num-layers", {}},
+    {"--save", {}},
+    {"--save-interval", {}},
+    {"--seed", {}},
+    {"--seq-length", {}},
+    {"--split", {}},
+    {"--tensor-model-parallel-size", {}},
+    {"--tokenizer-type", {"NullTokenizer"}},
+    {"--train-iters", {}},
+    {"--vocab-size", {}},
+    {"--weight-decay", {}},
     // layernorm_epsilon, kv_channels of megatron/core/transformer/transformer_config.py; the others of arguments.py
-    {"--norm-epsilon", {}}, {"--kv-channels", {}}, {"--rotary-base", {}}, {"--rotary-percent", {}}, {"--rope-scaling-factor", {}},
+    {"--norm-epsilon", {}},
+    {"--kv-channels", {}},
+    {"--rotary-base", {}},
+    {"--rotary-percent", {}},
+    {"--rope-scaling-factor", {}},
     {"--rotary-seq-len-interpolation-factor", {}}};
 
 TEST(ExportNames, MegatronHasAllFlags) {
@@ -158,14 +197,27 @@ TEST(ExportNames, MegatronHasAllFlags) {
 //   0.16  @bdba8231bc8fc17980a5941437e6363dac69418d (v0.16.9)   0.17  @e4f6da968574a96282a32557b37dabb2476d240e (v0.17.6)
 //   0.18  @8c93851eca99e95d90e5fe767c2ac53bb2de04eb (v0.18.9)   0.19  @cf44300453eb0af79ed84ed8f1cb49d57478bd76 (v0.19.5)
 // "comment" does not stand there: DeepSpeed passes over what it does not look for.
-const std::set<std::string> kDeepSpeedKeys = {
-    "comment", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
-    "zero_optimization.stage", "zero_optimization.overlap_comm", "tensor_parallel.autotp_size",
-    "pipeline.activation_checkpoint_interval", "activation_checkpointing.partition_activations",
-    "activation_checkpointing.cpu_checkpointing", "activation_checkpointing.contiguous_memory_optimization",
-    "activation_checkpointing.number_checkpoints", "bf16.enabled", "data_types.grad_accum_dtype", "optimizer.type",
-    "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay",
-    "scheduler.type"};
+const std::set<std::string> kDeepSpeedKeys = {"comment",
+                                              "train_batch_size",
+                                              "train_micro_batch_size_per_gpu",
+                                              "gradient_accumulation_steps",
+                                              "gradient_clipping",
+                                              "zero_optimization.stage",
+                                              "zero_optimization.overlap_comm",
+                                              "tensor_parallel.autotp_size",
+                                              "pipeline.activation_checkpoint_interval",
+                                              "activation_checkpointing.partition_activations",
+                                              "activation_checkpointing.cpu_checkpointing",
+                                              "activation_checkpointing.contiguous_memory_optimization",
+                                              "activation_checkpointing.number_checkpoints",
+                                              "bf16.enabled",
+                                              "data_types.grad_accum_dtype",
+                                              "optimizer.type",
+                                              "optimizer.params.lr",
+                                              "optimizer.params.betas",
+                                              "optimizer.params.eps",
+                                              "optimizer.params.weight_decay",
+                                              "scheduler.type"};
 const std::map<std::string, std::set<std::string>> kDeepSpeedSchedulers = {
     {"WarmupLR", {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
     {"WarmupDecayLR", {"total_num_steps", "warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
@@ -204,19 +256,22 @@ TEST(ExportNames, DeepSpeedHasAllKeys) {
 const std::map<std::string, std::set<std::string>> kTorchtitanToml = {
     {"model", {"name", "flavor", "hf_assets_path"}},
     {"experimental", {"custom_import"}},
-    {"training", {"dataset", "dataset_path", "local_batch_size", "global_batch_size", "seq_len", "max_norm", "steps",
-                  "mixed_precision_param", "mixed_precision_reduce"}},
+    {"training",
+     {"dataset", "dataset_path", "local_batch_size", "global_batch_size", "seq_len", "max_norm", "steps",
+      "mixed_precision_param", "mixed_precision_reduce"}},
     {"debug", {"seed", "deterministic"}},
     {"optimizer", {"name", "lr", "beta1", "beta2", "eps", "weight_decay", "implementation"}},
     {"lr_scheduler", {"warmup_steps", "total_steps", "decay_ratio", "decay_type", "min_lr_factor"}},
-    {"parallelism", {"data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward",
-                     "tensor_parallel_degree", "context_parallel_degree", "pipeline_parallel_degree",
-                     "pipeline_parallel_schedule", "pipeline_parallel_microbatch_size", "module_fqns_per_model_part"}},
+    {"parallelism",
+     {"data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward", "tensor_parallel_degree",
+      "context_parallel_degree", "pipeline_parallel_degree", "pipeline_parallel_schedule", "pipeline_parallel_microbatch_size",
+      "module_fqns_per_model_part"}},
     {"activation_checkpoint", {"mode"}},
     {"checkpoint", {"enable", "folder", "interval", "keep_latest_k", "last_save_model_only"}}};
 const std::map<std::string, std::set<std::string>> kTorchtitanModel = {
-    {"TransformerModelArgs", {"dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "multiple_of",
-                              "ffn_dim_multiplier", "norm_eps", "rope_theta", "rope_scaling_args"}},
+    {"TransformerModelArgs",
+     {"dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "multiple_of", "ffn_dim_multiplier", "norm_eps", "rope_theta",
+      "rope_scaling_args"}},
     {"RoPEScalingArgs", {"scaling_factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}};
 
 // pytorch/torchtitan @b5bcd76c66d0acb1a08b176d9639425bc55e0b2a (main, 2026-08-21): torchtitan/trainer.py,
@@ -224,33 +279,37 @@ const std::map<std::string, std::set<std::string>> kTorchtitanModel = {
 // torchtitan/models/common/{config_utils,nn_modules,rope,decoder,linear,embedding}.py, torchtitan/protocols/model_spec.py.
 const std::map<std::string, std::set<std::string>> kTorchtitanPython = {
     {"RMSNorm.Config", {"normalized_shape", "eps", "param_init"}},
-    {"ComplexRoPE.Config", {"dim", "max_context_length", "theta", "scaling", "scaling_factor", "low_freq_factor",
-                            "high_freq_factor", "original_max_position_embeddings"}},
-    {"make_gqa_config", {"dim", "n_heads", "n_kv_heads", "wqkv_param_init", "wo_param_init", "inner_attention", "rope",
-                         "head_dim", "fuse_qkv", "qk_norm"}},
+    {"ComplexRoPE.Config",
+     {"dim", "max_context_length", "theta", "scaling", "scaling_factor", "low_freq_factor", "high_freq_factor",
+      "original_max_position_embeddings"}},
+    {"make_gqa_config",
+     {"dim", "n_heads", "n_kv_heads", "wqkv_param_init", "wo_param_init", "inner_attention", "rope", "head_dim", "fuse_qkv",
+      "qk_norm"}},
     {"make_ffn_config", {"dim", "hidden_dim", "w1_param_init", "w2w3_param_init"}},
     {"Llama3TransformerBlock.Config", {"attention", "feed_forward", "attention_norm", "ffn_norm"}},
     {"Embedding.Config", {"num_embeddings", "embedding_dim", "param_init"}},
     {"Linear.Config", {"in_features", "out_features", "bias", "param_init"}},
     {"Llama3Model.Config", {"dim", "vocab_size", "enable_weight_tying", "tok_embeddings", "norm", "lm_head", "layers"}},
-    {"ModelSpec", {"name", "flavor", "model", "parallelize_fn", "pipelining_fn", "post_optimizer_build_fn",
-                   "state_dict_adapter"}},
+    {"ModelSpec",
+     {"name", "flavor", "model", "parallelize_fn", "pipelining_fn", "post_optimizer_build_fn", "state_dict_adapter"}},
     {"CrossEntropyLoss.Config", {"global_vocab_size"}},
     {"GrainDataLoader.Config", {"dataset", "collator", "seed", "shuffle", "repeat"}},
     {"DebugConfig", {"seed", "deterministic"}},
-    {"TrainingConfig", {"num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "max_context_length",
-                        "max_norm", "steps", "disable_cuda_graphs", "mixed_precision_param"}},
+    {"TrainingConfig",
+     {"num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "max_context_length", "max_norm", "steps",
+      "disable_cuda_graphs", "mixed_precision_param"}},
     {"OptimizersContainer.Config", {"param_groups", "implementation"}},
     {"ParamGroupConfig", {"pattern", "optimizer_name", "optimizer_kwargs"}},
     {"dict", {"lr", "betas", "eps", "weight_decay"}},  // of torch.optim.AdamW
     {"LRSchedulersContainer.Config", {"warmup_steps", "total_steps", "decay_ratio", "decay_type", "min_lr_factor"}},
-    {"ParallelismConfig", {"data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward",
-                           "tensor_parallel_degree", "enable_sequence_parallel", "context_parallel_degree",
-                           "pipeline_parallel_degree", "pipeline_parallel_schedule", "num_pp_microbatches",
-                           "module_fqns_per_model_part"}},
+    {"ParallelismConfig",
+     {"data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward", "tensor_parallel_degree",
+      "enable_sequence_parallel", "context_parallel_degree", "pipeline_parallel_degree", "pipeline_parallel_schedule",
+      "num_pp_microbatches", "module_fqns_per_model_part"}},
     {"CheckpointManager.Config", {"enable", "folder", "interval", "keep_latest_k", "last_save_model_only"}},
-    {"Trainer.Config", {"model_spec", "loss", "dataloader", "debug", "training", "optimizer", "lr_scheduler", "parallelism",
-                        "activation_checkpoint", "checkpoint"}}};
+    {"Trainer.Config",
+     {"model_spec", "loss", "dataloader", "debug", "training", "optimizer", "lr_scheduler", "parallelism",
+      "activation_checkpoint", "checkpoint"}}};
 
 void CheckToml(const std::string& text) {
   std::string section;

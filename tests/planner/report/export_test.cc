@@ -19,16 +19,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr ExportTarget kM{ExportFormat::kMegatron, 3};      // 0.19
-constexpr ExportTarget kD{ExportFormat::kDeepSpeed, 3};     // 0.19
-constexpr ExportTarget kT{ExportFormat::kTorchtitan, 0};    // 0.2.2
+constexpr ExportTarget kM{ExportFormat::kMegatron, 3};    // 0.19
+constexpr ExportTarget kD{ExportFormat::kDeepSpeed, 3};   // 0.19
+constexpr ExportTarget kT{ExportFormat::kTorchtitan, 0};  // 0.2.2
 constexpr ExportTarget kMain{ExportFormat::kTorchtitan, 1};
 
 struct FlagCase {
   std::string name;
-  Case with;               // a plan that needs the flag
-  Case without;            // one that does not
-  std::string argument;    // the whole line
+  Case with;             // a plan that needs the flag
+  Case without;          // one that does not
+  std::string argument;  // the whole line
 };
 void PrintTo(const FlagCase& flag, std::ostream* out) { *out << flag.name; }
 
@@ -51,28 +51,24 @@ INSTANTIATE_TEST_SUITE_P(
         FlagCase{"GroupedQueriesOn", Llama(), Case(), "--group-query-attention"},
         FlagCase{"Rope", Llama(), Case(), "--position-embedding-type rope"},
         FlagCase{"LearnedPositions", Case(), Llama(), "--position-embedding-type learned_absolute"},
-        FlagCase{"RmsNorm", Llama(), Case(), "--normalization RMSNorm"},
-        FlagCase{"Swiglu", Llama(), Case(), "--swiglu"},
+        FlagCase{"RmsNorm", Llama(), Case(), "--normalization RMSNorm"}, FlagCase{"Swiglu", Llama(), Case(), "--swiglu"},
         FlagCase{"NoBias", Llama(), Case(), "--disable-bias-linear"},
         FlagCase{"Untied", Case(), Llama(), "--untie-embeddings-and-output-weights"},
         FlagCase{"Flash", Llama(), Case(), "--attention-backend flash"},
-        FlagCase{"Unfused", Case(), Llama(), "--attention-backend unfused"},
-        FlagCase{"Bfloat16", Llama(), Case(), "--bf16"},
+        FlagCase{"Unfused", Case(), Llama(), "--attention-backend unfused"}, FlagCase{"Bfloat16", Llama(), Case(), "--bf16"},
         FlagCase{"ContextParallel", Case({.cp = 2}), Case(), "--context-parallel-size 2"},
         FlagCase{"SequenceParallel", Case({.tp = 2, .sequence_parallel = true}), Case({.tp = 2}), "--sequence-parallel"},
         FlagCase{"RankOrder", Case({.pp = 2, .dp = 2}), Case({.pp = 2}), "--use-tp-pp-dp-mapping"},
-        FlagCase{"UnevenStages", Case({.pp = 3}, {3, 5, 1}), Case({.pp = 3}),
-                 "--pipeline-model-parallel-layout 'Et*3|t*5|tL'"},
-        FlagCase{"VirtualStages", Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}),
-                 Case({.pp = 2}), "--num-virtual-stages-per-pipeline-rank 2"},
+        FlagCase{"UnevenStages", Case({.pp = 3}, {3, 5, 1}), Case({.pp = 3}), "--pipeline-model-parallel-layout 'Et*3|t*5|tL'"},
+        FlagCase{"VirtualStages", Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}), Case({.pp = 2}),
+                 "--num-virtual-stages-per-pipeline-rank 2"},
         FlagCase{"UnevenVirtualStages",
-                 Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, {1, 2, 3, 4}),
-                 Case({.pp = 2}), "--pipeline-model-parallel-layout 'Et|t*2|t*3|t*4L'"},
+                 Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, {1, 2, 3, 4}), Case({.pp = 2}),
+                 "--pipeline-model-parallel-layout 'Et|t*2|t*3|t*4L'"},
         FlagCase{"OverlapGradients", Case({.dp = 2}), Case(), "--overlap-grad-reduce"},
         FlagCase{"DistributedOptimizer", WithZero(ZeroStage::kOptimizer), WithZero(ZeroStage::kNone),
                  "--use-distributed-optimizer"},
-        FlagCase{"OverlapParameters", WithZero(ZeroStage::kOptimizer), WithZero(ZeroStage::kNone),
-                 "--overlap-param-gather"},
+        FlagCase{"OverlapParameters", WithZero(ZeroStage::kOptimizer), WithZero(ZeroStage::kNone), "--overlap-param-gather"},
         FlagCase{"ShardedGradients", WithZero(ZeroStage::kGradients), WithZero(ZeroStage::kWeights),
                  "--data-parallel-sharding-strategy optim_grads"},
         FlagCase{"ShardedWeights", WithZero(ZeroStage::kWeights), WithZero(ZeroStage::kGradients),
@@ -87,10 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "--recompute-method block"},
         FlagCase{"BlockLayers", Case().Recompute(RecomputeMode::kFull, 3), Case().Recompute(RecomputeMode::kFull),
                  "--recompute-num-layers 3"},
-        FlagCase{"Selective", Case().Recompute(RecomputeMode::kSelective), Case(),
-                 "--recompute-granularity selective"},
-        FlagCase{"SelectiveModules", Case().Recompute(RecomputeMode::kSelective), Case(),
-                 "--recompute-modules core_attn"}),
+        FlagCase{"Selective", Case().Recompute(RecomputeMode::kSelective), Case(), "--recompute-granularity selective"},
+        FlagCase{"SelectiveModules", Case().Recompute(RecomputeMode::kSelective), Case(), "--recompute-modules core_attn"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ExportMegatron, SelectiveAndFullExcludeEachOthersFlags) {
@@ -184,7 +178,6 @@ Case FewMicrobatches() {
   one.plan.microbatches = 7;
   return one;
 }
-
 
 Case Undecayed() {
   Case one;
@@ -299,16 +292,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(ExportMegatron, Golden) {
-  ExpectGolden("exports/export_megatron_gpt.sh", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}, {3, 5})
-                                             .Recompute(RecomputeMode::kSelective)
-                                             .Text(kM));
+  ExpectGolden(
+      "exports/export_megatron_gpt.sh",
+      Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}, {3, 5}).Recompute(RecomputeMode::kSelective).Text(kM));
   ExpectGolden("exports/export_megatron_llama.sh", Llama().Text(kM));
 }
 
 TEST(ExportDeepSpeed, Golden) {
-  ExpectGolden("exports/export_deepspeed.json", Case({.tp = 2, .dp = 4, .zero = ZeroStage::kGradients})
-                                            .Recompute(RecomputeMode::kFull)
-                                            .Text(kD));
+  ExpectGolden("exports/export_deepspeed.json",
+               Case({.tp = 2, .dp = 4, .zero = ZeroStage::kGradients}).Recompute(RecomputeMode::kFull).Text(kD));
 }
 
 TEST(ExportDeepSpeed, IsJsonWhoseBatchesAgree) {
@@ -344,12 +336,11 @@ TEST(ExportDeepSpeed, SchedulersOfTheThreeKinds) {
 
 TEST(ExportTorchtitan, Golden) {
   ExpectGolden("exports/export_torchtitan_model.txt", Llama().Export(kT).files.at(1).text);
-  ExpectGolden("exports/export_torchtitan_config.txt", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
-                                                  .Recompute(RecomputeMode::kFull)
-                                                  .Text(kMain));
-  ExpectGolden("exports/export_torchtitan.toml", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
-                                             .Recompute(RecomputeMode::kFull)
-                                             .Text(kT));
+  ExpectGolden(
+      "exports/export_torchtitan_config.txt",
+      Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5}).Recompute(RecomputeMode::kFull).Text(kMain));
+  ExpectGolden("exports/export_torchtitan.toml",
+               Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5}).Recompute(RecomputeMode::kFull).Text(kT));
 }
 
 TEST(ExportTorchtitan, ModesAndDegrees) {

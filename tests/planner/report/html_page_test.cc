@@ -34,8 +34,7 @@ TEST(HtmlPage, IsSelfContained) {
   const std::string page = PageOf(*SmallStep());
   EXPECT_FALSE(Has(page, "{{"));
   // The one foreign reference is a quoted namespace or none at all; nothing is loaded.
-  for (const char* loads :
-       {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("}) {
+  for (const char* loads : {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_FALSE(Has(page, loads));
   }
   EXPECT_TRUE(Has(page, "default-src 'none'"));

@@ -18,8 +18,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 bool Same(const ActionSpan& a, const ActionSpan& b) {
-  return a.begin == b.begin && a.end == b.end && a.transfer_begin == b.transfer_begin &&
-         a.transfer_end == b.transfer_end && a.hidden == b.hidden;
+  return a.begin == b.begin && a.end == b.end && a.transfer_begin == b.transfer_begin && a.transfer_end == b.transfer_end &&
+         a.hidden == b.hidden;
 }
 
 // The prediction, as if it had been measured: a microsecond later, and each start takes some time of its own.
@@ -48,8 +48,7 @@ TEST(StepTrace, TracesTheFirstStepsThenFewerThenEveryFourThousandth) {
   for (int64_t nth = 1; nth <= 20'000; ++nth) {
     if (IsTracedStep(nth)) traced.push_back(nth);
   }
-  EXPECT_THAT(traced,
-              ::testing::ElementsAre(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384));
+  EXPECT_THAT(traced, ::testing::ElementsAre(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384));
 }
 
 TEST(StepTrace, OneRankTracesForEachPipelineRank) {
@@ -112,8 +111,7 @@ TEST(StepTrace, StagesMeetWhereTheWorldsSumCompletes) {
 
 TEST(StepTrace, TheTableHasMeasuredAndPredictedOfEachStage) {
   const auto fixture = SmallStep();
-  const std::string table =
-      MeasuredTable(fixture->plan, Measured(*fixture, {Nanos(0), Nanos(0)}), &fixture->step.simulation);
+  const std::string table = MeasuredTable(fixture->plan, Measured(*fixture, {Nanos(0), Nanos(0)}), &fixture->step.simulation);
   EXPECT_THAT(table, HasSubstr("step 8 took "));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 2 + 1 + 4) << table;
   EXPECT_THAT(table, HasSubstr("predicted"));

@@ -32,7 +32,8 @@ TEST(Table, ColoursCellsWithoutMovingColumns) {
 TEST(Table, ShowsControlsAndKeepsEachRowOnALine) {
   Table table{.columns = {"a", "b"}};
   table.rows = {{"x\ty\n", {"\x1b[31mred\r", Tone::kGood}}, {"\xc2\x9b", "1"}};
-  EXPECT_EQ(TextOf(table, true), "a       b\nx y\\n   \033[32m\\x1b[31mred\\r\033[0m\n\\u009b  1\n") << "its own colours are whole";
+  EXPECT_EQ(TextOf(table, true), "a       b\nx y\\n   \033[32m\\x1b[31mred\\r\033[0m\n\\u009b  1\n")
+      << "its own colours are whole";
 }
 
 TEST(Table, BecomesAccessibleHtml) {

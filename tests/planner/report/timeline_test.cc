@@ -43,8 +43,8 @@ TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
 // Simulated starts take no time of their own.
 TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
   const StageTimeline timeline = TimelineOfText("0AR+3:1.attn 0SF+3 0NORM+", {{Nanos(0), Nanos(3), Nanos(2), Nanos(40)},
-                                                                            {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},
-                                                                            {Nanos(5), Nanos(9), Nanos(9), Nanos(10)}});
+                                                                              {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},
+                                                                              {Nanos(5), Nanos(9), Nanos(9), Nanos(10)}});
   const Breakdown breakdown = BreakdownOf(timeline);
   EXPECT_EQ(breakdown[static_cast<size_t>(SpanKind::kCommunicationWait)], Nanos(3));
   EXPECT_EQ(breakdown[static_cast<size_t>(SpanKind::kStall)], Nanos(2));
@@ -52,8 +52,7 @@ TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
 }
 
 TEST(Timeline, SplitsRecomputationThatIsHiddenInPart) {
-  const StageTimeline timeline =
-      TimelineOfText("0R2:1.attn(ln1)", {{Nanos(5), Nanos(25), Nanos(0), Nanos(0), Nanos(6)}});
+  const StageTimeline timeline = TimelineOfText("0R2:1.attn(ln1)", {{Nanos(5), Nanos(25), Nanos(0), Nanos(0), Nanos(6)}});
   ASSERT_EQ(timeline.spans.size(), 2u);
   EXPECT_EQ(timeline.spans[0].kind, SpanKind::kRecomputeHidden);
   EXPECT_EQ(timeline.spans[0].end, Nanos(11));
@@ -63,11 +62,8 @@ TEST(Timeline, SplitsRecomputationThatIsHiddenInPart) {
 }
 
 TEST(Timeline, GivesTransfersThatOverlapLanesOfTheirOwn) {
-  const auto start = [](int64_t begin, int64_t end) {
-    return ActionSpan{Nanos(0), Nanos(0), Nanos(begin), Nanos(end)};
-  };
-  const StageTimeline timeline =
-      TimelineOfText("0SF+0 0RB+0 0AR+0:1.attn", {start(0, 10), start(5, 15), start(10, 20)});
+  const auto start = [](int64_t begin, int64_t end) { return ActionSpan{Nanos(0), Nanos(0), Nanos(begin), Nanos(end)}; };
+  const StageTimeline timeline = TimelineOfText("0SF+0 0RB+0 0AR+0:1.attn", {start(0, 10), start(5, 15), start(10, 20)});
   EXPECT_THAT(timeline.lanes, ElementsAre("compute", "communication", "communication 2"));
   EXPECT_EQ(timeline.spans[0].lane, 1);
   EXPECT_EQ(timeline.spans[1].lane, 2);
@@ -76,11 +72,10 @@ TEST(Timeline, GivesTransfersThatOverlapLanesOfTheirOwn) {
 }
 
 TEST(Timeline, WaitingForAStageIsAStallAndForReplicasIsNot) {
-  const StageTimeline timeline =
-      TimelineOfText("1RF+0 1RF-0 1NORM+ 1NORM-", {{Nanos(0), Nanos(0), Nanos(3), Nanos(7)},
-                                                   {Nanos(0), Nanos(7)},
-                                                   {Nanos(7), Nanos(7), Nanos(7), Nanos(9)},
-                                                   {Nanos(7), Nanos(9)}});
+  const StageTimeline timeline = TimelineOfText("1RF+0 1RF-0 1NORM+ 1NORM-", {{Nanos(0), Nanos(0), Nanos(3), Nanos(7)},
+                                                                              {Nanos(0), Nanos(7)},
+                                                                              {Nanos(7), Nanos(7), Nanos(7), Nanos(9)},
+                                                                              {Nanos(7), Nanos(9)}});
   std::map<SpanKind, int> kinds;
   for (const TimelineSpan& span : timeline.spans) ++kinds[span.kind];
   EXPECT_EQ(kinds[SpanKind::kStall], 1);
@@ -119,8 +114,7 @@ TEST(Timeline, BreakdownIsWhatTheSimulatorCounts) {
 TEST(ActionMeaning, SaysWhatAnActionDoes) {
   EXPECT_EQ(ActionMeaning(*ParseAction("0R3:12.attn(ln1,qkv)")),
             "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3");
-  EXPECT_EQ(ActionMeaning(*ParseAction("0AR-3:12.mlp")),
-            "wait for the all-reduce, layer 12, segment mlp, microbatch 3");
+  EXPECT_EQ(ActionMeaning(*ParseAction("0AR-3:12.mlp")), "wait for the all-reduce, layer 12, segment mlp, microbatch 3");
   EXPECT_EQ(ActionMeaning(*ParseAction("1F0:h.head")), "forward, head, segment head, microbatch 0");
   EXPECT_EQ(ActionMeaning(*ParseAction("0DP+:e")), "reduction of weight gradients over replicas, embedding");
   EXPECT_EQ(ActionMeaning(*ParseAction("0OPT")), "optimizer step");
@@ -139,8 +133,7 @@ TEST(StageMemory, AddsUpToWhatIsAllocated) {
   const auto fixture = SmallStep();
   for (size_t i = 0; i < fixture->plan.stages.size(); ++i) {
     const StagePlan& stage = fixture->plan.stages[i];
-    const auto memory =
-        MemoryOf(stage, fixture->plan.ContextOf(static_cast<int32_t>(i)), fixture->step.simulation.stages[i]);
+    const auto memory = MemoryOf(stage, fixture->plan.ContextOf(static_cast<int32_t>(i)), fixture->step.simulation.stages[i]);
     ASSERT_TRUE(memory.ok()) << memory.status();
     EXPECT_EQ(TotalOf(memory->peak), stage.arena + stage.states.total());
     Bytes most;
@@ -164,9 +157,7 @@ TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   times.spans.pop_back();
   const auto forward = MemoryOf(stage, context, times);
   ASSERT_TRUE(forward.ok()) << forward.status();
-  const auto at = [&](size_t point, MemoryKind kind) {
-    return forward->points[point].live[static_cast<size_t>(kind)];
-  };
+  const auto at = [&](size_t point, MemoryKind kind) { return forward->points[point].live[static_cast<size_t>(kind)]; };
   EXPECT_EQ(at(3, MemoryKind::kRecomputed), Bytes(768));  // 640 bytes of ln1, padded
   EXPECT_EQ(at(3, MemoryKind::kStored), Bytes(768));      // the layer's input, which the recomputation reads
   EXPECT_GT(at(2, MemoryKind::kWorkspace).value, 0);      // qkv and the like: nothing here reads them later
@@ -207,8 +198,7 @@ TEST(PredictStep, RefusesAPlanOfAnotherProfile) {
   const auto step = PredictStep(fixture->request, fixture->plan);
   ASSERT_FALSE(step.ok());
   EXPECT_EQ(step.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(step.status().message()),
-              HasSubstr("give the profile and the cluster that the plan was made for"));
+  EXPECT_THAT(std::string(step.status().message()), HasSubstr("give the profile and the cluster that the plan was made for"));
 }
 
 TEST(MemoryLimit, IsTheSmallerOfDeviceAndStatedActivations) {

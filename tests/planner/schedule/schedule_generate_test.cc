@@ -26,8 +26,7 @@ TEST(GenerateSchedule, RefusesWhatHasNoSchedule) {
   };
   EXPECT_EQ(error(ScheduleKind::kAuto, 4, 1, 8), "auto is no schedule but the choice of one");
   EXPECT_EQ(error(ScheduleKind::kChimera, 4, 1, 8), "chimera puts 2 chunks on each rank, not 1");
-  EXPECT_EQ(error(ScheduleKind::kChimera, 4, 2, 3),
-            "chimera needs an even number of microbatches, half for each pipe, not 3");
+  EXPECT_EQ(error(ScheduleKind::kChimera, 4, 2, 3), "chimera needs an even number of microbatches, half for each pipe, not 3");
   EXPECT_EQ(error(ScheduleKind::kOneForwardOneBackward, -1, 1, 8), "a pipeline has 1 to 4096 ranks, not -1");
 }
 
@@ -71,8 +70,7 @@ TEST(InFlight, Of1F1BFallsWithTheRank) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kOneForwardOneBackward, p, 1, m));
     for (int32_t r = 0; r < p; ++r) {
       const int32_t expected = std::min(p - r, m);
-      EXPECT_EQ(counts[r], (InFlightCount{.activations = expected, .weights = 0, .either = expected}))
-          << "rank " << r;
+      EXPECT_EQ(counts[r], (InFlightCount{.activations = expected, .weights = 0, .either = expected})) << "rank " << r;
     }
   });
 }
@@ -125,8 +123,7 @@ TEST(InFlight, OfChimeraIsNearlyTheSameOnAllRanks) {
     for (int32_t m = p; m <= 4 * p; m += p) {
       const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kChimera, p, 2, m));
       for (int32_t r = 0; r < p; ++r) {
-        EXPECT_EQ(counts[r].activations, p / 2 + 1 + std::min(r, p - 1 - r))
-            << "p " << p << ", M " << m << ", rank " << r;
+        EXPECT_EQ(counts[r].activations, p / 2 + 1 + std::min(r, p - 1 - r)) << "p " << p << ", M " << m << ", rank " << r;
       }
     }
   }

@@ -72,13 +72,11 @@ TEST(ValidateSchedule, NamesASlotThatDoesNotExist) {
 
 TEST(ValidateSchedule, NamesASlotOnTheWrongRank) {
   EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 1F0\n1B0\n"), "rank 0, slot 2 (1F0): stage 1 is on rank 1");
-  EXPECT_EQ(ErrorOf("custom ranks=2 microbatches=2 placement=v\n0F0 2F0\n1F0\n"),
-            "rank 0, slot 2 (2F0): stage 2 is on rank 1");
+  EXPECT_EQ(ErrorOf("custom ranks=2 microbatches=2 placement=v\n0F0 2F0\n1F0\n"), "rank 0, slot 2 (2F0): stage 2 is on rank 1");
 }
 
 TEST(ValidateSchedule, NamesASlotThatStandsTwice) {
-  EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 0F1 0F0\n1F0\n"),
-            "rank 0, slot 3 (0F0): stands here twice, first as slot 1");
+  EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 0F1 0F0\n1F0\n"), "rank 0, slot 3 (0F0): stands here twice, first as slot 1");
 }
 
 TEST(ValidateSchedule, NamesASlotBeforeWhatItNeeds) {
@@ -102,9 +100,8 @@ TEST(ValidateSchedule, NamesWhatIsMissing) {
 
 TEST(ValidateSchedule, NamesTheSlotsOfADeadlock) {
   // Rank 0 wants the first gradient before it sends the second microbatch; rank 1 wants both before it begins.
-  EXPECT_EQ(
-      ErrorOf(std::string(kHead) + "0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"),
-      "deadlock: rank 0 waits at slot 2 (0B0) for 1B0 of rank 1; rank 1 waits at slot 2 (1F1) for 0F1 of rank 0");
+  EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"),
+            "deadlock: rank 0 waits at slot 2 (0B0) for 1B0 of rank 1; rank 1 waits at slot 2 (1F1) for 0F1 of rank 0");
   // A rank that waits for itself: stage 1 of the same rank.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=1\n1F0 0F0 1B0 0B0\n"),
             "deadlock: rank 0 waits at slot 1 (1F0) for 0F0 of rank 0");
@@ -112,9 +109,8 @@ TEST(ValidateSchedule, NamesTheSlotsOfADeadlock) {
 
 TEST(ValidateSchedule, NamesTheCircleNotThoseThatWaitForIt) {
   // Ranks 1 and 2 wait for each other; rank 0 waits for rank 1.
-  EXPECT_EQ(
-      ErrorOf("custom ranks=3 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n2F0 2F1 2B0 2B1\n"),
-      "deadlock: rank 1 waits at slot 2 (1B0) for 2B0 of rank 2; rank 2 waits at slot 2 (2F1) for 1F1 of rank 1");
+  EXPECT_EQ(ErrorOf("custom ranks=3 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n2F0 2F1 2B0 2B1\n"),
+            "deadlock: rank 1 waits at slot 2 (1B0) for 2B0 of rank 2; rank 2 waits at slot 2 (2F1) for 1F1 of rank 1");
 }
 
 TEST(ValidateSchedule, KeepsAMessageShort) {
@@ -124,10 +120,8 @@ TEST(ValidateSchedule, KeepsAMessageShort) {
   schedule.shape = {.placement = StagePlacement::kLooping, .ranks = kRanks, .chunks = 2};
   schedule.kind = ScheduleKind::kCustom;
   for (int32_t r = 0; r < kRanks; ++r) {
-    schedule.ranks[r] = {{Pass::kForward, r + kRanks, 0},
-                         {Pass::kForward, r, 0},
-                         {Pass::kBackward, r + kRanks, 0},
-                         {Pass::kBackward, r, 0}};
+    schedule.ranks[r] = {
+        {Pass::kForward, r + kRanks, 0}, {Pass::kForward, r, 0}, {Pass::kBackward, r + kRanks, 0}, {Pass::kBackward, r, 0}};
   }
   const std::string message(ValidateSchedule(schedule).message());
   EXPECT_EQ(std::count(message.begin(), message.end(), ';'), 8) << message;
@@ -183,29 +177,16 @@ TEST(ValidateSchedule, AgreesWithTheReferenceOnChangedSchedules) {
     std::vector<Slot>& slots = schedule.ranks[rng() % schedule.ranks.size()];
     const size_t i = rng() % slots.size();
     switch (rng() % 6) {
-      case 0:
-        std::swap(slots[i], slots[(i + 1) % slots.size()]);
-        break;
-      case 1:
-        std::swap(slots[i], slots[rng() % slots.size()]);
-        break;
-      case 2:
-        slots.erase(slots.begin() + static_cast<int64_t>(i));
-        break;
-      case 3:
-        slots.push_back(slots[i]);
-        break;
-      case 4:
-        slots[i].microbatch = static_cast<int32_t>(rng() % 24) - 1;
-        break;
-      case 5:
-        slots[i].stage = static_cast<int32_t>(rng() % static_cast<uint64_t>(schedule.shape.stages() + 1));
-        break;
+      case 0: std::swap(slots[i], slots[(i + 1) % slots.size()]); break;
+      case 1: std::swap(slots[i], slots[rng() % slots.size()]); break;
+      case 2: slots.erase(slots.begin() + static_cast<int64_t>(i)); break;
+      case 3: slots.push_back(slots[i]); break;
+      case 4: slots[i].microbatch = static_cast<int32_t>(rng() % 24) - 1; break;
+      case 5: slots[i].stage = static_cast<int32_t>(rng() % static_cast<uint64_t>(schedule.shape.stages() + 1)); break;
     }
     const auto reference = RunReference(schedule, EqualTimes(schedule.shape, 1, 1, 1));
     const absl::Status status = ValidateSchedule(schedule);
-    ASSERT_EQ(status.ok(), reference.has_value()) << "seed " << seed << ": " << status << "\n"
-                                                  << ScheduleText(schedule);
+    ASSERT_EQ(status.ok(), reference.has_value()) << "seed " << seed << ": " << status << "\n" << ScheduleText(schedule);
     ++(status.ok() ? valid : invalid);
   }
   EXPECT_GT(valid, 300);

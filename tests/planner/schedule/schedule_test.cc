@@ -70,10 +70,8 @@ TEST(ScheduleShape, KnowsWhatEachKindNeeds) {
   const PipelineShape one{.ranks = 4, .chunks = 1};
   EXPECT_EQ(check(ScheduleKind::kGpipe, one, 8, false), "");
   EXPECT_EQ(check(ScheduleKind::kGpipe, kLooping, 8, false), "gpipe puts 1 chunks on each rank, not 3");
-  EXPECT_EQ(check(ScheduleKind::kInterleaved, one, 8, false),
-            "interleaved puts 2 to 256 chunks on each rank, not 1; use 1f1b");
-  EXPECT_EQ(check(ScheduleKind::kInterleaved, kV, 8, false),
-            "interleaved has placement looping, not v; a custom schedule may");
+  EXPECT_EQ(check(ScheduleKind::kInterleaved, one, 8, false), "interleaved puts 2 to 256 chunks on each rank, not 1; use 1f1b");
+  EXPECT_EQ(check(ScheduleKind::kInterleaved, kV, 8, false), "interleaved has placement looping, not v; a custom schedule may");
   EXPECT_EQ(check(ScheduleKind::kOneForwardOneBackward, one, 8, true),
             "1f1b does not split weight gradients from backward; a custom schedule may choose");
   EXPECT_EQ(check(ScheduleKind::kZeroBubble, one, 8, false),
@@ -141,8 +139,7 @@ TEST(ScheduleText, KnowsWhatIsNotSaid) {
   EXPECT_EQ(Read("custom ranks=1 microbatches=1\n0F0 0B0").shape, (PipelineShape{StagePlacement::kLooping, 1, 1}));
   EXPECT_EQ(Read("custom ranks=1 microbatches=1 placement=bidirectional\n0F0").shape,
             (PipelineShape{StagePlacement::kBidirectional, 1, 2}));
-  EXPECT_EQ(Read("chimera ranks=2 microbatches=2\n0F0\n1F0").shape,
-            (PipelineShape{StagePlacement::kBidirectional, 2, 2}));
+  EXPECT_EQ(Read("chimera ranks=2 microbatches=2\n0F0\n1F0").shape, (PipelineShape{StagePlacement::kBidirectional, 2, 2}));
   EXPECT_TRUE(Read("zero-bubble ranks=1 microbatches=1\n0F0").splits_weight);
 }
 
@@ -200,15 +197,12 @@ TEST(ScheduleText, NamesLineAndWordOfABadFirstLine) {
             "schedule line 2: word 2 \"stages=1\": expected ranks=, chunks=, microbatches=, placement= or weight=");
   EXPECT_EQ(error("custom placement=w"),
             "schedule line 2: word 2 \"placement=w\": placement must be looping, v or bidirectional");
-  EXPECT_EQ(error("custom placement=v placement=v"),
-            "schedule line 2: word 3 \"placement=v\": placement is said twice");
+  EXPECT_EQ(error("custom placement=v placement=v"), "schedule line 2: word 3 \"placement=v\": placement is said twice");
   EXPECT_EQ(error("custom weight=w"), "schedule line 2: word 2 \"weight=w\": weight must be fused or split");
-  EXPECT_EQ(error("custom weight=split weight=split"),
-            "schedule line 2: word 3 \"weight=split\": weight is said twice");
+  EXPECT_EQ(error("custom weight=split weight=split"), "schedule line 2: word 3 \"weight=split\": weight is said twice");
   EXPECT_EQ(error("1f1b microbatches=1"), "schedule line 2: ranks= is missing");
   EXPECT_EQ(error("1f1b ranks=1"), "schedule line 2: microbatches= is missing");
-  EXPECT_EQ(error("interleaved ranks=1 microbatches=1"),
-            "schedule line 2: chunks= is missing: interleaved may have 2 or more");
+  EXPECT_EQ(error("interleaved ranks=1 microbatches=1"), "schedule line 2: chunks= is missing: interleaved may have 2 or more");
   EXPECT_EQ(error("1f1b ranks=1 chunks=2 microbatches=1"), "schedule line 2: 1f1b puts 1 chunks on each rank, not 2");
   EXPECT_EQ(error("1f1b ranks=999999999 microbatches=999999999"),
             "schedule line 2: a pipeline has 1 to 4096 ranks, not 999999999");
@@ -216,8 +210,7 @@ TEST(ScheduleText, NamesLineAndWordOfABadFirstLine) {
 
 TEST(ScheduleText, WantsOneLineARank) {
   EXPECT_EQ(ErrorOf(""), "the schedule is empty: its first line says the kind, as \"1f1b ranks=2 microbatches=4\"");
-  EXPECT_EQ(ErrorOf("# nothing\n"),
-            "the schedule is empty: its first line says the kind, as \"1f1b ranks=2 microbatches=4\"");
+  EXPECT_EQ(ErrorOf("# nothing\n"), "the schedule is empty: its first line says the kind, as \"1f1b ranks=2 microbatches=4\"");
   EXPECT_EQ(ErrorOf("1f1b ranks=2 microbatches=1\n0F0 0B0\n"), "the schedule has 1 lines of slots for 2 ranks");
   EXPECT_EQ(ErrorOf("1f1b ranks=1 microbatches=1\n0F0 0B0\n1F0 1B0\n"),
             "schedule line 3: a line too many: the schedule has 1 ranks, one a line");
@@ -236,15 +229,9 @@ TEST(ScheduleText, ReadsOrRefusesAnyText) {
         "custom ranks=2 microbatches=2 \n", "0F0 ", "0F1 ", "0B0 ", "0B1 ", "\n", "1F0 ", "1B0 ", "1F1 ", "1B1 "};
     const size_t at = rng() % text_words.size();
     switch (rng() % 3) {
-      case 0:
-        text_words[at] = words[rng() % words.size()] + " ";
-        break;
-      case 1:
-        text_words[at].clear();
-        break;
-      case 2:
-        text_words[at] += words[rng() % words.size()] + " ";
-        break;
+      case 0: text_words[at] = words[rng() % words.size()] + " "; break;
+      case 1: text_words[at].clear(); break;
+      case 2: text_words[at] += words[rng() % words.size()] + " "; break;
     }
     std::string text;
     for (const std::string& word : text_words) text += word;

@@ -135,8 +135,7 @@ void ForEachSize(const Check& check) {
   for (const Passes& t : kPasses) {
     for (int32_t p = 1; p <= 7; ++p) {
       for (int32_t m = 1; m <= 3 * p + 2; ++m) {
-        SCOPED_TRACE(::testing::Message()
-                     << "F " << t.f << " B " << t.b << " W " << t.w << ", p " << p << ", M " << m);
+        SCOPED_TRACE(::testing::Message() << "F " << t.f << " B " << t.b << " W " << t.w << ", p " << p << ", M " << m);
         check(t, p, m);
         if (::testing::Test::HasFailure()) return;
       }
@@ -191,8 +190,8 @@ TEST(ScheduleProperty, ZeroBubbleIsNeverSlowerNorLargerThan1F1B) {
     const auto at_most = [&](int32_t n) { return static_cast<int32_t>(rng() % static_cast<uint64_t>(n)) + 1; };
     const int32_t p = at_most(12), m = at_most(40);
     const Passes t{at_most(9), at_most(9), at_most(9)};
-    SCOPED_TRACE(::testing::Message() << "seed " << seed << ", p " << p << ", M " << m << ", F " << t.f << " B "
-                                      << t.b << " W " << t.w);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << ", p " << p << ", M " << m << ", F " << t.f << " B " << t.b << " W "
+                                      << t.w);
     EXPECT_LE(Step(ScheduleKind::kZeroBubble, p, 1, m, t), Step(ScheduleKind::kOneForwardOneBackward, p, 1, m, t));
     const auto zero_bubble = CountInFlight(Generated(ScheduleKind::kZeroBubble, p, 1, m));
     const auto plain = CountInFlight(Generated(ScheduleKind::kOneForwardOneBackward, p, 1, m));

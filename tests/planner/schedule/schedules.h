@@ -60,8 +60,7 @@ inline std::vector<StagePassTimes> RandomTimes(std::mt19937_64& rng, const Pipel
 }
 
 // All stages alike, transfers free.
-inline std::vector<StagePassTimes> EqualTimes(const PipelineShape& shape, int64_t forward, int64_t backward,
-                                              int64_t weight) {
+inline std::vector<StagePassTimes> EqualTimes(const PipelineShape& shape, int64_t forward, int64_t backward, int64_t weight) {
   return std::vector<StagePassTimes>(static_cast<size_t>(shape.stages()),
                                      {Nanos(forward), Nanos(backward), Nanos(weight), Nanos(0)});
 }
@@ -76,8 +75,8 @@ inline SlotKey KeyOf(const Slot& slot) { return {slot.pass, slot.stage, slot.mic
 
 // When each slot begins and ends if ranks take turns at running one slot each; nothing where slots are missing,
 // superfluous, in the wrong place, or wait in a circle.
-inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(
-    const Schedule& schedule, const std::vector<StagePassTimes>& times) {
+inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(const Schedule& schedule,
+                                                                              const std::vector<StagePassTimes>& times) {
   const PipelineShape& shape = schedule.shape;
   std::map<SlotKey, std::pair<Nanos, Nanos>> ran;
   std::map<int32_t, std::vector<int32_t>> stages_of_microbatch;  // of forwards
@@ -90,8 +89,8 @@ inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(
     for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       if (next[rank] == schedule.ranks[rank].size()) continue;
       const Slot& slot = schedule.ranks[rank][next[rank]];
-      if (slot.stage < 0 || slot.stage >= shape.stages() || slot.microbatch < 0 ||
-          slot.microbatch >= schedule.microbatches || shape.RankOf(slot.stage) != static_cast<int32_t>(rank)) {
+      if (slot.stage < 0 || slot.stage >= shape.stages() || slot.microbatch < 0 || slot.microbatch >= schedule.microbatches ||
+          shape.RankOf(slot.stage) != static_cast<int32_t>(rank)) {
         return std::nullopt;
       }
       std::vector<std::pair<SlotKey, Nanos>> needs;  // and how long its result is under way

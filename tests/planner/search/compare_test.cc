@@ -145,11 +145,11 @@ TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
       ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
                     for (size_t i = tasks.size(); i-- > 0;) tasks[i]();
                   }});
-  const absl::StatusOr<Explanation> at_once =
-      ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
-                    std::vector<std::jthread> threads;
-                    for (const std::function<void()>& task : tasks) threads.emplace_back(task);
-                  }});
+  const absl::StatusOr<Explanation> at_once = ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
+                                                            std::vector<std::jthread> threads;
+                                                            for (const std::function<void()>& task : tasks)
+                                                              threads.emplace_back(task);
+                                                          }});
   ASSERT_TRUE(backwards.ok() && at_once.ok());
   EXPECT_EQ(RowsOf(*backwards), RowsOf(*one_by_one));
   EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
@@ -171,8 +171,9 @@ TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) {
   const absl::StatusOr<Explanation> short_one = ExplainPlan(request, {.rejected_actions = 1});
   ASSERT_TRUE(whole.ok() && short_one.ok());
   EXPECT_EQ(std::ranges::count_if(short_one->rejected, [](const Alternative& row) { return row.plan.has_value(); }), 1);
-  EXPECT_GT(std::ranges::count_if(short_one->rejected,
-                                  [](const Alternative& row) { return row.reason.starts_with("not planned: no plan takes less than "); }),
+  EXPECT_GT(std::ranges::count_if(
+                short_one->rejected,
+                [](const Alternative& row) { return row.reason.starts_with("not planned: no plan takes less than "); }),
             0);
   EXPECT_EQ(short_one->rejected.size(), whole->rejected.size());
 }
@@ -216,7 +217,8 @@ TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   request.spec.resources = {.min_ranks = 1, .max_ranks = 16, .activation_memory_per_rank = kMiB * 2};
   request.cluster = UniformCluster(4, 4, StatedCpuProfile());
   std::set<std::string> told;
-  const absl::StatusOr<Explanation> explanation = ExplainPlan(request, {.tell = [&](const std::string& part) { told.insert(part); }});
+  const absl::StatusOr<Explanation> explanation =
+      ExplainPlan(request, {.tell = [&](const std::string& part) { told.insert(part); }});
   ASSERT_TRUE(explanation.ok()) << explanation.status();
 
   std::vector<std::pair<Nanos, std::string>> others;
@@ -239,7 +241,8 @@ TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
     shown.emplace_back(other.plan->step, other.plan->digest);
   }
   EXPECT_EQ(shown, others);
-  const auto planned = std::count_if(told.begin(), told.end(), [](const std::string& part) { return part.starts_with("layouts with "); });
+  const auto planned =
+      std::count_if(told.begin(), told.end(), [](const std::string& part) { return part.starts_with("layouts with "); });
   EXPECT_GE(planned, static_cast<int64_t>(kMaxRejected));
   EXPECT_LT(planned, static_cast<int64_t>(seen.size()) - 1) << "some need no plan";
   EXPECT_TRUE(told.contains("the plan"));
@@ -270,8 +273,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   int32_t most = 0;
   for (const StagePlan& stage : plan.stages) {
     int32_t recomputed = 0;
-    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers)
-      recomputed += layer[0] == Placement::kCritical ? 1 : 0;
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers) recomputed += layer[0] == Placement::kCritical ? 1 : 0;
     most = std::max(most, recomputed);
   }
   ASSERT_GT(most, 0);

@@ -53,8 +53,8 @@ struct Outcomes {
     ASSERT_TRUE(after.has_value()) << "it fitted with less";
     better += *after < *before;
     worse += *after > *before;
-    most_percent = std::max(most_percent,
-                            100 * static_cast<double>((*after - *before).value) / static_cast<double>(before->value));
+    most_percent =
+        std::max(most_percent, 100 * static_cast<double>((*after - *before).value) / static_cast<double>(before->value));
   }
 };
 

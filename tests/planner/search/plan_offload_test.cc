@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/candidates/supported.h"
 #include "planner/candidates/stage_peaks.h"
+#include "planner/candidates/supported.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
@@ -33,8 +33,7 @@ PlanRequest Request(int64_t kib) {
   request.spec.model = {.layers = 16, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
   request.spec.train.global_batch = 16;
   request.spec.train.micro_batch = 1;
-  request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1, .virtual_stages = 1,
-                           .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1, .virtual_stages = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kKiB * kib};
   request.cluster = UniformCluster(1, 4, SmallGpu());
   NodeGroup& group = request.cluster.groups[0];

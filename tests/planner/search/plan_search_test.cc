@@ -78,8 +78,8 @@ TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
   };
   using enum ScheduleKind;
   for (const auto& [schedule, virtual_stages] :
-       {Case{kGpipe, 1}, Case{kOneForwardOneBackward, 1}, Case{kInterleaved, 2}, Case{kInterleaved, 3},
-        Case{kZeroBubble, 1}, Case{kZeroBubbleV, 1}, Case{kChimera, 1}}) {
+       {Case{kGpipe, 1}, Case{kOneForwardOneBackward, 1}, Case{kInterleaved, 2}, Case{kInterleaved, 3}, Case{kZeroBubble, 1},
+        Case{kZeroBubbleV, 1}, Case{kChimera, 1}}) {
     for (const int64_t limit : {0, 6000, 3000}) {
       SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << " v" << virtual_stages << " limit " << limit);
       PlanRequest request;

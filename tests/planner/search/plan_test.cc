@@ -195,8 +195,8 @@ TEST(Plan, AutoIsNeverSlowerThanANamedPolicy) {
     request.spec.resources.activation_memory_per_rank = LargestArena(ample) * percent / 100;
     request.spec.recompute = RecomputeMode::kAuto;
     const Plan best = PlanOf(request);
-    for (RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives,
-                               RecomputeMode::kFull}) {
+    for (RecomputeMode mode :
+         {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull}) {
       request.spec.recompute = mode;
       const auto result = MakePlan(request);
       ASSERT_TRUE(result.ok());
@@ -238,8 +238,11 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
 TEST(Plan, PinnedValuesAreObeyed) {
   PlanRequest request = SmallRequest();
   for (const ParallelLayout layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
-    request.spec.parallel = {.tp = layout.tp, .pp = layout.pp, .dp = layout.dp,
-                             .schedule = ScheduleKind::kOneForwardOneBackward, .zero = ZeroStage::kNone};
+    request.spec.parallel = {.tp = layout.tp,
+                             .pp = layout.pp,
+                             .dp = layout.dp,
+                             .schedule = ScheduleKind::kOneForwardOneBackward,
+                             .zero = ZeroStage::kNone};
     request.spec.train.micro_batch = 2;
     const Plan plan = PlanOf(request);
     EXPECT_EQ(plan.layout, layout);
@@ -350,9 +353,7 @@ TEST(Plan, RandomRequestsGiveValidPlansOrSuggestionsThatHold) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937 rng(seed);
-    const auto pick = [&](std::initializer_list<int64_t> values) {
-      return *(values.begin() + rng() % values.size());
-    };
+    const auto pick = [&](std::initializer_list<int64_t> values) { return *(values.begin() + rng() % values.size()); };
     PlanRequest request = SmallRequest();
     request.spec.model.layers = static_cast<int32_t>(pick({2, 3, 5, 8}));
     request.spec.model.seq = static_cast<int32_t>(pick({16, 64, 128}));
@@ -480,7 +481,10 @@ TEST(Plan, CheckPlanFindsSlicesThatAreNotTheLayouts) {
   EXPECT_THAT(error([](Plan& p) { p.stages[1].slices[1].first_layer = 1; }), HasSubstr("layer 0 comes next"));
   EXPECT_THAT(error([](Plan& p) { p.stages[0].slices[1].policy.layers.pop_back(); }),
               HasSubstr("policies for 2 layers in a stage that has layers 2 to 5"));
-  EXPECT_THAT(error([](Plan& p) { p.stages[0].slices[1].end_layer = 4; p.stages[0].slices[1].policy.layers.pop_back(); }),
+  EXPECT_THAT(error([](Plan& p) {
+                p.stages[0].slices[1].end_layer = 4;
+                p.stages[0].slices[1].policy.layers.pop_back();
+              }),
               HasSubstr("stages cover 4 of 5 layers"));
   EXPECT_THAT(error([](Plan& p) { p.layout.virtual_stages = 0; }), HasSubstr("does not divide"));
 }

@@ -14,8 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
+#include "planner/candidates/supported.h"
 #include "planner/search/make_plan.h"
 #include "planner/search/plan_search.h"
 #include "tests/planner/search/search_requests.h"
@@ -63,9 +63,7 @@ std::vector<int64_t> Numbers(int64_t first, int64_t last, int64_t step = 1) {
 }
 
 void SetRanks(PlanRequest& request, int64_t ranks) { request = WithRanks(request, static_cast<int32_t>(ranks)); }
-void SetMicroBatch(PlanRequest& request, int64_t size) {
-  request.spec.train.micro_batch = static_cast<int32_t>(size);
-}
+void SetMicroBatch(PlanRequest& request, int64_t size) { request.spec.train.micro_batch = static_cast<int32_t>(size); }
 void SetSeq(PlanRequest& request, int64_t seq) { request.spec.model.seq = static_cast<int32_t>(seq); }
 void SetLimit(PlanRequest& request, int64_t kib) { request.spec.resources.activation_memory_per_rank = kKiB * kib; }
 void SetDevices(PlanRequest& request, int64_t kib) { request.cluster.groups[0].memory_per_device = kKiB * kib; }
@@ -221,8 +219,7 @@ TEST(SmallestChange, SequencesAreTheLongestThatFit) {
   for (const int64_t seq : {1024, 2048}) {
     SetSeq(request, seq);
     SCOPED_TRACE(seq);
-    const std::optional<int64_t> longest =
-        FirstThatFits(request, Numbers(seq * 15 / 16, seq / 16, -seq / 16), SetSeq);
+    const std::optional<int64_t> longest = FirstThatFits(request, Numbers(seq * 15 / 16, seq / 16, -seq / 16), SetSeq);
     ASSERT_TRUE(longest.has_value());
     EXPECT_EQ(Refusal(request).suggestion, absl::StrCat("model.seq: ", *longest));
   }

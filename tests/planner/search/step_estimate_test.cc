@@ -16,12 +16,7 @@ ModelSpec Model(int32_t layers) {
 }
 
 StepRequest Request(const ParallelLayout& layout, RecomputeMode mode) {
-  return {.model = Model(12),
-          .layout = layout,
-          .micro_batch = 1,
-          .microbatches = 8,
-          .recompute = mode,
-          .ranks_per_node = 8};
+  return {.model = Model(12), .layout = layout, .micro_batch = 1, .microbatches = 8, .recompute = mode, .ranks_per_node = 8};
 }
 
 Nanos Estimated(const StepRequest& request, const HardwareProfile& profile = StatedCpuProfile()) {
@@ -52,9 +47,8 @@ TEST(StepEstimate, AgreesWithTheSimulatorOnPlainPrograms) {
     for (const bool sequence_parallel : {false, true}) {
       ParallelLayout layout = plain;
       layout.sequence_parallel = sequence_parallel && layout.tp > 1;
-      for (const RecomputeMode mode :
-           {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives,
-            RecomputeMode::kSelective, RecomputeMode::kBalanced}) {
+      for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives,
+                                       RecomputeMode::kSelective, RecomputeMode::kBalanced}) {
         const StepRequest request = Request(layout, mode);
         const double simulated = Seconds(Simulated(request));
         EXPECT_NEAR(Seconds(Estimated(request)), simulated, 0.03 * simulated)
@@ -72,14 +66,12 @@ TEST(StepEstimate, ACheckpointedFunctionRunsAgainAsAWhole) {
   const auto recompute = [&](RecomputeMode mode, const FrameworkTraits& traits) {
     return EstimateLayer(costs, graph, mode, traits).recompute;
   };
-  EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits),
-            costs.LayerTime(LayerType::kTransformer, Pass::kForward));
+  EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits), costs.LayerTime(LayerType::kTransformer, Pass::kForward));
   EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits) - recompute(RecomputeMode::kFull, kLynxTraits),
             costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
                 costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward));
   EXPECT_EQ(recompute(RecomputeMode::kSelective, kLynxTraits), costs.OpTime(Op::kProbs, Pass::kForward));
-  EXPECT_EQ(recompute(RecomputeMode::kSelective, kMegatron2022Traits),
-            costs.OpSetTime(Bit(Op::kProbs) | Bit(Op::kContext)));
+  EXPECT_EQ(recompute(RecomputeMode::kSelective, kMegatron2022Traits), costs.OpSetTime(Bit(Op::kProbs) | Bit(Op::kContext)));
   EXPECT_EQ(recompute(RecomputeMode::kNone, kMegatron2022Traits), Nanos(0));
 }
 
@@ -134,8 +126,7 @@ TEST(StepEstimate, TiedEmbeddingsAndReplicasAddReductions) {
   EXPECT_EQ(estimate.tied_embedding, costs.TiedEmbeddingTime());
   EXPECT_GT(estimate.tied_embedding, Nanos(0));
   EXPECT_EQ(estimate.data_reduction, costs.DataReduceTime(estimate.parameters_per_rank));
-  EXPECT_EQ(estimate.step,
-            estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer);
+  EXPECT_EQ(estimate.step, estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer);
   request.traits.overlaps_data_reduction = true;
   EXPECT_LT(EstimateStep(request, StatedCpuProfile())->data_reduction, estimate.data_reduction);
 }

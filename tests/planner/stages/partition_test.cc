@@ -114,14 +114,18 @@ TEST(Partition, EvenSharesSumUp) {
 
 TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
   // The last stage takes 3 beside its layers, of which the exact partition gives it two fewer.
-  const StageCost with_head = [](int32_t stage, int32_t layers) { return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0)); };
+  const StageCost with_head = [](int32_t stage, int32_t layers) {
+    return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0));
+  };
   EXPECT_THAT(GreedyPartition({4, 4, 4, 4}, 1, with_head), ElementsAre(5, 5, 4, 2));
   const StageCost alike = [](int32_t, int32_t layers) { return std::optional<int64_t>(layers * 10); };
   EXPECT_THAT(GreedyPartition({2, 6, 4}, 1, alike), ElementsAre(4, 4, 4));
   EXPECT_THAT(GreedyPartition({2, 2, 2}, 2, alike), ElementsAre(2, 2, 2));
   EXPECT_THAT(GreedyPartition({7}, 1, alike), ElementsAre(7));
   // A stage may not go below the least, and one that does not fit counts as the longest.
-  const StageCost slow_first = [](int32_t stage, int32_t layers) { return std::optional<int64_t>(stage == 0 ? 100 * layers : layers); };
+  const StageCost slow_first = [](int32_t stage, int32_t layers) {
+    return std::optional<int64_t>(stage == 0 ? 100 * layers : layers);
+  };
   EXPECT_THAT(GreedyPartition({4, 4}, 3, slow_first), ElementsAre(3, 5));
   const StageCost small_first = [](int32_t stage, int32_t layers) {
     return stage == 0 && layers > 2 ? std::nullopt : std::optional<int64_t>(layers);

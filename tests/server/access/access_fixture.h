@@ -84,7 +84,8 @@ class AccessTest : public ::testing::Test {
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
   }
   template <class Request, class Response>
-  grpc::Status Admin(const std::string& token, grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  grpc::Status Admin(const std::string& token,
+                     grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                      const Request& request, Response* response) {
     grpc::ClientContext context;
     Prepare(context, token);

@@ -125,7 +125,8 @@ TEST_F(JoinTest, ADaemonOfAnotherReleaseIsRefusedAndToldWhatToUpgrade) {
   worker.set_deadline(deadline);
   agent.set_deadline(deadline);
   const auto stub = v1::Cluster::NewStub(NodeChannel("n0"));
-  const grpc::Status statuses[] = {refusal(stub->AttachWorker(&worker), v1::WorkerReport()), refusal(stub->AttachAgent(&agent), v1::AgentReport())};
+  const grpc::Status statuses[] = {refusal(stub->AttachWorker(&worker), v1::WorkerReport()),
+                                   refusal(stub->AttachAgent(&agent), v1::AgentReport())};
   for (const grpc::Status& status : statuses) {
     EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
     EXPECT_THAT(status.error_message(), HasSubstr(std::string(" 99.1.0 does not work with lynx-server ") + kVersion));
@@ -180,7 +181,9 @@ TEST_F(JoinTest, ACertificateIsRenewedByTheOneBefore) {
   grpc::ClientContext context;
   Prepare(context, "");
   v1::RotateCertificateResponse response;
-  EXPECT_EQ(v1::Admin::NewStub(NodeChannel("before"))->RotateCertificate(&context, v1::RotateCertificateRequest(), &response).error_code(),
+  EXPECT_EQ(v1::Admin::NewStub(NodeChannel("before"))
+                ->RotateCertificate(&context, v1::RotateCertificateRequest(), &response)
+                .error_code(),
             grpc::UNAUTHENTICATED)
       << "only the newest few of a node go on";
 }
@@ -401,7 +404,8 @@ TEST_F(AuditTest, SecretsAreNowhere) {
     std::stringstream bytes;
     bytes << in.rdbuf();
     ASSERT_FALSE(bytes.str().empty() && std::string(file) == "/lynx.db-wal");
-    for (const std::string& secret : {alice, unused, used, admin_token_}) EXPECT_THAT(bytes.str(), Not(HasSubstr(secret))) << file;
+    for (const std::string& secret : {alice, unused, used, admin_token_})
+      EXPECT_THAT(bytes.str(), Not(HasSubstr(secret))) << file;
   }
 }
 

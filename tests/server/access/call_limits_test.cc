@@ -57,7 +57,8 @@ TEST(CallLimitsTest, ManyCallersTakeNoMoreMemoryThanTheirNumberIsBounded) {
     refused += limits.Take(Cost::kRead, CallerKey::kName, absl::StrCat("caller", i), Nanos(0)).ok() ? 0 : 1;
   }
   EXPECT_EQ(refused, 97) << "those beyond share one burst of three";
-  EXPECT_TRUE(limits.Take(Cost::kRead, CallerKey::kName, "one more", Nanos(10 * kSecond.value)).ok()) << "who has been quiet is forgotten";
+  EXPECT_TRUE(limits.Take(Cost::kRead, CallerKey::kName, "one more", Nanos(10 * kSecond.value)).ok())
+      << "who has been quiet is forgotten";
 }
 
 TEST(CallLimitsTest, StrangersFromManyAddressesTakeNothingFromKnownCallers) {

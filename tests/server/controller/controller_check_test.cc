@@ -25,7 +25,8 @@ bool Checks(Cluster& cluster, const JobId& job) {
 }
 
 // Four ranks on n0 and n1, which have taken a step; there are `nodes` of them.
-JobId FourRanks(Cluster& cluster, int nodes, const std::function<void(JobSpec&)>& change = [](JobSpec&) {}) {
+JobId FourRanks(
+    Cluster& cluster, int nodes, const std::function<void(JobSpec&)>& change = [](JobSpec&) {}) {
   for (int i = 0; i < nodes; ++i) cluster.AddNode("n" + std::to_string(i));
   JobSpec spec = MakeSpec("gpt", 4, 4);
   spec.max_restarts = 3;
@@ -138,7 +139,8 @@ TEST(ControllerCheck, ANodeThatFailsIsLeftOutAndCostsNothing) {
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   EXPECT_EQ(cluster.Record(job).excluded, std::vector<NodeId>{NodeId("n1")});
   EXPECT_EQ(cluster.Record(job).restart_charge, 1) << "what was spent before";
-  EXPECT_EQ(LastOf(cluster, job, "fault"), "the failure of rank 2 is attributed to node n1: the check of a device there has failed");
+  EXPECT_EQ(LastOf(cluster, job, "fault"),
+            "the failure of rank 2 is attributed to node n1: the check of a device there has failed");
   EXPECT_EQ(LastOf(cluster, job, "node-excluded"),
             "node n1 is not used for this job any more: the check of a device there has failed");
   for (int32_t rank = 0; rank < 4; ++rank) EXPECT_NE(cluster.NodeOfRank(job, rank), "n1");
@@ -155,7 +157,8 @@ TEST(ControllerCheck, ABadLinkIsTheNodesThatHasSeveral) {
   cluster.Exit(job, 3, 137);
   const std::string bad = cluster.NodeOfRank(job, 1);
   cluster.RankOf(job, 1)->last_words = RankMessage{.report = RankFailure{"a peer gave up", true}};
-  cluster.RankOf(job, 3)->last_words = RankMessage{.report = RankFailure{"the link to rank 1 is slow", false, FaultCause::kLink, {1}}};
+  cluster.RankOf(job, 3)->last_words =
+      RankMessage{.report = RankFailure{"the link to rank 1 is slow", false, FaultCause::kLink, {1}}};
   cluster.Say(job, 0, RankFailure{"the link to rank 1 is slow", false, FaultCause::kLink, {1}});
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   EXPECT_EQ(cluster.Record(job).excluded, std::vector<NodeId>{NodeId(bad)});
@@ -195,8 +198,8 @@ TEST(ControllerCheck, WhereNoNodeIsLeftTheBadOneIsUsedFurther) {
   cluster.Exit(job, 1, 137);
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   FailCheck(cluster, job, 2);
-  EXPECT_THAT(LastOf(cluster, job, "node-kept"),
-              HasSubstr("node n0 is used further, though the check of a device there has failed: there is no other that the job could run on"));
+  EXPECT_THAT(LastOf(cluster, job, "node-kept"), HasSubstr("node n0 is used further, though the check of a device there has "
+                                                           "failed: there is no other that the job could run on"));
   EXPECT_TRUE(cluster.Record(job).excluded.empty());
   cluster.Advance(5);
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
@@ -235,7 +238,8 @@ TEST(ControllerCheck, AnElasticJobShrinksOntoTheOthers) {
 
 TEST(ControllerCheck, ARuleThatFailsTheJobComesFirst) {
   Cluster cluster;
-  const JobId job = FourRanks(cluster, 3, [](JobSpec& spec) { spec.on_failure = {{.log = "node check", .action = FailureAction::kFail}}; });
+  const JobId job =
+      FourRanks(cluster, 3, [](JobSpec& spec) { spec.on_failure = {{.log = "node check", .action = FailureAction::kFail}}; });
   cluster.Exit(job, 1, 137);
   FailCheck(cluster, job, 2);
   EXPECT_EQ(cluster.State(job), JobState::kFailed);

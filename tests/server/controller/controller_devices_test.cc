@@ -148,7 +148,8 @@ TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
   std::set<DeviceRef> had;
   for (const JobId& job : waiting) {
     ASSERT_EQ(cluster_.Record(job).ranks.size(), 2u) << cluster_.Record(job).reason;
-    for (const RankRecord& rank : cluster_.Record(job).ranks) EXPECT_TRUE(had.insert(rank.where).second) << rank.where.node.value;
+    for (const RankRecord& rank : cluster_.Record(job).ranks)
+      EXPECT_TRUE(had.insert(rank.where).second) << rank.where.node.value;
   }
 }
 

@@ -33,7 +33,8 @@ struct Pipeline {
   void Send(int64_t step_millis, int64_t busy_millis, int steps = 20) {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
-        StepReport done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(step_millis * 1'000'000), .forward = Nanos(30'000'000)};
+        StepReport done{
+            .step = step, .loss = 1, .tokens = 512, .duration = Nanos(step_millis * 1'000'000), .forward = Nanos(30'000'000)};
         if (rank == 0) done.links = {{.peer = 1, .bytes = 1'150'000, .busy = Nanos(busy_millis * 1'000'000)}};
         return RankMessage{.report = done};
       });
@@ -44,8 +45,9 @@ struct Pipeline {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
         const int64_t permille = rank == 0 ? first_permille : second_permille;
-        return RankMessage{.report = StepReport{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(100'000'000),
-                                            .forward = Nanos(30'000 * permille)}};
+        return RankMessage{
+            .report = StepReport{
+                .step = step, .loss = 1, .tokens = 512, .duration = Nanos(100'000'000), .forward = Nanos(30'000 * permille)}};
       });
     }
     cluster.Advance(6);
@@ -92,7 +94,8 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
   pipeline.Train(1000, 1000);
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u) << "the nodes are alike again";
-  EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason, HasSubstr("node n1 computes 2.0 times faster"));
+  EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason,
+              HasSubstr("node n1 computes 2.0 times faster"));
 }
 
 // What the plan takes for granted is remembered, however the node became as slow as it is.
@@ -148,7 +151,8 @@ TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   pipeline.Send(200, 98);
   EXPECT_THAT(cluster.Kinds(pipeline.job), HasSubstr("running drift replan"));
   EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason,
-              HasSubstr("the link between nodes n0 and n1 is slower than before (n0 to n1: 1.1 MiB of a step take 98.0 ms in place of 8.0 ms)"));
+              HasSubstr("the link between nodes n0 and n1 is slower than before (n0 to n1: 1.1 MiB of a step take 98.0 ms in "
+                        "place of 8.0 ms)"));
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& asked = cluster.plans().front().request.cluster;
   ASSERT_EQ(asked.groups.size(), 1u) << "both ends";
@@ -170,7 +174,8 @@ TEST(ControllerDrift, AfterALinkHasRecoveredItCountsAsItWas) {
   ASSERT_EQ(cluster.plans().size(), 1u);
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 195), Nanos(200'000'000));
   EXPECT_EQ(cluster.Events(pipeline.job).back().kind, "replan-kept") << "no better than what it has";
-  EXPECT_THAT(cluster.Events(pipeline.job).back().reason, HasSubstr(", which takes 200.0 ms by what is known now: a step would not become 5% shorter"));
+  EXPECT_THAT(cluster.Events(pipeline.job).back().reason,
+              HasSubstr(", which takes 200.0 ms by what is known now: a step would not become 5% shorter"));
   pipeline.Send(200, 98);
   EXPECT_TRUE(cluster.plans().empty());
   pipeline.Send(100, 8);
@@ -208,7 +213,11 @@ TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
     for (int i = 0; i < 20; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
         const int64_t busy = rank == 0 || rank == 2 ? millis : 1;
-        StepReport done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos((100 + millis) * 1'000'000), .forward = Nanos(30'000'000)};
+        StepReport done{.step = step,
+                        .loss = 1,
+                        .tokens = 512,
+                        .duration = Nanos((100 + millis) * 1'000'000),
+                        .forward = Nanos(30'000'000)};
         done.links = {{.peer = (rank + 1) % 3, .bytes = 1'150'000, .busy = Nanos(busy * 1'000'000)}};
         return RankMessage{.report = done};
       });
@@ -217,7 +226,8 @@ TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
   };
   send(1);
   send(401);
-  EXPECT_THAT(cluster.Events(job)[cluster.Events(job).size() - 2].reason, HasSubstr("the links of node n0 (to n1, n2) are slower than before"));
+  EXPECT_THAT(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
+              HasSubstr("the links of node n0 (to n1, n2) are slower than before"));
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& asked = cluster.plans().front().request.cluster;
   ASSERT_EQ(asked.groups.size(), 2u);

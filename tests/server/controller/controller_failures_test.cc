@@ -183,8 +183,7 @@ TEST(ControllerFailuresTest, TheReasonHoldsTheLastLines) {
   const RankKey key{job, Generation(1), 2};
   cluster.Node("n1").logs = {{key, {"one", "two", "three", "four"}}};
   cluster.Exit(job, 2, 134);
-  EXPECT_EQ(cluster.Record(job).reason,
-            "rank 2 on node n1 was killed by signal 6; its last lines: two | three | four");
+  EXPECT_EQ(cluster.Record(job).reason, "rank 2 on node n1 was killed by signal 6; its last lines: two | three | four");
   EXPECT_EQ(cluster.controller().logs().Last(job, {.limit = 2}).size(), 2u);
   EXPECT_EQ(cluster.controller().logs().Last(job, {.rank = 1, .limit = 2}).size(), 0u);
   ASSERT_TRUE(cluster.controller().logs().FirstFailure(job).has_value());
@@ -484,8 +483,7 @@ TEST(ControllerFailuresTest, AStepWithoutItsUpdateIsAnEvent) {
   cluster.Say(job, 0, StepSkipped{10, "the loss is nan, by what rank 2 adds to it"});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   EXPECT_EQ(cluster.Events(job).back().kind, "step-skipped");
-  EXPECT_EQ(cluster.Events(job).back().reason,
-            "step 10 changed no weight: the loss is nan, by what rank 2 adds to it");
+  EXPECT_EQ(cluster.Events(job).back().reason, "step 10 changed no weight: the loss is nan, by what rank 2 adds to it");
 }
 
 TEST(ControllerFailuresTest, TheNewestEvaluationIsPartOfTheProgress) {

@@ -49,15 +49,15 @@ TEST(ControllerFaults, ACrashThatFollowsTheJobToAnotherNodeFailsIt) {
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
   cluster.Exit(job, 1, 139);  // the same node: it may be at fault
-  cluster.Advance(3);  // it brought no new step
+  cluster.Advance(3);         // it brought no new step
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
   cluster.Exit(job, 3, 139);
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
-  EXPECT_THAT(cluster.Record(job).reason,
-              HasSubstr("rank 3 on node n1 was killed by signal 11; attributed to code: it has ended so before, in step 1, on another node; no "
-                        "restart helps"));
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("rank 3 on node n1 was killed by signal 11; attributed to code: it has "
+                                                    "ended so before, in step 1, on another node; no "
+                                                    "restart helps"));
 }
 
 TEST(ControllerFaults, ARuleOfTheJobComesBeforeAttribution) {
@@ -73,7 +73,8 @@ TEST(ControllerFaults, ARuleOfTheJobComesBeforeAttribution) {
   }
 }
 
-constexpr char kBeyond[] = "step 1: /data/corpus.bin: token 50256 at position 81923 is outside the vocabulary of 256 (model.vocab)";
+constexpr char kBeyond[] =
+    "step 1: /data/corpus.bin: token 50256 at position 81923 is outside the vocabulary of 256 (model.vocab)";
 
 TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
   for (const int64_t steps : {0, 1, 6}) {  // trained before it
@@ -86,9 +87,10 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
     cluster.Say(job, 2, RankFailure{kBeyond, false, FaultCause::kToken});
     EXPECT_EQ(cluster.State(job), JobState::kFailed);
     EXPECT_EQ(cluster.Record(job).restarts, 0);
-    EXPECT_EQ(cluster.Record(job).reason, absl::StrCat("rank 2 on node n1: ", kBeyond,
-                                                       "; attributed to data: they have a token that is no word of the model's vocabulary, "
-                                                       "and every run would meet it; no restart helps"));
+    EXPECT_EQ(cluster.Record(job).reason,
+              absl::StrCat("rank 2 on node n1: ", kBeyond,
+                           "; attributed to data: they have a token that is no word of the model's vocabulary, "
+                           "and every run would meet it; no restart helps"));
     EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost fault failed"));
     // It says nothing of the node to the next job that fails there.
     const JobId next = cluster.Run(MakeSpec("next", 4, 4), kFour);
@@ -114,7 +116,8 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByIts
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr(kBeyond));
 }
 
-constexpr char kRefused[] = "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
+constexpr char kRefused[] =
+    "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
 // As n1's daemon does, whose roots may be others than n0's.
 void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {

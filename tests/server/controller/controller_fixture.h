@@ -71,7 +71,7 @@ struct FakeNode {
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest
   std::optional<WorkerDesired> last_wish;
-  std::set<JobId> copies;  // in its memory
+  std::set<JobId> copies;             // in its memory
   std::vector<WorkerDesired> wishes;  // all
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
@@ -229,8 +229,11 @@ class Cluster {
   }
   void StepAll(const JobId& job, int64_t step) {
     SayAll(job, [&](int32_t) {
-      return RankMessage{.report = StepReport{.step = step, .loss = 5.0 - static_cast<double>(step) / 100, .tokens = 512,
-                                          .duration = Nanos(100'000'000), .forward = Nanos(30'000'000)}};
+      return RankMessage{.report = StepReport{.step = step,
+                                              .loss = 5.0 - static_cast<double>(step) / 100,
+                                              .tokens = 512,
+                                              .duration = Nanos(100'000'000),
+                                              .forward = Nanos(30'000'000)}};
     });
   }
   void FinishAll(const JobId& job) {
@@ -399,8 +402,7 @@ class Cluster {
         std::erase_if(rank->second.unacknowledged, [&](const RankMessage& m) { return m.sequence <= ack.sequence; });
         rank->second.released = rank->second.released || ack.released;
       }
-      std::erase_if(strays_[node.name],
-                    [&](const RankMessage& m) { return m.key == ack.key && m.sequence <= ack.sequence; });
+      std::erase_if(strays_[node.name], [&](const RankMessage& m) { return m.key == ack.key && m.sequence <= ack.sequence; });
     }
   }
 

@@ -277,7 +277,8 @@ TEST(ControllerHold, ATimeLimitEndsAJobWithACheckpoint) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kTimeLimit);
   GiveWay(cluster, job, 8);
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
-  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("its time limit of 1m40s is over; its newest checkpoint, of step 8, is /c/step"));
+  EXPECT_THAT(cluster.Record(job).reason,
+              HasSubstr("its time limit of 1m40s is over; its newest checkpoint, of step 8, is /c/step"));
   EXPECT_NEAR(static_cast<double>(cluster.Record(job).trained.value), 102e9, 2e9);
 }
 

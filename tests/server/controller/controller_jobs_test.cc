@@ -422,7 +422,8 @@ TEST(ControllerJobsTest, ResolvesIdsNamesAndPrefixes) {
   const std::vector<const JobRecord*> newest = cluster.controller().List(1, {});
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_EQ(newest[0]->id, second);
-  for (const std::vector<JobState>& states : {std::vector<JobState>{}, {JobState::kQueued}}) {  // of all, and of those that have not ended
+  for (const std::vector<JobState>& states :
+       {std::vector<JobState>{}, {JobState::kQueued}}) {  // of all, and of those that have not ended
     const std::vector<const JobRecord*> older = cluster.controller().List(10, states, newest[0]);
     ASSERT_EQ(older.size(), 1u);
     EXPECT_EQ(older[0]->id, first);

@@ -68,15 +68,17 @@ TEST(ControllerMemory, AJobThatRunsOutIsPlannedAgainWithLess) {
   two.RunOut();  // before it ever trained: any other fault of its own would fail the job
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
-  EXPECT_THAT(LastReason(cluster, two.job, "replan-forced"),
-              AllOf(HasSubstr("out_of_memory: rank 1 on node n0: cannot allocate 700.0 MiB for activation arena; a device of model test "
-                              "counts as having 720.0 MiB for this job, 10% less than the 800.0 MiB that the plan took there; plans for 2 "
-                              "devices in place of tp1 pp2 dp1 on 2 devices (dddddddddddd"),
-                    Not(HasSubstr("onFailure"))));
+  EXPECT_THAT(
+      LastReason(cluster, two.job, "replan-forced"),
+      AllOf(HasSubstr(
+                "out_of_memory: rank 1 on node n0: cannot allocate 700.0 MiB for activation arena; a device of model test "
+                "counts as having 720.0 MiB for this job, 10% less than the 800.0 MiB that the plan took there; plans for 2 "
+                "devices in place of tp1 pp2 dp1 on 2 devices (dddddddddddd"),
+            Not(HasSubstr("onFailure"))));
   cluster.AnswerPlansWith(PlanTaking(two.spec, kTwo, 700 << 20, 'e'));
   EXPECT_THAT(LastReason(cluster, two.job, "replanned"),
-              AllOf(HasSubstr("out_of_memory: tp1 pp2 dp1 on 2 devices (eeeeeeeeeeee"), HasSubstr("replaces tp1 pp2 dp1 on 2 devices (dddddddddddd"),
-                    HasSubstr("a change takes about")));
+              AllOf(HasSubstr("out_of_memory: tp1 pp2 dp1 on 2 devices (eeeeeeeeeeee"),
+                    HasSubstr("replaces tp1 pp2 dp1 on 2 devices (dddddddddddd"), HasSubstr("a change takes about")));
   EXPECT_EQ(cluster.State(two.job), JobState::kStarting);
   EXPECT_EQ(cluster.Record(two.job).restarts, 1);
   EXPECT_EQ(cluster.Stored(two.job).memory_limits,
@@ -140,8 +142,10 @@ TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFails) {
   two.cluster.AnswerPlansWith(infeasible);
   EXPECT_EQ(two.cluster.State(two.job), JobState::kFailed) << "less would hardly differ from what did not fit";
   EXPECT_EQ(two.cluster.Record(two.job).reason,
-            "ran out of memory 1 time on devices of model test, which count as having 760.0 MiB, and no plan fits that: stage 0 needs 80.0 "
-            "MiB more with everything recomputed; the smallest change that fits: parallel.tp: 2; free memory on these nodes, or give the "
+            "ran out of memory 1 time on devices of model test, which count as having 760.0 MiB, and no plan fits that: stage "
+            "0 needs 80.0 "
+            "MiB more with everything recomputed; the smallest change that fits: parallel.tp: 2; free memory on these nodes, "
+            "or give the "
             "job more ranks, a smaller train.microBatch or model.seq");
 }
 
@@ -151,7 +155,8 @@ TEST(ControllerMemory, TheDaemonMayTell) {
   two.cluster.AllReady(two.job);
   two.cluster.StepAll(two.job, 0);
   two.cluster.RankOf(two.job, 0)->seen.cause = FaultCause::kMemory;
-  two.cluster.Exit(two.job, 0, 137, "killed by signal 9 (Killed): the kernel's out-of-memory killer ended a process of this node");
+  two.cluster.Exit(two.job, 0, 137,
+                   "killed by signal 9 (Killed): the kernel's out-of-memory killer ended a process of this node");
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
 }
 
@@ -204,7 +209,8 @@ TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
   EXPECT_TRUE(cluster.plans().empty());
   cluster.SetCordon("n0", std::nullopt);
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
-  EXPECT_THAT(LastReason(cluster, two.job, "replan-forced"), HasSubstr("the plan that it has takes more than there is; a device of model test"));
+  EXPECT_THAT(LastReason(cluster, two.job, "replan-forced"),
+              HasSubstr("the plan that it has takes more than there is; a device of model test"));
 }
 
 // Devices of another model are what they are.

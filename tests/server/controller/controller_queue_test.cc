@@ -381,7 +381,8 @@ TEST(ControllerQueue, QueuesOutliveTheServer) {
   Cluster cluster;
   cluster.SetQueue({.name = "guests", .weight = 3, .quota = 2, .may_borrow = false});
   cluster.RestartServer();
-  EXPECT_EQ(cluster.controller().Queues().back().config, (QueueConfig{.name = "guests", .weight = 3, .quota = 2, .may_borrow = false}));
+  EXPECT_EQ(cluster.controller().Queues().back().config,
+            (QueueConfig{.name = "guests", .weight = 3, .quota = 2, .may_borrow = false}));
 }
 
 TEST(ControllerQueue, AJobBeginsAfterThoseItNames) {
@@ -421,7 +422,8 @@ TEST(ControllerQueue, AJobAfterOneThatFailsNeverBegins) {
   EXPECT_THAT(std::string(cluster.last_reply()->status.message()), HasSubstr("scheduling.after: job " + first.value));
   spec.scheduling.after = {"nobody"};
   EXPECT_EQ(cluster.Submit(spec), JobId());
-  EXPECT_THAT(std::string(cluster.last_reply()->status.message()), HasSubstr("scheduling.after: no job has the id or name \"nobody\""));
+  EXPECT_THAT(std::string(cluster.last_reply()->status.message()),
+              HasSubstr("scheduling.after: no job has the id or name \"nobody\""));
 }
 
 TEST(ControllerQueue, AJobThatGrowsDoesNotTakeWhatAHigherPriorityWaitsFor) {

@@ -34,7 +34,7 @@ inline JobSpec Elastic(int32_t min_ranks, int32_t max_ranks, int64_t steps = 10'
 }
 
 inline JobId RunSteps(Cluster& cluster, const JobSpec& spec, const ParallelLayout& layout, int64_t steps,
-               int64_t step_millis = 100) {
+                      int64_t step_millis = 100) {
   const JobId job = cluster.Submit(spec);
   cluster.MeasureAll();
   Answer(cluster, layout, step_millis);

@@ -25,8 +25,9 @@ Attribution Of(const RankFailureFacts& failure, const std::deque<RankFailureFact
 
 TEST(Attribution, ACauseThatIsKnownDecides) {
   const std::pair<FaultCause, Attribution> cases[] = {
-      {FaultCause::kMemory, Attribution::kMemory}, {FaultCause::kData, Attribution::kData},   {FaultCause::kDisk, Attribution::kNode},
-      {FaultCause::kDevice, Attribution::kNode},   {FaultCause::kProgram, Attribution::kCode}, {FaultCause::kPath, Attribution::kJob},
+      {FaultCause::kMemory, Attribution::kMemory},  {FaultCause::kData, Attribution::kData},
+      {FaultCause::kDisk, Attribution::kNode},      {FaultCause::kDevice, Attribution::kNode},
+      {FaultCause::kProgram, Attribution::kCode},   {FaultCause::kPath, Attribution::kJob},
       {FaultCause::kUnknown, Attribution::kUnknown}};
   for (const auto& [cause, expected] : cases) {
     RankFailureFacts failure = Kill("n0");
@@ -37,7 +38,13 @@ TEST(Attribution, ACauseThatIsKnownDecides) {
 }
 
 TEST(Attribution, AProgramThatFailsAlikeTwiceWouldAgain) {
-  RankFailureFacts failure{.job = JobId("j1"), .node = NodeId("n0"), .cause = FaultCause::kProgram, .exit_code = 1, .own_words = true, .step = 4, .at = kNow};
+  RankFailureFacts failure{.job = JobId("j1"),
+                           .node = NodeId("n0"),
+                           .cause = FaultCause::kProgram,
+                           .exit_code = 1,
+                           .own_words = true,
+                           .step = 4,
+                           .at = kNow};
   EXPECT_TRUE(Attribute(failure, {failure}, true).again);
   RankFailureFacts earlier = failure;
   earlier.step = 3;

@@ -104,8 +104,9 @@ TEST(NodesOfSlowLinks, ANodeWithSlowLinksToSeveralIsNamed) {
   ASSERT_THAT(verdicts, SizeIs(1));
   EXPECT_EQ(verdicts[0].nodes, std::vector<NodeId>{NodeId("b")});
   EXPECT_EQ(verdicts[0].factor, 9);
-  EXPECT_EQ(verdicts[0].text,
-            "the links of node b (to a, c, d) are slower than before (b to c: 1.0 MiB of a step take 40.0 ms in place of 2.0 ms)");
+  EXPECT_EQ(
+      verdicts[0].text,
+      "the links of node b (to a, c, d) are slower than before (b to c: 1.0 MiB of a step take 40.0 ms in place of 2.0 ms)");
 }
 
 TEST(NodesOfSlowLinks, OfALinkAloneBothEndsAre) {

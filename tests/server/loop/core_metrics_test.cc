@@ -28,7 +28,9 @@ constexpr auto kLongEnough = std::chrono::minutes(1);  // for a page that waits 
 // Once for all that wait.
 class Gate {
  public:
-  void Open() { std::call_once(once_, [this] { opened_.set_value(); }); }
+  void Open() {
+    std::call_once(once_, [this] { opened_.set_value(); });
+  }
   void Wait() const { is_open_.wait(); }
 
  private:
@@ -69,7 +71,8 @@ class CoreMetricsTest : public ::testing::Test {
   // A node of two devices.
   void AttachNode() {
     AgentState agent{.node = NodeId("n0"), .boot = "a"};
-    for (int32_t i = 0; i < 2; ++i) agent.devices.push_back({.index = i, .model = "test", .memory = Bytes(1 << 30), .cores = {i}});
+    for (int32_t i = 0; i < 2; ++i)
+      agent.devices.push_back({.index = i, .model = "test", .memory = Bytes(1 << 30), .cores = {i}});
     ASSERT_TRUE(core_->loop().Post(WorkerReported{1, "10.0.0.1", {.node = NodeId("n0"), .boot = "w", .address = "10.0.0.1"}}));
     ASSERT_TRUE(core_->loop().Post(AgentReported{2, "10.0.0.1", std::move(agent)}));
     Settle();
@@ -115,20 +118,23 @@ TEST_F(CoreMetricsTest, ACheckpointOfWhichAnEarlierServerHeardIsShownOfAJobThatT
   job.generation = Generation(3);
   job.plan_digest = plan->digest;
   job.checkpoint_step = 8;
-  for (int32_t r = 0; r < plan->layout.ranks(); ++r) job.ranks.push_back({.where = {NodeId("n0"), r}, .host = "10.0.0.1", .port = 4000 + r});
+  for (int32_t r = 0; r < plan->layout.ranks(); ++r)
+    job.ranks.push_back({.where = {NodeId("n0"), r}, .host = "10.0.0.1", .port = 4000 + r});
   Start({InsertJob{job}, InsertPlan{job.id, plan, nullptr}, UpdateJob{job},
          InsertCheckpoint{job.id, Generation(3), 8, "/c/step-8", Bytes(9), Nanos(7'000'000'000)}});
   const std::string page = Page();
   EXPECT_THAT(page, HasSubstr("\nlynx_job_checkpoint_timestamp_seconds{job_id=\"job1\",job_name=\"name1\"} 7\n"));
   EXPECT_THAT(page, HasSubstr("\nlynx_job_checkpoint_bytes{job_id=\"job1\",job_name=\"name1\"} 9\n"));
   EXPECT_THAT(page, HasSubstr("\nlynx_job_checkpoint_steps{job_id=\"job1\",job_name=\"name1\"} 8\n"));
-  EXPECT_THAT(page, HasSubstr("\nlynx_job_checkpoints_total{job_id=\"job1\",job_name=\"name1\"} 0\n")) << "counters begin anew with a server";
+  EXPECT_THAT(page, HasSubstr("\nlynx_job_checkpoints_total{job_id=\"job1\",job_name=\"name1\"} 0\n"))
+      << "counters begin anew with a server";
 }
 
 TEST_F(CoreMetricsTest, SoItIsOfOneThatWaitedMeanwhile) {
   JobRecord job = MakeJob(1);
   job.checkpoint_step = 6;
-  Start({InsertJob{job}, UpdateJob{job}, InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(7'000'000'000)}});
+  Start({InsertJob{job}, UpdateJob{job},
+         InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(7'000'000'000)}});
   EXPECT_THAT(Page(), Not(HasSubstr("job_id=\"job1\"")));
   AttachNode();
   EXPECT_THAT(Page(), HasSubstr("\nlynx_job_checkpoint_timestamp_seconds{job_id=\"job1\",job_name=\"name1\"} 7\n"));

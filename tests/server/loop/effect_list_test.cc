@@ -6,10 +6,13 @@ namespace lynx {
 namespace {
 
 std::string Text(const Effect& effect) {
-  if (const auto* worker = std::get_if<SendWorker>(&effect)) return "worker" + std::to_string(worker->stream) + "." + std::to_string(worker->wish.acks.size());
+  if (const auto* worker = std::get_if<SendWorker>(&effect))
+    return "worker" + std::to_string(worker->stream) + "." + std::to_string(worker->wish.acks.size());
   if (const auto* agent = std::get_if<SendAgent>(&effect)) return "agent" + std::to_string(agent->stream);
-  if (const auto* update = std::get_if<UpdateJob>(&effect)) return "job" + update->job.id.value + "." + std::to_string(update->job.restarts);
-  if (const auto* notice = std::get_if<NotifyWatchers>(&effect)) return "notice" + notice->job.value + "." + std::to_string(notice->events.size());
+  if (const auto* update = std::get_if<UpdateJob>(&effect))
+    return "job" + update->job.id.value + "." + std::to_string(update->job.restarts);
+  if (const auto* notice = std::get_if<NotifyWatchers>(&effect))
+    return "notice" + notice->job.value + "." + std::to_string(notice->events.size());
   if (const auto* reply = std::get_if<Reply>(&effect)) return "reply" + std::to_string(reply->request);
   return "?";
 }

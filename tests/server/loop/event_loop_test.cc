@@ -41,9 +41,10 @@ class LoopTest : public ::testing::Test {
  protected:
   LoopTest()
       : controller_({.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(); }}),
-        loop_({.queue_limit = 4, .tick = Nanos(5'000'000), .retry = Nanos(1)}, controller_, clock_,
-              [this](const std::vector<Effect>& effects) { return Commit(effects); },
-              [this](Effect& effect) { Carry(effect); }) {}
+        loop_(
+            {.queue_limit = 4, .tick = Nanos(5'000'000), .retry = Nanos(1)}, controller_, clock_,
+            [this](const std::vector<Effect>& effects) { return Commit(effects); }, [this](Effect& effect) { Carry(effect); }) {
+  }
 
   absl::Status Commit(const std::vector<Effect>& effects) {
     std::lock_guard lock(mutex_);

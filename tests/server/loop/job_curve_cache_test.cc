@@ -28,7 +28,9 @@ class CurveBookTest : public ::testing::Test {
   }
   ~CurveBookTest() override { std::filesystem::remove_all(directory_); }
 
-  void Step(int64_t step) { book_->Step(job_, {.job = job_.id, .step = {.step = step, .loss = 1, .tokens = 1, .duration = Nanos(1)}}, Nanos(step)); }
+  void Step(int64_t step) {
+    book_->Step(job_, {.job = job_.id, .step = {.step = step, .loss = 1, .tokens = 1, .duration = Nanos(1)}}, Nanos(step));
+  }
   void Write(Nanos now) {
     book_->Write(now, [&](const JobId& id) { return known_ && id == job_.id ? &job_ : nullptr; });
   }

@@ -62,8 +62,12 @@ TEST(WatchersTest, ThoseOfAForgottenJobAreClosed) {
   watchers.Close(JobId("none"), absl::NotFoundError("gone"));
   EXPECT_EQ(stream->closed.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(other->closed.ok());
-  watchers.Tick(Nanos(5'000'000'000), [](const JobId& id) -> v1::Job { ADD_FAILURE() << id.value; return {}; });
-  for (size_t i = 1; i < Watchers::kMost; ++i) ASSERT_TRUE(watchers.Add(JobId("c"), "", std::make_shared<FakeStream>()).ok()) << "its place is free";
+  watchers.Tick(Nanos(5'000'000'000), [](const JobId& id) -> v1::Job {
+    ADD_FAILURE() << id.value;
+    return {};
+  });
+  for (size_t i = 1; i < Watchers::kMost; ++i)
+    ASSERT_TRUE(watchers.Add(JobId("c"), "", std::make_shared<FakeStream>()).ok()) << "its place is free";
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "node/metrics_endpoint.h"
-#include "prometheus/registry.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
+#include "prometheus/registry.h"
 #include "tests/node/http_get.h"
 
 namespace lynx {

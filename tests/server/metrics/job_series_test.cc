@@ -29,7 +29,8 @@ TEST(JobSeries, ValuesKeepTheirPlacesAndTheirTypes) {
   const std::string page = PageOf(series);
   EXPECT_THAT(page, HasSubstr("# TYPE lynx_job_steps_total counter\nlynx_job_steps_total{job_id=\"j1\",job_name=\"gpt\"} 3\n"));
   EXPECT_THAT(page, HasSubstr("# TYPE lynx_job_loss gauge\nlynx_job_loss{job_id=\"j1\",job_name=\"gpt\"} 2.5\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_phase_seconds_total{job_id=\"j1\",job_name=\"gpt\",phase=\"forward\",stage=\"2\"} 0.5\n"));
+  EXPECT_THAT(page,
+              HasSubstr("lynx_job_phase_seconds_total{job_id=\"j1\",job_name=\"gpt\",phase=\"forward\",stage=\"2\"} 0.5\n"));
   EXPECT_THAT(page, HasSubstr(std::string("# HELP lynx_job_loss ") + metric::kJobLoss.help));
 }
 
@@ -47,9 +48,10 @@ TEST(JobSeries, AHistogramCountsUpToEachBound) {
   JobSeries series("j1", "gpt");
   for (const double value : {0.5, 1.0, 1.5, 9.0}) series.Observe(metric::kJobStepSeconds, {1, 2}, value);
   const std::string page = PageOf(series);
-  for (const char* line : {"bucket{job_id=\"j1\",job_name=\"gpt\",le=\"1\"} 2\n", "bucket{job_id=\"j1\",job_name=\"gpt\",le=\"2\"} 3\n",
-                           "bucket{job_id=\"j1\",job_name=\"gpt\",le=\"+Inf\"} 4\n", "sum{job_id=\"j1\",job_name=\"gpt\"} 12\n",
-                           "count{job_id=\"j1\",job_name=\"gpt\"} 4\n"}) {
+  for (const char* line :
+       {"bucket{job_id=\"j1\",job_name=\"gpt\",le=\"1\"} 2\n", "bucket{job_id=\"j1\",job_name=\"gpt\",le=\"2\"} 3\n",
+        "bucket{job_id=\"j1\",job_name=\"gpt\",le=\"+Inf\"} 4\n", "sum{job_id=\"j1\",job_name=\"gpt\"} 12\n",
+        "count{job_id=\"j1\",job_name=\"gpt\"} 4\n"}) {
     EXPECT_THAT(page, HasSubstr(std::string("lynx_job_step_seconds_") + line));
   }
 }

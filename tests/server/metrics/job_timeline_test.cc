@@ -55,7 +55,8 @@ TEST(JobTimeline, AFirstStart) {
   job.Step(1, true, 11);
   EXPECT_EQ(job.waits, std::vector<double>{4});
   EXPECT_EQ(job.first_steps, std::vector<double>{5});
-  EXPECT_EQ(job.used, (std::map<DeviceUse, double>{{DeviceUse::kPlanning, 2}, {DeviceUse::kStarting, 6}, {DeviceUse::kTraining, 6}}));
+  EXPECT_EQ(job.used,
+            (std::map<DeviceUse, double>{{DeviceUse::kPlanning, 2}, {DeviceUse::kStarting, 6}, {DeviceUse::kTraining, 6}}));
   EXPECT_EQ(job.lost, (std::map<LossCause, double>{{LossCause::kStart, 8}}));
   job.Event(JobState::kSucceeded, "succeeded", 12, 0);
   EXPECT_EQ(job.used[DeviceUse::kStopping], 2) << "its last checkpoint";

@@ -59,8 +59,17 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
   const JobRecord job = MakeJob();
   for (int32_t rank = 0; rank < 2; ++rank) {
     StepRecorded step{.job = job.id, .rank = rank, .stage = rank, .new_step = rank == 0};
-    step.step = {.step = 6, .loss = 2.5, .gradient_norm = 1.5, .lr = 0.25, .tokens = 512, .duration = Nanos(200'000'000),
-                 .forward = Nanos(50'000'000), .data_wait = Nanos(20'000'000), .arena_peak = Bytes(1000 + rank), .copied_steps = 4, .copies_skipped = 2};
+    step.step = {.step = 6,
+                 .loss = 2.5,
+                 .gradient_norm = 1.5,
+                 .lr = 0.25,
+                 .tokens = 512,
+                 .duration = Nanos(200'000'000),
+                 .forward = Nanos(50'000'000),
+                 .data_wait = Nanos(20'000'000),
+                 .arena_peak = Bytes(1000 + rank),
+                 .copied_steps = 4,
+                 .copies_skipped = 2};
     metrics.Step(step, job, 2, Nanos(0));
   }
   metrics.jobs().Evaluated({.job = job.id, .loss = 3.5}, job);
@@ -94,8 +103,13 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
   };
   report(1, 0, {.recompute_hidden = Nanos(30), .recompute_exposed = Nanos(0), .stall = Nanos(10), .core_wait = Nanos(70)});
   EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_bubble_ratio"))) << "rank 1 has not reported";
-  report(1, 1, {.recompute_hidden = Nanos(0), .recompute_exposed = Nanos(10), .tensor_wait = Nanos(20), .stall = Nanos(40),
-                .data_parallel_wait = Nanos(6), .norm_wait = Nanos(4)});
+  report(1, 1,
+         {.recompute_hidden = Nanos(0),
+          .recompute_exposed = Nanos(10),
+          .tensor_wait = Nanos(20),
+          .stall = Nanos(40),
+          .data_parallel_wait = Nanos(6),
+          .norm_wait = Nanos(4)});
   report(2, 0, {});
   const std::string page = Page(metrics);
   EXPECT_DOUBLE_EQ(Value(page, OfJob("recompute_hidden_ratio")), 0.75);
@@ -141,7 +155,8 @@ TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
   metrics.Happened(job, {Event(JobState::kPlanning, "replan-forced", 1)}, 2);
   metrics.jobs().Planned(job, plan, nullptr);
   const std::string page = Page(metrics);
-  for (const char* name : {"memory_peak_planned_bytes", "memory_peak_measured_bytes", "predicted_phase_seconds", "stage_step_seconds"}) {
+  for (const char* name :
+       {"memory_peak_planned_bytes", "memory_peak_measured_bytes", "predicted_phase_seconds", "stage_step_seconds"}) {
     const size_t first = page.find("# TYPE lynx_job_" + std::string(name));
     ASSERT_NE(first, std::string::npos) << name;
     EXPECT_THAT(page.substr(first, page.find("# HELP", first) - first), Not(HasSubstr("stage=\"1\""))) << name;
@@ -158,7 +173,8 @@ TEST(ServerMetricsTest, CountsWhatHappensToAJob) {
   EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id="))) << "it waits, and may be one of thousands";
   metrics.Happened(job, {Event(JobState::kStarting, "placed", 2)}, 4);
   EXPECT_EQ(Value(Page(metrics), OfJob("restarts_total")), 0);
-  for (const char* counter : {"checkpoints_total", "checkpoint_failures_total", "steps_skipped_total", "resumes_from_copies_total"}) {
+  for (const char* counter :
+       {"checkpoints_total", "checkpoint_failures_total", "steps_skipped_total", "resumes_from_copies_total"}) {
     EXPECT_EQ(Value(Page(metrics), OfJob(counter)), 0) << counter << ": so that the first one is an increase";
   }
   job.restarts = 2;
@@ -303,8 +319,8 @@ TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
 
 TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
   ServerMetrics metrics;
-  std::vector<std::string> from_the_start = {"lynx_store_commit_failures_total", "lynx_calls_refused_total", "lynx_devices{kind=\"cpu\"}",
-                                             "lynx_devices{kind=\"cuda\"}"};
+  std::vector<std::string> from_the_start = {"lynx_store_commit_failures_total", "lynx_calls_refused_total",
+                                             "lynx_devices{kind=\"cpu\"}", "lynx_devices{kind=\"cuda\"}"};
   const auto each = [&](const std::string& name, const std::string& label, const std::vector<std::string>& values) {
     for (const std::string& value : values) from_the_start.push_back(name + "{" + label + "=\"" + value + "\"}");
   };
@@ -335,7 +351,8 @@ TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
   EXPECT_EQ(Value(page, "lynx_devices_used{kind=\"cuda\"}"), 7);
   EXPECT_EQ(Value(page, "lynx_fenced_reports_total"), 9);
   EXPECT_EQ(Value(page, "lynx_plan_duration_seconds_count{result=\"infeasible\",trigger=\"growth\"}"), 1);
-  EXPECT_EQ(Value(page, "lynx_plan_duration_seconds_count{result=\"error\",trigger=\"drift\"}"), 0) << "so that the first one is an increase";
+  EXPECT_EQ(Value(page, "lynx_plan_duration_seconds_count{result=\"error\",trigger=\"drift\"}"), 0)
+      << "so that the first one is an increase";
   EXPECT_EQ(Value(page, "lynx_store_commit_failures_total"), 1);
   EXPECT_EQ(Value(page, "lynx_leases_renewed_total"), 1);
   EXPECT_EQ(Value(page, "lynx_calls_refused_total"), 1);

@@ -28,7 +28,8 @@ Fit Any(size_t count) {
 Fit OfOneNode(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     for (const NodeDevices& node : nodes) {
-      if (node.free.size() >= count) return On(node.node.value, {node.free.begin(), node.free.begin() + static_cast<std::ptrdiff_t>(count)});
+      if (node.free.size() >= count)
+        return On(node.node.value, {node.free.begin(), node.free.begin() + static_cast<std::ptrdiff_t>(count)});
     }
     return std::nullopt;
   };

@@ -46,8 +46,9 @@ TEST(Nearest, SlowOnesAreTakenAfterOthersThatLieAsClose) {
 }
 
 TEST(Nearest, TheSmallestPartThatDoes) {
-  const std::vector<NodeDevices> nodes = {NodeIn("r0/a", "n0", 2), NodeIn("r0/a", "n1", 2), NodeIn("r0/b", "n2", 2), NodeIn("r0/b", "n3", 2),
-                                          NodeIn("r0/b", "n4", 2), NodeIn("r1/a", "n5", 2), NodeIn("r1/b", "n6", 2)};
+  const std::vector<NodeDevices> nodes = {NodeIn("r0/a", "n0", 2), NodeIn("r0/a", "n1", 2), NodeIn("r0/b", "n2", 2),
+                                          NodeIn("r0/b", "n3", 2), NodeIn("r0/b", "n4", 2), NodeIn("r1/a", "n5", 2),
+                                          NodeIn("r1/b", "n6", 2)};
   EXPECT_EQ(NearestNames(nodes, 2), "n5") << "of the row that has least to spare";
   EXPECT_EQ(NearestNames(nodes, 4), "n0 n1") << "row r1 does, too, but in two racks";
   EXPECT_EQ(NearestNames(nodes, 6), "n2 n3 n4") << "one rack";
@@ -62,7 +63,8 @@ TEST(Nearest, NodesOfUnknownPlaceAreAPartOfTheirOwn) {
 // How many of the parts at each depth the nodes are in.
 size_t Parts(const std::vector<NodeDevices>& nodes, size_t depth) {
   std::set<std::string> parts;
-  for (const NodeDevices& node : nodes) parts.insert(std::string(DomainPart(node.domain, 0)) + "/" + (depth > 0 ? std::string(DomainPart(node.domain, 1)) : ""));
+  for (const NodeDevices& node : nodes)
+    parts.insert(std::string(DomainPart(node.domain, 0)) + "/" + (depth > 0 ? std::string(DomainPart(node.domain, 1)) : ""));
   return parts.size();
 }
 

@@ -35,9 +35,8 @@ TEST(NodeGroups, NodesThatAgreeAreOneGroupWithTheSlowestFigures) {
 }
 
 TEST(NodeGroups, AClearlySlowerNodeIsAGroupOfItsOwn) {
-  const ClusterTopology cluster =
-      GroupNodes(UniformCluster(4, 2, {}, kGiB),
-                 {Shared(Measured(1000)), Shared(Measured(1100)), Shared(Measured(2000)), Shared(Measured(1000))});
+  const ClusterTopology cluster = GroupNodes(UniformCluster(4, 2, {}, kGiB), {Shared(Measured(1000)), Shared(Measured(1100)),
+                                                                              Shared(Measured(2000)), Shared(Measured(1000))});
   ASSERT_THAT(Sizes(cluster), ElementsAre(2, 1, 1));
   EXPECT_EQ(cluster.groups[0].profile, Measured(1100));
   EXPECT_EQ(cluster.groups[1].profile, Measured(2000));

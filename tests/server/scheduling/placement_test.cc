@@ -25,18 +25,14 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
     int32_t nodes, per_node;  // 0, 0: none
   };
   const Case cases[] = {
-      {{2, 2}, {4, 4, 1}, 2, 2},
-      {{2, 2}, {1, 2, 1}, 1, 2},      // as few nodes as possible
-      {{2, 2}, {1, 3, 1}, 1, 2},      // two alike, not three unlike
-      {{1, 2}, {2, 2, 1}, 1, 2},
-      {{1, 2}, {3, 3, 1}, 3, 1},      // only singly
-      {{1, 1}, {2, 2, 2}, 0, 0},      // a group of two fits nowhere
-      {{4, 4, 1}, {8, 16, 4}, 2, 4},
-      {{2, 2}, {5, 8, 1}, 0, 0},
-      {{2, 2}, {3, 3, 2}, 0, 0},      // three, but groups of two inside nodes
-      {{2, 2}, {3, 2, 1}, 0, 0},      // more than it may have
-      {{}, {1, 1, 1}, 0, 0},
-      {{3, 3}, {4, 4, 1}, 2, 2},
+      {{2, 2}, {4, 4, 1}, 2, 2},     {{2, 2}, {1, 2, 1}, 1, 2},  // as few nodes as possible
+      {{2, 2}, {1, 3, 1}, 1, 2},                                 // two alike, not three unlike
+      {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // only singly
+      {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits nowhere
+      {{4, 4, 1}, {8, 16, 4}, 2, 4}, {{2, 2}, {5, 8, 1}, 0, 0},
+      {{2, 2}, {3, 3, 2}, 0, 0},  // three, but groups of two inside nodes
+      {{2, 2}, {3, 2, 1}, 0, 0},  // more than it may have
+      {{}, {1, 1, 1}, 0, 0},         {{3, 3}, {4, 4, 1}, 2, 2},
   };
   for (const Case& c : cases) {
     const std::optional<Reservation> reservation = Reserve(NodesWith(c.free), c.demand);
@@ -58,8 +54,7 @@ TEST(ReserveTest, SmallestMemoryCounts) {
 TEST(PlaceRanksTest, FillsNodesInOrderAndKeepsGroupsTogether) {
   const auto placement = PlaceRanks({.tp = 2, .pp = 2, .dp = 1}, NodesWith({3, 2}));
   ASSERT_TRUE(placement.has_value());
-  const std::vector<DeviceRef> expected = {
-      {NodeId("n0"), 0}, {NodeId("n0"), 1}, {NodeId("n1"), 0}, {NodeId("n1"), 1}};
+  const std::vector<DeviceRef> expected = {{NodeId("n0"), 0}, {NodeId("n0"), 1}, {NodeId("n1"), 0}, {NodeId("n1"), 1}};
   EXPECT_EQ(*placement, expected);
 }
 

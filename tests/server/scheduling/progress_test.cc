@@ -9,8 +9,13 @@ namespace lynx {
 namespace {
 
 StepReport Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
-  return {.step = step, .loss = 4.0 / static_cast<double>(step + 1), .gradient_norm = 2, .lr = 0.1, .tokens = 1000,
-          .duration = Nanos(duration_ms * 1'000'000), .forward = Nanos(forward_ms * 1'000'000),
+  return {.step = step,
+          .loss = 4.0 / static_cast<double>(step + 1),
+          .gradient_norm = 2,
+          .lr = 0.1,
+          .tokens = 1000,
+          .duration = Nanos(duration_ms * 1'000'000),
+          .forward = Nanos(forward_ms * 1'000'000),
           .arena_peak = Bytes(100 + step)};
 }
 
@@ -72,7 +77,8 @@ TEST(StepStatisticsTest, MeansLeaveOutTheFirstTwoStepsAndTakeTheBusiestRank) {
 }
 
 TEST(StepStatisticsTest, GoesOnFromWhatAnEarlierServerMeasured) {
-  const StageMeasurement base{.steps = 3, .step = Nanos(100), .forward = Nanos(40), .core_wait = Nanos(4), .arena_peak = Bytes(500)};
+  const StageMeasurement base{
+      .steps = 3, .step = Nanos(100), .forward = Nanos(40), .core_wait = Nanos(4), .arena_peak = Bytes(500)};
   StepStatistics statistics({1, 1, 1}, {base});
   Progress progress;
   StepReport step;
@@ -158,8 +164,8 @@ TEST(SlowestProfileTest, TakesTheWorstOfEveryFigure) {
   b.flops_per_second = 1;
   a.inter_node = {Nanos(9'000'000), 5};
   b.overlap_slowdown_permille = 4000;
-  const HardwareProfile slowest = SlowestProfile({std::make_shared<const HardwareProfile>(a), nullptr,
-                                                  std::make_shared<const HardwareProfile>(b)});
+  const HardwareProfile slowest =
+      SlowestProfile({std::make_shared<const HardwareProfile>(a), nullptr, std::make_shared<const HardwareProfile>(b)});
   ASSERT_EQ(slowest.measured.size(), 1u);
   EXPECT_EQ(slowest.measured[0].ops[3], (OpTimes{Nanos(7), Nanos(50), Nanos(1)}));
   EXPECT_EQ(slowest.flops_per_second, 1);

@@ -37,10 +37,11 @@ TEST(QueueOrder, TheQueueWithTheLeastForItsWeightIsNext) {
 TEST(QueueOrder, ThoseBeyondTheirQuotaComeLastOrNotAtAll) {
   const Waiting waiting = {{"a", {{1, 2}, {2, 4}, {3, 1}}}, {"b", {{4, 2}}}, {"c", {{5, 3}}}};
   const auto configs = Configs({{.name = "a", .quota = 4}, {.name = "c", .quota = 2, .may_borrow = false}});
-  const std::vector<Turn> expected = {{1, kWithin}, {4, kWithin}, {2, Standing::kBorrows}, {3, Standing::kBorrows}, {5, Standing::kOverQuota}};
+  const std::vector<Turn> expected = {
+      {1, kWithin}, {4, kWithin}, {2, Standing::kBorrows}, {3, Standing::kBorrows}, {5, Standing::kOverQuota}};
   EXPECT_EQ(OrderOfTurns(waiting, {}, configs), expected) << "a smaller job does not pass one of its queue";
-  const std::vector<Turn> used = {{4, kWithin}, {1, Standing::kBorrows}, {2, Standing::kBorrows}, {3, Standing::kBorrows},
-                                  {5, Standing::kOverQuota}};
+  const std::vector<Turn> used = {
+      {4, kWithin}, {1, Standing::kBorrows}, {2, Standing::kBorrows}, {3, Standing::kBorrows}, {5, Standing::kOverQuota}};
   EXPECT_EQ(OrderOfTurns(waiting, {{"a", 4}}, configs), used);
   // Nor where they do not borrow; only what never fits is passed.
   const auto strict = Configs({{.name = "a", .quota = 4, .may_borrow = false}});

@@ -20,8 +20,7 @@ TEST(SharedCores, DevicesOnCoresOfTheirOwnShareNothing) {
 }
 
 TEST(SharedCores, DevicesOfSeveralNodesOnOneCoreShareIt) {
-  EXPECT_THAT(SharedCoresOf({{"m", {0}}, {"m", {0}}, {"m", {1}}, {"m", {0}}}),
-              ElementsAre(SharedCores{{0, 1, 3}, 1000}));
+  EXPECT_THAT(SharedCoresOf({{"m", {0}}, {"m", {0}}, {"m", {1}}, {"m", {0}}}), ElementsAre(SharedCores{{0, 1, 3}, 1000}));
   EXPECT_THAT(SharedCoresOf({{"m", {0}}, {"m", {0}}, {"m", {1}}, {"m", {1}}}),
               ElementsAre(SharedCores{{0, 1}, 1000}, SharedCores{{2, 3}, 1000}));
 }
@@ -31,8 +30,7 @@ TEST(SharedCores, DevicesOfSeveralCoresShareThoseThatOverlap) {
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {0, 1}}}), ElementsAre(SharedCores{{0, 1}, 1000}));
   // Of three cores, by way of the second device; of two cores each one and a half run at once.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1}, 1500}));
-  EXPECT_THAT(SharedCoresOf({{"m", {2, 3}}, {"m", {0, 1}}, {"m", {1, 2}}}),
-              ElementsAre(SharedCores{{0, 1, 2}, 2000}));
+  EXPECT_THAT(SharedCoresOf({{"m", {2, 3}}, {"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1, 2}, 2000}));
 }
 
 TEST(SharedCores, ALimitIsSharedByItsGroup) {
@@ -47,9 +45,9 @@ TEST(SharedCores, ALimitIsSharedByItsGroup) {
 }
 
 TEST(SharedCores, AUseIsOfACpu) {
-  AgentState node{.node = NodeId("n0"),
-                  .devices = {{.index = 3, .kind = DeviceKind::kCpu, .cores = {7}},
-                              {.index = 4, .kind = DeviceKind::kCuda, .cores = {7}}}};
+  AgentState node{
+      .node = NodeId("n0"),
+      .devices = {{.index = 3, .kind = DeviceKind::kCpu, .cores = {7}}, {.index = 4, .kind = DeviceKind::kCuda, .cores = {7}}}};
   EXPECT_EQ(CoreUseOf(node, 3).machine, "node n0");
   node.cores = {.machine = "m", .limit_group = "g", .limit_permille = 500};
   const CoreUse use = CoreUseOf(node, 3);

@@ -34,9 +34,11 @@ std::string Exchange(const std::string& address, const std::string& text) {
   inet_pton(AF_INET, parts.first.c_str(), &to.sin_addr);
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   std::string reply;
-  if (::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 && ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
+      ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) > 0) {
     char buffer[65536];
-    for (ssize_t got = ::recv(fd, buffer, sizeof buffer, 0); got > 0; got = ::recv(fd, buffer, sizeof buffer, 0)) reply.append(buffer, static_cast<size_t>(got));
+    for (ssize_t got = ::recv(fd, buffer, sizeof buffer, 0); got > 0; got = ::recv(fd, buffer, sizeof buffer, 0))
+      reply.append(buffer, static_cast<size_t>(got));
   }
   ::close(fd);
   return reply;
@@ -47,7 +49,8 @@ class LivePageTest : public AccessTest {
   LivePageTest() { options_.page_address = "127.0.0.1:0"; }
 
   std::string Get(const std::string& path, const std::string& headers = "", const std::string& method = "GET") {
-    const std::string host = headers.find("Host:") == std::string::npos ? absl::StrCat("Host: ", server_->page_address(), "\r\n") : "";
+    const std::string host =
+        headers.find("Host:") == std::string::npos ? absl::StrCat("Host: ", server_->page_address(), "\r\n") : "";
     return Exchange(server_->page_address(), absl::StrCat(method, " ", path, " HTTP/1.1\r\n", host, headers, "\r\n"));
   }
   json GetJson(const std::string& path, const std::string& headers = "") {
@@ -87,15 +90,19 @@ TEST_F(LivePageTest, ServesThePageAndNothingFromElsewhere) {
   StartOpen();
   const std::string page = Get("/");
   EXPECT_THAT(page, StartsWith("HTTP/1.1 200 "));
-  for (const char* part : {"Content-Type: text/html", "<script src=\"/page.js\"", "X-Content-Type-Options: nosniff", "Cache-Control: no-store", "X-Frame-Options: DENY",
-                           "Content-Security-Policy: default-src 'none'; script-src 'self';", "frame-ancestors 'none'", "Cross-Origin-Resource-Policy: same-origin"}) {
+  for (const char* part :
+       {"Content-Type: text/html", "<script src=\"/page.js\"", "X-Content-Type-Options: nosniff", "Cache-Control: no-store",
+        "X-Frame-Options: DENY", "Content-Security-Policy: default-src 'none'; script-src 'self';", "frame-ancestors 'none'",
+        "Cross-Origin-Resource-Policy: same-origin"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
-  for (const char* other : {"http://", "https://", "unsafe-inline", "onclick", "style=\""}) EXPECT_THAT(page, Not(HasSubstr(other)));
+  for (const char* other : {"http://", "https://", "unsafe-inline", "onclick", "style=\""})
+    EXPECT_THAT(page, Not(HasSubstr(other)));
   EXPECT_THAT(Get("/page.js"), HasSubstr("Content-Type: text/javascript"));
   const std::string style = Get("/page.css");
   EXPECT_THAT(style, HasSubstr("Content-Type: text/css"));
-  for (const char* rule : {"light-dark(", ".plot {", ".cell {"}) EXPECT_THAT(style, HasSubstr(rule)) << "of the plan's page, the report, and its own";
+  for (const char* rule : {"light-dark(", ".plot {", ".cell {"})
+    EXPECT_THAT(style, HasSubstr(rule)) << "of the plan's page, the report, and its own";
   std::ifstream file(options_.data_directory + "/" + kPageAddressFile);
   std::string address;
   EXPECT_TRUE(file >> address && address == server_->page_address());
@@ -153,8 +160,10 @@ TEST_F(LivePageTest, RefusesWhatItDoesNotServe) {
   const std::string post = Get("/api/jobs", "Content-Length: 0\r\n", "POST");
   EXPECT_THAT(post, StartsWith("HTTP/1.1 405 "));
   EXPECT_THAT(post, HasSubstr("Allow: GET, HEAD"));
-  for (const char* path : {"/metrics", "/api/", "/page.html", "/../lynx.db", "/page.js/x"}) EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 404 ")) << path;
-  for (const char* path : {"/api/job", "/api/job?id=", "/api/job?id=%3Cb%3E", "/api/job?id=a/b", "/api/job?name=x", "/api/jobs?x=1", "/api/nodes?from=a"}) {
+  for (const char* path : {"/metrics", "/api/", "/page.html", "/../lynx.db", "/page.js/x"})
+    EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 404 ")) << path;
+  for (const char* path : {"/api/job", "/api/job?id=", "/api/job?id=%3Cb%3E", "/api/job?id=a/b", "/api/job?name=x",
+                           "/api/jobs?x=1", "/api/nodes?from=a"}) {
     EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 400 ")) << path;
   }
   EXPECT_THAT(Get("/api/job?id=" + std::string(64, 'a')), StartsWith("HTTP/1.1 400 "));
@@ -205,7 +214,8 @@ TEST_F(LivePageTest, WhereItIsServed) {
   absl::StatusOr<std::unique_ptr<Server>> refused = Server::Start(options_, clock_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  for (const char* words : {"--page-address 0.0.0.0:0", "loopback", "ssh -L", "--insecure"}) EXPECT_THAT(std::string(refused.status().message()), HasSubstr(words));
+  for (const char* words : {"--page-address 0.0.0.0:0", "loopback", "ssh -L", "--insecure"})
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr(words));
   options_.insecure = true;
   StartServer();
   EXPECT_THAT(server_->page_address(), StartsWith("0.0.0.0:"));
@@ -263,8 +273,12 @@ class LivePageLimitsTest : public ::testing::Test {
     core_->Stop();
     std::filesystem::remove_all(directory_);
   }
-  LivePage Page(Nanos patience = Nanos(60'000'000'000)) { return LivePage(*core_, *jobs_, *guard_, {.hosts = {"localhost"}, .patience = patience}, clock_); }
-  static HttpRequest Request(const std::string& path) { return {.method = "GET", .path = path, .host = "localhost", .from = "127.0.0.1"}; }
+  LivePage Page(Nanos patience = Nanos(60'000'000'000)) {
+    return LivePage(*core_, *jobs_, *guard_, {.hosts = {"localhost"}, .patience = patience}, clock_);
+  }
+  static HttpRequest Request(const std::string& path) {
+    return {.method = "GET", .path = path, .host = "localhost", .from = "127.0.0.1"};
+  }
   // The owner thread does nothing else until Release.
   void Hold() {
     core_->loop().RunAlways([this] {

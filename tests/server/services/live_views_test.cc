@@ -16,7 +16,11 @@ using nlohmann::json;
 std::vector<NodeSummary> ManyNodes(int count) {
   std::vector<NodeSummary> nodes;
   for (int i = 0; i < count; ++i) {
-    nodes.push_back({.name = NodeId(absl::StrFormat("n%05d", i)), .presence = static_cast<NodePresence>(i % 4), .cordoned = i % 5 == 0, .devices = 8, .used = i % 9});
+    nodes.push_back({.name = NodeId(absl::StrFormat("n%05d", i)),
+                     .presence = static_cast<NodePresence>(i % 4),
+                     .cordoned = i % 5 == 0,
+                     .devices = 8,
+                     .used = i % 9});
   }
   return nodes;
 }

@@ -16,8 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // One request and one answer in wire form, for the services whose messages gRPC does not install.
-std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                    const std::string& request) {
+std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
@@ -56,8 +55,8 @@ TEST_F(ServiceTest, HealthSaysServing) {
 
 TEST_F(ServiceTest, ReflectionListsTheServices) {
   // ServerReflectionRequest.list_services = 7.
-  const std::string services = CallRaw(
-      channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3A\x01*"));
+  const std::string services =
+      CallRaw(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3A\x01*"));
   EXPECT_THAT(services, HasSubstr("lynx.v1.Jobs"));
   EXPECT_THAT(services, HasSubstr("lynx.v1.Cluster"));
 }
@@ -103,8 +102,8 @@ TEST_F(ServiceTest, APortInUseIsSaid) {
   options.listen = server_->address();
   const absl::Status status = Server::Start(options, clock_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), "cannot listen on " + server_->address() +
-                                  ": address already in use; choose another with --listen");
+  EXPECT_EQ(status.message(),
+            "cannot listen on " + server_->address() + ": address already in use; choose another with --listen");
 }
 
 TEST_F(ServiceTest, ASecondServerOnTheSameDataIsRefused) {

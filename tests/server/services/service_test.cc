@@ -76,7 +76,8 @@ TEST_F(ServiceTest, BadCancellationsAndQuestionsForLogsNameTheField) {
 }
 
 TEST_F(ServiceTest, ReasonsHaveNoControlCharacters) {
-  const std::string bad = "fans \x1b]0;x\x07", rule = R"(reason is "fans \x1b]0;x\x07": must be one line without control characters)";
+  const std::string bad = "fans \x1b]0;x\x07",
+                    rule = R"(reason is "fans \x1b]0;x\x07": must be one line without control characters)";
   const auto call = [&](auto&& method, auto request, auto response) {
     grpc::ClientContext context;
     SetDeadline(context);

@@ -55,7 +55,7 @@ class FaultDisk {
     std::string bytes;
   };
   struct Content {
-    std::string read;     // what programs see
+    std::string read;  // what programs see
     std::string durable;
     std::vector<Change> unsynced;
     bool created = false;  // is there after a power failure

@@ -54,7 +54,9 @@ TEST_F(StoreAccessTest, ReadsBackWhatWasWritten) {
 TEST_F(StoreAccessTest, ForgetsWhatIsDeleted) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess(Changes(), {}).ok());
-  ASSERT_TRUE(store->CommitAccess({DeleteUser{"alice"}, DeleteToken{"id2"}, DeleteJoinGrant{"grant"}, DeleteCertificate{"serial"}}, {}).ok());
+  ASSERT_TRUE(
+      store->CommitAccess({DeleteUser{"alice"}, DeleteToken{"id2"}, DeleteJoinGrant{"grant"}, DeleteCertificate{"serial"}}, {})
+          .ok());
   AccessBook book;
   book.Apply(store->LoadAccess().value());
   EXPECT_FALSE(book.FindUser("alice").has_value());
@@ -79,8 +81,16 @@ TEST_F(StoreAccessTest, AChangeAndItsRecordAreWrittenTogetherOrNotAtAll) {
 TEST_F(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
   std::unique_ptr<Store> store = Open();
   for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(store->CommitAccess({}, {.time = Nanos(i), .who = "w", .from = "f", .what = "x", .target = "t", .outcome = "OK",
-                                         .detail = "d", .refused = i % 2 == 1}).ok());
+    ASSERT_TRUE(store
+                    ->CommitAccess({}, {.time = Nanos(i),
+                                        .who = "w",
+                                        .from = "f",
+                                        .what = "x",
+                                        .target = "t",
+                                        .outcome = "OK",
+                                        .detail = "d",
+                                        .refused = i % 2 == 1})
+                    .ok());
   }
   const std::vector<AuditRecord> newest = store->LoadAudit(2, 0, false).value();
   ASSERT_EQ(newest.size(), 2u);

@@ -26,9 +26,10 @@ absl::StatusOr<std::string> ReadAll(Store& store) {
   if (!jobs.ok()) return jobs.status();
   for (const Store::StoredJob& job : *jobs) {
     const JobRecord& r = job.record;
-    absl::StrAppend(&text, r.id.value, " ", r.idempotency_key, " ", JobStateName(r.state), " ", r.reason, " ", r.generation.value,
-                    " ", r.events, " ", r.submission, " ", r.checkpoint_step, " ", r.checkpoint_path, "\n");
-    for (const RankRecord& rank : r.ranks) absl::StrAppend(&text, rank.where.node.value, "/", rank.where.device, ":", rank.port, " ");
+    absl::StrAppend(&text, r.id.value, " ", r.idempotency_key, " ", JobStateName(r.state), " ", r.reason, " ",
+                    r.generation.value, " ", r.events, " ", r.submission, " ", r.checkpoint_step, " ", r.checkpoint_path, "\n");
+    for (const RankRecord& rank : r.ranks)
+      absl::StrAppend(&text, rank.where.node.value, "/", rank.where.device, ":", rank.port, " ");
     const auto events = store.LoadEvents(r.id, 0, 1000);
     if (!events.ok()) return events.status();
     for (const JobEvent& event : *events) absl::StrAppend(&text, event.sequence, event.kind, event.reason, "\n");
@@ -88,7 +89,8 @@ void Damage(std::string& bytes, std::mt19937_64& random) {
       bytes.resize(below(bytes.size()));
       break;
     case 2:  // a page is zeros
-      for (size_t i = 0, at = below(bytes.size() / kPage + 1) * kPage; i < kPage && at + i < bytes.size(); ++i) bytes[at + i] = 0;
+      for (size_t i = 0, at = below(bytes.size() / kPage + 1) * kPage; i < kPage && at + i < bytes.size(); ++i)
+        bytes[at + i] = 0;
       break;
     default: {  // a page is another one
       if (bytes.size() < 2 * kPage) break;
@@ -129,9 +131,9 @@ Outcome Try(const FaultDisk::Files& files) {
   if (status.ok()) return contents == TheSound().contents ? Outcome::kSound : Outcome::kDiffers;
   const std::string said(status.message());
   EXPECT_THAT(said, ::testing::HasSubstr(kPath));
-  EXPECT_THAT(said, ::testing::AnyOf(::testing::HasSubstr("restore it from a backup, or move it"),
-                                     ::testing::HasSubstr("start the newer one"),
-                                     ::testing::HasSubstr("give another --data-dir")));
+  EXPECT_THAT(said,
+              ::testing::AnyOf(::testing::HasSubstr("restore it from a backup, or move it"),
+                               ::testing::HasSubstr("start the newer one"), ::testing::HasSubstr("give another --data-dir")));
   return Outcome::kRefused;
 }
 
@@ -159,8 +161,8 @@ Counts TryAll(const FaultDisk::Files& sound, const std::string& path, bool found
       EXPECT_FALSE(SqliteFindsIt(files)) << "the server began with other jobs than there were";
     }
   }
-  std::printf("refused %d, began with all %d, began with a difference that SQLite cannot find %d\n", counts.refused, counts.sound,
-              counts.differs);
+  std::printf("refused %d, began with all %d, began with a difference that SQLite cannot find %d\n", counts.refused,
+              counts.sound, counts.differs);
   return counts;
 }
 
@@ -174,8 +176,8 @@ TEST(StoreCorruption, OfAKilledServersDatabase) {
   EXPECT_GT(counts.refused, Corruptions() / 8);
 }
 
-// SQLite takes the damaged part of a log, and what comes after it, for a write that was interrupted. Where the end is missing nobody
-// can know better.
+// SQLite takes the damaged part of a log, and what comes after it, for a write that was interrupted. Where the end is missing
+// nobody can know better.
 TEST(StoreCorruption, OfAKilledServersLog) {
   const Counts counts = TryAll(TheSound().killed, kLogPath, false);
   EXPECT_GT(counts.refused, Corruptions() / 2);

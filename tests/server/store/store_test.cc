@@ -53,7 +53,11 @@ TEST_F(StoreTest, EverythingComesBack) {
     job.base_steps = 8;
     job.resume_step = 6;
     for (int32_t r = 0; r < plan->layout.ranks(); ++r) {
-      job.ranks.push_back({.where = {NodeId("n0"), r}, .device_uuid = "GPU-" + std::to_string(r), .host = "10.0.0.1", .port = 4000 + r, .acknowledged = 17,
+      job.ranks.push_back({.where = {NodeId("n0"), r},
+                           .device_uuid = "GPU-" + std::to_string(r),
+                           .host = "10.0.0.1",
+                           .port = 4000 + r,
+                           .acknowledged = 17,
                            .finished = r == 0});
     }
     job.stop = StopKind::kRestart;
@@ -61,21 +65,29 @@ TEST_F(StoreTest, EverythingComesBack) {
     job.cancel_requested = true;
     job.checkpoint_path = "/c/step-6";
     job.checkpoint_step = 6;
-    job.progress = {.steps_done = 9, .loss = std::nan(""), .first_loss = 5, .gradient_norm = INFINITY, .lr = 0.1,
-                    .tokens_per_second = 12, .step = Nanos(7), .first_step_time = Nanos(8),
-                    .validation_loss = 4.5, .validation_step = 6};
-    job.measured = {{.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4),
-                     .states = Bytes(5)}};
+    job.progress = {.steps_done = 9,
+                    .loss = std::nan(""),
+                    .first_loss = 5,
+                    .gradient_norm = INFINITY,
+                    .lr = 0.1,
+                    .tokens_per_second = 12,
+                    .step = Nanos(7),
+                    .first_step_time = Nanos(8),
+                    .validation_loss = 4.5,
+                    .validation_step = 6};
+    job.measured = {
+        {.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4), .states = Bytes(5)}};
     job.plan_digest = plan->digest;
     job.device_kind = DeviceKind::kCuda;
     job.check_due = true;
-    job.memory_limits = {{.device_model = "H200", .limit = Bytes(int64_t{90} << 30), .times = 2}, {.device_model = "A100", .limit = Bytes(1), .times = 1}};
+    job.memory_limits = {{.device_model = "H200", .limit = Bytes(int64_t{90} << 30), .times = 2},
+                         {.device_model = "A100", .limit = Bytes(1), .times = 1}};
     const JobEvent first{.sequence = 1, .time = Nanos(1), .state = JobState::kQueued, .kind = "submitted"};
-    const JobEvent second{.sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running",
-                          .reason = "all ranks run"};
-    ASSERT_TRUE(store->Commit({InsertPlan{job.id, plan, nullptr}, InsertEvent{job.id, first}, InsertEvent{job.id, second},
-                               InsertCheckpoint{job.id, Generation(3), 6, "/c/step-6", Bytes(9), Nanos(3)},
-                               UpdateJob{job}})
+    const JobEvent second{
+        .sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running", .reason = "all ranks run"};
+    ASSERT_TRUE(store
+                    ->Commit({InsertPlan{job.id, plan, nullptr}, InsertEvent{job.id, first}, InsertEvent{job.id, second},
+                              InsertCheckpoint{job.id, Generation(3), 6, "/c/step-6", Bytes(9), Nanos(3)}, UpdateJob{job}})
                     .ok());
     EXPECT_EQ(store->LoadEvents(job.id, 0, 10).value(), (std::vector<JobEvent>{first, second}));
     EXPECT_EQ(store->LoadEvents(job.id, 1, 10).value(), (std::vector<JobEvent>{second}));
@@ -155,9 +167,11 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   const std::unique_ptr<Store> store = Open();
   JobRecord job = MakeJob(1);
   job.ranks = {{.where = {NodeId("n0"), 0}}};
-  ASSERT_TRUE(store->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, UpdateJob{job}, InsertPlan{job.id, MakeSmallPlan(*job.spec), nullptr},
-                             InsertEvent{job.id, {.sequence = 1, .kind = "submitted"}},
-                             InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(3)}})
+  ASSERT_TRUE(store
+                  ->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, UpdateJob{job},
+                            InsertPlan{job.id, MakeSmallPlan(*job.spec), nullptr},
+                            InsertEvent{job.id, {.sequence = 1, .kind = "submitted"}},
+                            InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(3)}})
                   .ok());
   ASSERT_TRUE(store->Commit({DeleteJob{job.id}}).ok());
   const std::vector<Store::StoredJob> left = store->LoadJobs().value();
@@ -176,11 +190,12 @@ TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
   const JobId job("job1");
   EXPECT_FALSE(store->LoadCheckpoint(job).value().has_value());
   // The second generation began with an earlier one, since that of step 20 was damaged.
-  ASSERT_TRUE(store->Commit({InsertCheckpoint{job, Generation(1), 10, "/c/10", Bytes(1), Nanos(1)},
-                             InsertCheckpoint{job, Generation(1), 20, "/c/20", Bytes(2), Nanos(2)},
-                             InsertCheckpoint{job, Generation(2), 14, "/c/14", Bytes(3), Nanos(3)},
-                             InsertCheckpoint{job, Generation(2), 12, "/c/12", Bytes(4), Nanos(4)},
-                             InsertCheckpoint{JobId("job2"), Generation(9), 99, "/c/99", Bytes(9), Nanos(9)}})
+  ASSERT_TRUE(store
+                  ->Commit({InsertCheckpoint{job, Generation(1), 10, "/c/10", Bytes(1), Nanos(1)},
+                            InsertCheckpoint{job, Generation(1), 20, "/c/20", Bytes(2), Nanos(2)},
+                            InsertCheckpoint{job, Generation(2), 14, "/c/14", Bytes(3), Nanos(3)},
+                            InsertCheckpoint{job, Generation(2), 12, "/c/12", Bytes(4), Nanos(4)},
+                            InsertCheckpoint{JobId("job2"), Generation(9), 99, "/c/99", Bytes(9), Nanos(9)}})
                   .ok());
   const std::optional<InsertCheckpoint> newest = store->LoadCheckpoint(job).value();
   ASSERT_TRUE(newest.has_value());
@@ -323,10 +338,13 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
     const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
-                             "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
-                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; DROP TABLE nodes; DROP TABLE curves; "
-                             "PRAGMA user_version=1").ok());
+    ASSERT_TRUE(Execute(raw,
+                        "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
+                        "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
+                        "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE "
+                        "audit; DROP TABLE nodes; DROP TABLE curves; "
+                        "PRAGMA user_version=1")
+                    .ok());
   }
   const std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->LoadJobs().value().size(), 1u);

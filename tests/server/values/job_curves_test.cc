@@ -17,8 +17,10 @@ TEST(JobCurvesTest, EachStepOnceInItsGeneration) {
   curves.AddStep(Generation(2), Step(1, 4), Nanos(90));  // done again
   curves.AddStep(Generation(1), Step(2, 3), Nanos(91));  // of ranks that have been given up
   ASSERT_EQ(curves.steps().size(), 3u);
-  EXPECT_EQ(curves.steps()[0], (StepPoint{.generation = Generation(1), .time = Nanos(10), .loss = 5, .tokens_per_second = 10'000,
-                                          .step = Nanos(100'000'000)}));
+  EXPECT_EQ(
+      curves.steps()[0],
+      (StepPoint{
+          .generation = Generation(1), .time = Nanos(10), .loss = 5, .tokens_per_second = 10'000, .step = Nanos(100'000'000)}));
   EXPECT_EQ(curves.steps()[2].generation, Generation(2));
   EXPECT_EQ(curves.steps()[2].first_step, 1);
 }
@@ -26,14 +28,16 @@ TEST(JobCurvesTest, EachStepOnceInItsGeneration) {
 TEST(JobCurvesTest, ALongRunStaysBoundedAndWhole) {
   JobCurves curves;
   constexpr int64_t kSteps = 10'000;
-  for (int64_t step = 0; step < kSteps; ++step) curves.AddStep(Generation(1), Step(step, static_cast<double>(step)), Nanos(step));
+  for (int64_t step = 0; step < kSteps; ++step)
+    curves.AddStep(Generation(1), Step(step, static_cast<double>(step)), Nanos(step));
   EXPECT_LE(curves.steps().size(), JobCurves::kMost);
   EXPECT_GT(curves.steps().size(), JobCurves::kMost / 4);
   int64_t next = 0;
   for (const StepPoint& point : curves.steps()) {
     EXPECT_EQ(point.first_step, next);
     next += point.steps;
-    EXPECT_DOUBLE_EQ(point.loss, static_cast<double>(point.first_step) + static_cast<double>(point.steps - 1) / 2) << "the mean";
+    EXPECT_DOUBLE_EQ(point.loss, static_cast<double>(point.first_step) + static_cast<double>(point.steps - 1) / 2)
+        << "the mean";
     EXPECT_EQ(point.time, Nanos(next - 1));
     EXPECT_NEAR(point.tokens_per_second, 10'000, 1e-6);
   }
@@ -41,7 +45,8 @@ TEST(JobCurvesTest, ALongRunStaysBoundedAndWhole) {
 }
 
 TEST(JobCurvesTest, RatesAreOfTheTimeAndLossesOfTheSteps) {
-  JobCurves curves({{.generation = Generation(1), .first_step = 0, .steps = 2, .loss = 1, .tokens_per_second = 1, .step = Nanos(1)}}, {});
+  JobCurves curves(
+      {{.generation = Generation(1), .first_step = 0, .steps = 2, .loss = 1, .tokens_per_second = 1, .step = Nanos(1)}}, {});
   curves.AddStep(Generation(1), Step(2, 4, 300, 300), Nanos(1));  // a new point, since the first has two already
   curves.AddStep(Generation(1), Step(3, 8, 100, 500), Nanos(2));
   ASSERT_EQ(curves.steps().size(), 2u);
@@ -52,7 +57,8 @@ TEST(JobCurvesTest, RatesAreOfTheTimeAndLossesOfTheSteps) {
 
 TEST(JobCurvesTest, ManyRestartsPushOutTheOldest) {
   JobCurves curves;
-  for (int64_t generation = 1; generation <= 5000; ++generation) curves.AddStep(Generation(generation), Step(7, 1), Nanos(generation));
+  for (int64_t generation = 1; generation <= 5000; ++generation)
+    curves.AddStep(Generation(generation), Step(7, 1), Nanos(generation));
   EXPECT_LE(curves.steps().size(), JobCurves::kMost);
   EXPECT_EQ(curves.steps().back().generation, Generation(5000));
 }

@@ -70,8 +70,8 @@ TEST_P(Bfloat16Attention, ForwardEqualsTheFormula) {
 
 TEST_P(Bfloat16Attention, FusedForwardEqualsTheFormula) {
   ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
-  ExpectClose(context, reference::Context(shape, reference::Probs(shape, qkv_d), qkv_d, key),
-              FusedAttentionTolerance(), "context");
+  ExpectClose(context, reference::Context(shape, reference::Probs(shape, qkv_d), qkv_d, key), FusedAttentionTolerance(),
+              "context");
   ExpectClose(lse, reference::LogSumExp(shape, qkv_d), 4e-6, "lse");
   memory.ExpectGuardsIntact();
 }

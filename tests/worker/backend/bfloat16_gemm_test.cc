@@ -17,8 +17,7 @@ struct Shape {
 };
 
 std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
-  return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" +
-         std::to_string(info.param.out);
+  return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" + std::to_string(info.param.out);
 }
 
 class Bfloat16Panels : public testing::TestWithParam<Shape> {};
@@ -27,18 +26,14 @@ class Bfloat16Panels : public testing::TestWithParam<Shape> {};
 TEST_P(Bfloat16Panels, BlocksMakeTheWholeProduct) {
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  const auto bfloat16 = [](const std::vector<float>& values) {
-    return std::vector<Bfloat16>(values.begin(), values.end());
-  };
+  const auto bfloat16 = [](const std::vector<float>& values) { return std::vector<Bfloat16>(values.begin(), values.end()); };
   const std::vector<Bfloat16> x = bfloat16(RandomFloats(n * in, 1)), w = bfloat16(RandomFloats(out * in, 2));
   std::vector<float> y(n * out);
   backend->bfloat16().LogitsForward(x.data(), w.data(), n, in, out, y.data());
-  ExpectClose(y.data(), reference::Linear(ToDouble(x.data(), n * in), ToDouble(w.data(), out * in), {}, n, in, out),
-              4e-6, "y");
+  ExpectClose(y.data(), reference::Linear(ToDouble(x.data(), n * in), ToDouble(w.data(), out * in), {}, n, in, out), 4e-6, "y");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Panels, testing::Values(Shape{3, 1500, 600}, Shape{1100, 1500, 3}),
-                         ShapeName);
+INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Panels, testing::Values(Shape{3, 1500, 600}, Shape{1100, 1500, 3}), ShapeName);
 
 class OneDnn : public testing::TestWithParam<Shape> {};
 
@@ -65,8 +60,7 @@ TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
 
     float *dx = memory.Output(n * in), *dw = memory.Constant(out * in, 0.5f);
     gemm.Multiply<float>({Transpose::kNo, Transpose::kNo, n, in, out}, {y, out}, w_view, nullptr, {dx, in});
-    gemm.Multiply<float>({Transpose::kYes, Transpose::kNo, out, in, n}, {y, out}, x_view, cpu::ProductInto::kAdd,
-                         {dw, in});
+    gemm.Multiply<float>({Transpose::kYes, Transpose::kNo, out, in, n}, {y, out}, x_view, cpu::ProductInto::kAdd, {dw, in});
     Vector want_dx(n * in, 0), want_dw(out * in, 0.5);
     for (int64_t i = 0; i < n * out * in; ++i) {
       const int64_t row = i / (out * in), j = i / in % out, column = i % in;
@@ -79,8 +73,7 @@ TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, OneDnn,
-                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
+INSTANTIATE_TEST_SUITE_P(Shapes, OneDnn, testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
                          ShapeName);
 
 }  // namespace

@@ -18,8 +18,7 @@ struct Shape {
 };
 
 std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
-  return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" +
-         std::to_string(info.param.out);
+  return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" + std::to_string(info.param.out);
 }
 
 class Bfloat16Linear : public testing::TestWithParam<Shape> {
@@ -30,8 +29,7 @@ class Bfloat16Linear : public testing::TestWithParam<Shape> {
   TestMemory memory;
   const Bfloat16 *x = memory.RandomBfloat16(n * in, 1), *w = memory.RandomBfloat16(out * in, 2),
                  *bias = memory.RandomBfloat16(out, 3), *dy = memory.RandomBfloat16(n * out, 4);
-  const Vector x_d = ToDouble(x, n*in), w_d = ToDouble(w, out*in), bias_d = ToDouble(bias, out),
-               dy_d = ToDouble(dy, n*out);
+  const Vector x_d = ToDouble(x, n*in), w_d = ToDouble(w, out*in), bias_d = ToDouble(bias, out), dy_d = ToDouble(dy, n*out);
 };
 
 TEST_P(Bfloat16Linear, ForwardIsRoundedOnce) {
@@ -105,9 +103,8 @@ TEST_P(Bfloat16Linear, RepeatsItsBits) {
 
 // The larger ones have several blocks along each of their three extents.
 INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Linear,
-                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17},
-                                         Shape{5, 1100, 30}, Shape{1030, 6, 5}, Shape{7, 30, 1100},
-                                         Shape{3, 20, 2100}),
+                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}, Shape{5, 1100, 30},
+                                         Shape{1030, 6, 5}, Shape{7, 30, 1100}, Shape{3, 20, 2100}),
                          ShapeName);
 
 }  // namespace

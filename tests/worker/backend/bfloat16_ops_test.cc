@@ -69,8 +69,7 @@ TEST_F(Bfloat16Ops, SwigluEqualsTheFormula) {
   // silu is rounded before it is multiplied, and one half of dgated twice.
   ExpectClose(y, reference::Swiglu(gated_d, kN, kF), kBfloat16Rounding, "y");
   ExpectClose(dgated,
-              reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Swiglu(v, kN, kF), dy_d); },
-                                  gated_d),
+              reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Swiglu(v, kN, kF), dy_d); }, gated_d),
               kBfloat16Rounding, "dgated");
   memory.ExpectGuardsIntact();
 }
@@ -138,8 +137,7 @@ class Bfloat16Norm : public Bfloat16Ops, public testing::WithParamInterface<int6
   const int64_t n = 5, h = GetParam();
   const Bfloat16 *x = memory.RandomBfloat16(n * h, 1, 3), *gamma = memory.RandomBfloat16(h, 2),
                  *beta = memory.RandomBfloat16(h, 3), *dy = memory.RandomBfloat16(n * h, 4);
-  const Vector x_d = ToDouble(x, n*h), gamma_d = ToDouble(gamma, h), beta_d = ToDouble(beta, h),
-               dy_d = ToDouble(dy, n*h);
+  const Vector x_d = ToDouble(x, n*h), gamma_d = ToDouble(gamma, h), beta_d = ToDouble(beta, h), dy_d = ToDouble(dy, n*h);
   Bfloat16 *y = memory.OutputBfloat16(n * h), *dx = memory.OutputBfloat16(n * h);
   Bfloat16* added_to_dx = memory.CopyBfloat16(std::vector<float>(n * h, 0.5f));
   float *dgamma = memory.Constant(h, 0.25f), *dbeta = memory.Constant(h, 0.75f);
@@ -155,10 +153,8 @@ class Bfloat16Norm : public Bfloat16Ops, public testing::WithParamInterface<int6
     ExpectClose(y, norm(x_d, gamma_d, beta_d), kFloat, "y");
     ExpectClose(dx, gradient(of_x, x_d, 0), kFloat, "dx");
     ExpectClose(added_to_dx, gradient(of_x, x_d, 0.5), kFloat, "dx, added to");
-    ExpectClose(dgamma, gradient([&](const Vector& v) { return norm(x_d, v, beta_d); }, gamma_d, 0.25), kFloat,
-                "dgamma");
-    ExpectClose(dbeta, gradient([&](const Vector& v) { return norm(x_d, gamma_d, v); }, beta_d, 0.75), kFloat,
-                "dbeta");
+    ExpectClose(dgamma, gradient([&](const Vector& v) { return norm(x_d, v, beta_d); }, gamma_d, 0.25), kFloat, "dgamma");
+    ExpectClose(dbeta, gradient([&](const Vector& v) { return norm(x_d, gamma_d, v); }, beta_d, 0.75), kFloat, "dbeta");
     memory.ExpectGuardsIntact();
   }
 };
@@ -167,8 +163,7 @@ TEST_P(Bfloat16Norm, LayerNormEqualsTheFormula) {
   ops.LayerNormForward(x, gamma, beta, n, h, 1e-5f, y);
   ops.LayerNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/false, dx, dgamma, dbeta);
   ops.LayerNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/true, added_to_dx, unused, unused + h);
-  ExpectGradients(
-      [&](const Vector& v, const Vector& g, const Vector& b) { return reference::LayerNorm(v, g, b, n, h); });
+  ExpectGradients([&](const Vector& v, const Vector& g, const Vector& b) { return reference::LayerNorm(v, g, b, n, h); });
 }
 
 TEST_P(Bfloat16Norm, RmsNormEqualsTheFormula) {
@@ -221,8 +216,8 @@ TEST_P(Bfloat16Dropout, BiasDropoutAddEqualsTheFormula) {
   ExpectClose(y, of(y_d, bias_d), kFloat, "y");
   ExpectClose(without_bias, of(y_d, {}), kFloat, "y without a bias");
   const Vector dout_d = ToDouble(dout, n * h);
-  ExpectClose(dy, reference::Gradient([&](const Vector& v) { return reference::Dot(of(v, bias_d), dout_d); }, y_d),
-              kFloat, "dy");
+  ExpectClose(dy, reference::Gradient([&](const Vector& v) { return reference::Dot(of(v, bias_d), dout_d); }, y_d), kFloat,
+              "dy");
   Vector sums(h, 0.5);
   for (int64_t i = 0; i < n * h; ++i) sums[i % h] += dout_d[i];
   ExpectClose(dbias, sums, kFloat, "dbias");

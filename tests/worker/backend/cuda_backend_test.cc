@@ -57,7 +57,8 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
 // What a rank's failure is attributed to goes by the code.
 TEST(CudaBackend, TellsAFailedDeviceFromOtherErrors) {
   EXPECT_EQ(cuda::StatusOf(cudaErrorMemoryAllocation, "an op").code(), absl::StatusCode::kResourceExhausted);
-  for (const cudaError_t error : {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorDevicesUnavailable}) {
+  for (const cudaError_t error :
+       {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorDevicesUnavailable}) {
     EXPECT_EQ(cuda::StatusOf(error, "an op").code(), absl::StatusCode::kAborted);
   }
   EXPECT_EQ(cuda::StatusOf(cudaErrorInvalidValue, "an op").code(), absl::StatusCode::kInternal);
@@ -88,8 +89,7 @@ TEST(CudaBackend, UpdatesManyTensorsWithOneCall) {
                        .m = memory.Constant(count, 0),
                        .v = memory.Constant(count, 0)});
   }
-  const AdamWArgs args{
-      .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = 1, .gradient_scale = 1};
+  const AdamWArgs args{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = 1, .gradient_scale = 1};
   for (const auto& [calls, succeeds] : {std::pair(1, false), std::pair(2, true)}) {
     const std::unique_ptr<Backend> backend = Make();
     cuda_on_host::FailFromCall(calls);
@@ -132,8 +132,8 @@ std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape)
   float* const lse = memory.Output(shape.b * shape.a * shape.s);
   const int64_t workspace = shape.b * shape.a * shape.s + WideHeadFloats<Bfloat16>(shape, 4, 3);
   backend.bfloat16().FlashForward(shape, qkv, key, memory.Output(workspace), context, lse);
-  backend.bfloat16().FlashBackward(shape, qkv, context, lse, memory.RandomBfloat16(count, 2), key,
-                                   memory.Output(workspace), dqkv);
+  backend.bfloat16().FlashBackward(shape, qkv, context, lse, memory.RandomBfloat16(count, 2), key, memory.Output(workspace),
+                                   dqkv);
   EXPECT_TRUE(backend.Finish().ok());
   memory.ExpectGuardsIntact();
   std::vector<float> result(context, context + count);

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "common/clock.h"
+#include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/host_view.h"
 
@@ -34,9 +34,7 @@ class CudaQueue : public testing::TestWithParam<Order> {
     queue.reset();
     SetOrder(Order::kEager);
   }
-  void Fill(std::span<float> values, float value) {
-    backend->Fill(values.data(), static_cast<int64_t>(values.size()), value);
-  }
+  void Fill(std::span<float> values, float value) { backend->Fill(values.data(), static_cast<int64_t>(values.size()), value); }
   std::vector<float> Fetch(std::span<float> values) {
     HostView view = HostView::Fetch(values, *backend).value();
     return {view.floats().begin(), view.floats().end()};
@@ -97,8 +95,7 @@ TEST_P(CudaQueue, MarksHaveTimesInTheirOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaQueue,
-                         testing::Values(Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager),
+INSTANTIATE_TEST_SUITE_P(, CudaQueue, testing::Values(Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager),
                          [](const auto& info) { return OrderName(info.param); });
 
 class WithoutMarks : public CudaQueue {};

@@ -71,15 +71,14 @@ const OpCase kCases[] = {
     {"LayerNormBackward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Random((kN + 2) * kH, 4);
-       backend.LayerNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
-                                 kEpsilon, true, out, out + kN * kH, out + (kN + 1) * kH);
+       backend.LayerNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH, kEpsilon,
+                                 true, out, out + kN * kH, out + (kN + 1) * kH);
        return Take(out, (kN + 2) * kH);
      }},
     {"LinearForward",
      [](Backend& backend, TestMemory& memory) {
        float* y = memory.Output(kN * kF);
-       backend.LinearForward(memory.Random(kN * kH, 1), memory.Random(kF * kH, 2), memory.Random(kF, 3), kN, kH, kF,
-                             y);
+       backend.LinearForward(memory.Random(kN * kH, 1), memory.Random(kF * kH, 2), memory.Random(kF, 3), kN, kH, kF, y);
        return Take(y, kN * kF);
      }},
     {"LinearBackward",
@@ -103,8 +102,8 @@ const OpCase kCases[] = {
     {"RmsNormBackward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Random((kN + 1) * kH, 4);
-       backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
-                               kEpsilon, true, out, out + kN * kH);
+       backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH, kEpsilon,
+                               true, out, out + kN * kH);
        return Take(out, (kN + 1) * kH);
      }},
     {"QkNormForward",
@@ -199,8 +198,8 @@ const OpCase kCases[] = {
     {"SwigluBackward",
      [](Backend& backend, TestMemory& memory) {
        float* dgated = memory.Output(kN * 2 * kF);
-       backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN,
-                              kF, dgated);
+       backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN, kF,
+                              dgated);
        return Take(dgated, kN * 2 * kF);
      }},
     {"BiasDropoutAddForward",
@@ -236,8 +235,8 @@ const OpCase kCases[] = {
     {"LossBackward",
      [](Backend& backend, TestMemory& memory) {
        float* logits = memory.Random(kN * kV, 1, 5);
-       backend.LossBackward(memory.Copy(std::vector<float>(2 * kN * 3, 5.5f)), memory.Tokens(kN, kV + 9, 2), 4, 2, kN,
-                            kV, kV - 3, 0.01, logits, logits);
+       backend.LossBackward(memory.Copy(std::vector<float>(2 * kN * 3, 5.5f)), memory.Tokens(kN, kV + 9, 2), 4, 2, kN, kV,
+                            kV - 3, 0.01, logits, logits);
        return Take(logits, kN * kV);
      }},
     {"SumOfSquares",
@@ -251,19 +250,14 @@ const OpCase kCases[] = {
      [](Backend& backend, TestMemory& memory) {
        float* w = memory.Random(1009, 1);
        float* m = memory.Random(1009, 2);
-       backend.AdamW({.lr = 1e-3,
-                      .beta1 = 0.9,
-                      .beta2 = 0.99,
-                      .eps = 1e-8,
-                      .weight_decay = 0.1,
-                      .step = 3,
-                      .gradient_scale = 0.7},
-                     std::vector<AdamWTensor>{{.count = 1009,
-                                               .gradient = memory.Random(1009, 3),
-                                               .w = w,
-                                               .m = m,
-                                               .v = memory.Constant(1009, 0.01f),
-                                               .decays = true}});
+       backend.AdamW(
+           {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .step = 3, .gradient_scale = 0.7},
+           std::vector<AdamWTensor>{{.count = 1009,
+                                     .gradient = memory.Random(1009, 3),
+                                     .w = w,
+                                     .m = m,
+                                     .v = memory.Constant(1009, 0.01f),
+                                     .decays = true}});
        return Take(w, 1009);
      }},
 };

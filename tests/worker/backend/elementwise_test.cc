@@ -82,11 +82,10 @@ TEST_P(Elementwise, PositionBackwardEqualsFiniteDifferences) {
   const Vector x_d = ToDouble(memory.Random(n * h, 1), n * h), pos_d = ToDouble(memory.Random(s * h, 2), s * h);
   const Vector dout = ToDouble(dx, n * h);
   backend->PositionBackward(dx, dpos, n, s, h, key);
-  ExpectClose(
-      dx,
-      reference::Gradient(
-          [&](const Vector& v) { return reference::Dot(reference::Position(v, pos_d, b, s, h, key), dout); }, x_d),
-      1e-6, "dx");
+  ExpectClose(dx,
+              reference::Gradient(
+                  [&](const Vector& v) { return reference::Dot(reference::Position(v, pos_d, b, s, h, key), dout); }, x_d),
+              1e-6, "dx");
   Vector want = reference::Gradient(
       [&](const Vector& v) { return reference::Dot(reference::Position(x_d, v, b, s, h, key), dout); }, pos_d);
   for (double& value : want) value += 0.5;
@@ -127,8 +126,7 @@ TEST_P(Elementwise, BiasDropoutAddForwardEqualsTheFormula) {
   float* y = memory.Random(n * h, 1);
   const float* residual = memory.Random(n * h, 2);
   const float* bias = memory.Random(h, 3);
-  const Vector want =
-      reference::BiasDropoutAdd(ToDouble(y, n * h), ToDouble(residual, n * h), ToDouble(bias, h), s, n, h, key);
+  const Vector want = reference::BiasDropoutAdd(ToDouble(y, n * h), ToDouble(residual, n * h), ToDouble(bias, h), s, n, h, key);
   backend->BiasDropoutAddForward(residual, bias, s, n, h, key, y);
   ExpectClose(y, want, 1e-6, "y");
   memory.ExpectGuardsIntact();

@@ -30,8 +30,7 @@ TEST_P(Linear, ForwardEqualsTheFormula) {
   float* y_unbiased = memory.Output(n * out);
   backend->LinearForward(x, w, bias, n, in, out, y);
   backend->LinearForward(x, w, nullptr, n, in, out, y_unbiased);
-  ExpectClose(y, reference::Linear(ToDouble(x, n * in), ToDouble(w, out * in), ToDouble(bias, out), n, in, out), 2e-6,
-              "y");
+  ExpectClose(y, reference::Linear(ToDouble(x, n * in), ToDouble(w, out * in), ToDouble(bias, out), n, in, out), 2e-6, "y");
   ExpectClose(y_unbiased, reference::Linear(ToDouble(x, n * in), ToDouble(w, out * in), {}, n, in, out), 2e-6,
               "y without a bias");
   memory.ExpectGuardsIntact();
@@ -48,25 +47,23 @@ TEST_P(Linear, GradientsEqualFiniteDifferences) {
 
   const Vector x_d = ToDouble(x, n * in), w_d = ToDouble(w, out * in), bias_d = ToDouble(bias, out);
   const Vector dy_d = ToDouble(dy, n * out);
-  ExpectClose(
-      dx,
-      reference::Gradient(
-          [&](const Vector& v) { return reference::Dot(reference::Linear(v, w_d, bias_d, n, in, out), dy_d); }, x_d),
-      2e-6, "dx");
+  ExpectClose(dx,
+              reference::Gradient(
+                  [&](const Vector& v) { return reference::Dot(reference::Linear(v, w_d, bias_d, n, in, out), dy_d); }, x_d),
+              2e-6, "dx");
   Vector want = reference::Gradient(
       [&](const Vector& v) { return reference::Dot(reference::Linear(x_d, v, bias_d, n, in, out), dy_d); }, w_d);
   for (double& value : want) value += 0.5;
   ExpectClose(dw, want, 2e-6, "dw");
   ExpectClose(dw_only, want, 2e-6, "dw without a bias");
-  want = reference::Gradient(
-      [&](const Vector& v) { return reference::Dot(reference::Linear(x_d, w_d, v, n, in, out), dy_d); }, bias_d);
+  want = reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Linear(x_d, w_d, v, n, in, out), dy_d); },
+                             bias_d);
   for (double& value : want) value += 0.25;
   ExpectClose(dbias, want, 2e-6, "dbias");
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Linear,
-                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
+INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
                          [](const auto& info) {
                            return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" +
                                   std::to_string(info.param.out);

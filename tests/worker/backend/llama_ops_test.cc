@@ -109,9 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                     RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11}, PlainRotary(6, 5e5, 1.25)},  // the rest of a head stays
                     RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
                     RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
-    [](const auto& info) {
-      return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d);
-    });
+    [](const auto& info) { return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d); });
 
 class QkNorm : public testing::TestWithParam<AttentionShape> {
  protected:

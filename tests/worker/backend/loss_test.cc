@@ -60,8 +60,8 @@ TEST_P(Loss, ForwardIsTheCrossEntropy) {
 
 TEST_P(Loss, BackwardEqualsFiniteDifferences) {
   constexpr double kScale = 0.125;
-  const Vector want = reference::Gradient(
-      [&](const Vector& v) { return kScale * reference::CrossEntropy(v, targets, n, vocab); }, all_logits);
+  const Vector want =
+      reference::Gradient([&](const Vector& v) { return kScale * reference::CrossEntropy(v, targets, n, vocab); }, all_logits);
   for (int64_t shard = 0; shard < t; ++shard) {
     backend->LossBackward(stats, targets, FirstRow(shard), t, n, columns, Valid(shard), kScale, shards[shard], shards[shard]);
     for (int64_t token = 0; token < n; ++token) {
@@ -78,8 +78,7 @@ TEST_P(Loss, BackwardEqualsFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Loss,
-                         testing::Values(Shape{1, 1}, Shape{1, 37}, Shape{2, 37}, Shape{4, 40}, Shape{8, 9}),
+INSTANTIATE_TEST_SUITE_P(Shapes, Loss, testing::Values(Shape{1, 1}, Shape{1, 37}, Shape{2, 37}, Shape{4, 40}, Shape{8, 9}),
                          [](const auto& info) {
                            return "t" + std::to_string(info.param.t) + "vocab" + std::to_string(info.param.vocab);
                          });

@@ -104,8 +104,7 @@ TEST(AdamW, FollowsTheReferenceOverManySteps) {
   float* m = memory.Constant(kCount, 0);
   float* v = memory.Constant(kCount, 0);
   std::vector<double> w_d = ToDouble(w, kCount), m_d(kCount), v_d(kCount);
-  AdamWArgs args{
-      .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-2, .weight_decay = 0.1, .step = 0, .gradient_scale = 0.5};
+  AdamWArgs args{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-2, .weight_decay = 0.1, .step = 0, .gradient_scale = 0.5};
   for (args.step = 1; args.step <= 50; ++args.step) {
     const float* gradient = memory.Random(kCount, static_cast<uint64_t>(100 + args.step));
     const AdamWTensor tensor{.count = kCount, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true};

@@ -11,8 +11,7 @@ namespace lynx::reference {
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element) {
   if (key.rate == 0) return 1;
   uint64_t mixed = Mix64(key.seed);
-  for (int64_t part : {key.step, int64_t{key.layer}, int64_t{key.op}})
-    mixed = Mix64(mixed ^ static_cast<uint64_t>(part));
+  for (int64_t part : {key.step, int64_t{key.layer}, int64_t{key.op}}) mixed = Mix64(mixed ^ static_cast<uint64_t>(part));
   const auto block = static_cast<uint64_t>(element / 4);
   const auto global_sample = static_cast<uint64_t>(key.first_sample + sample);
   const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
@@ -76,7 +75,8 @@ Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_ga
   for (int64_t token = 0; token < shape.b * shape.s; ++token) {
     for (int64_t head = 0; head < shape.a + shape.k; ++head) {
       const int64_t at = token * shape.width() + head * shape.d;
-      const Vector of_head = RmsNorm(Vector(qkv.begin() + at, qkv.begin() + at + shape.d), head < shape.a ? q_gamma : k_gamma, 1, shape.d, epsilon);
+      const Vector of_head = RmsNorm(Vector(qkv.begin() + at, qkv.begin() + at + shape.d), head < shape.a ? q_gamma : k_gamma,
+                                     1, shape.d, epsilon);
       std::copy(of_head.begin(), of_head.end(), normed.begin() + at);
     }
   }
@@ -154,8 +154,7 @@ Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& q
           const double weight = probs[((sample * a + head) * s + row) * s + column] *
                                 DropoutFactor(key, sample, ((shape.first_head + head) * s + row) * s + column);
           for (int64_t i = 0; i < d; ++i) {
-            context[((sample * s + row) * a + head) * d + i] +=
-                weight * qkv[ElementOf(shape, sample, column, head, i).value];
+            context[((sample * s + row) * a + head) * d + i] += weight * qkv[ElementOf(shape, sample, column, head, i).value];
           }
         }
       }
@@ -199,9 +198,8 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
   Vector out(y.size());
   for (int64_t row = 0; row < n; ++row) {
     for (int64_t i = 0; i < h; ++i) {
-      out[row * h + i] =
-          residual[row * h + i] +
-          (y[row * h + i] + (bias.empty() ? 0 : bias[i])) * DropoutFactor(key, row / s, row % s * h + i);
+      out[row * h + i] = residual[row * h + i] +
+                         (y[row * h + i] + (bias.empty() ? 0 : bias[i])) * DropoutFactor(key, row / s, row % s * h + i);
     }
   }
   return out;

@@ -34,9 +34,7 @@ float* TestMemory::Place(int64_t count) {
   return memory_.get() + first;
 }
 
-float* TestMemory::Random(int64_t count, uint64_t seed, float scale) {
-  return Copy(RandomFloats(count, seed, scale));
-}
+float* TestMemory::Random(int64_t count, uint64_t seed, float scale) { return Copy(RandomFloats(count, seed, scale)); }
 
 float* TestMemory::Constant(int64_t count, float value) {
   float* data = Place(count);
@@ -88,8 +86,8 @@ void TestMemory::ExpectGuardsIntact() const {
     const int64_t guard_end = i < buffers_.size() ? buffers_[i].first : kMemoryFloats;
     for (int64_t at = guard; at < guard_end; ++at) {
       if (std::bit_cast<uint32_t>(memory_[at]) != std::bit_cast<uint32_t>(kGuard)) {
-        ADD_FAILURE() << "float " << at - guard << " after buffer " << static_cast<int64_t>(i) - 1
-                      << " was overwritten with " << memory_[at];
+        ADD_FAILURE() << "float " << at - guard << " after buffer " << static_cast<int64_t>(i) - 1 << " was overwritten with "
+                      << memory_[at];
         return;
       }
     }
@@ -113,15 +111,13 @@ namespace {
 
 // `rounding`: relative, of what is stored.
 template <class T>
-void ExpectAllClose(const T* got, const std::vector<double>& want, double rounding, double tolerance,
-                    const std::string& what) {
+void ExpectAllClose(const T* got, const std::vector<double>& want, double rounding, double tolerance, const std::string& what) {
   double largest = 0;
   for (double x : want) largest = std::max(largest, std::fabs(x));
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = std::fabs(got[i] - want[i]);
     if (!(error <= rounding * std::fabs(want[i]) + tolerance * (std::fabs(want[i]) + largest))) {
-      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error
-                    << ")";
+      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error << ")";
       return;
     }
   }

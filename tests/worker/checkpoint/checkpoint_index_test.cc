@@ -67,7 +67,9 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
       {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 2}; }, "model.rope.scaling is linear"},
       {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2, .original_seq = 7, .beta_fast = 3.5}; },
        "model.rope.betaFast is 3.5"},
-      {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 7, .high_freq_factor = 9}; },
+      {[](ModelSpec& m) {
+         m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 7, .high_freq_factor = 9};
+       },
        "model.rope.highFreqFactor is 9"},
   };
   for (const auto& c : cases) {
@@ -85,8 +87,8 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
-  index.identity.layout = {.pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer,
-                           .schedule = ScheduleKind::kChimera};
+  index.identity.layout = {
+      .pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera};
   index.files.clear();
   for (const std::string& file : ShardFiles(index.identity.layout)) {
     index.files.push_back({file, Bytes(10), std::string(64, 'a')});
@@ -99,8 +101,7 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
 TEST(CheckpointIndex, KeepsTheSlotsOfACustomSchedule) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .schedule = ScheduleKind::kCustom};
-  ASSERT_EQ(SetCustomSchedule("custom ranks=2 microbatches=1\n0F0 0B0\n1F0 1B0\n", index.identity.layout),
-            absl::OkStatus());
+  ASSERT_EQ(SetCustomSchedule("custom ranks=2 microbatches=1\n0F0 0B0\n1F0 1B0\n", index.identity.layout), absl::OkStatus());
   const auto read = DecodeIndex(EncodeIndex(index));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->identity, index.identity);

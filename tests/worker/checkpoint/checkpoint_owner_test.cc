@@ -62,8 +62,7 @@ TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
 
   const absl::Status status = world.WriteAndPublish(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
-  EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("generation 2 of job job-1"), HasSubstr("generation, 1, is replaced")));
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("generation 2 of job job-1"), HasSubstr("generation, 1, is replaced")));
   PruneCheckpoints(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_THAT(files.List(kDirectory).value(),
               ElementsAre(".fence-job-1.g2", ".step-00000030.job-1.g1", "step-00000010", "step-00000020"));
@@ -83,9 +82,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     ASSERT_EQ(world.Write(kDirectory, world.Identity(20, 1), files), absl::OkStatus());
     // Another fence than claim's, which would clear the attempt away as well.
-    files.before_create = [&] {
-      ASSERT_TRUE(WriteWholeFile(files, std::string(kDirectory) + "/.fence-job-1.g2", "").ok());
-    };
+    files.before_create = [&] { ASSERT_TRUE(WriteWholeFile(files, std::string(kDirectory) + "/.fence-job-1.g2", "").ok()); };
     const absl::Status status = PublishCheckpoint(kDirectory, world.Identity(20, 1), files).status();
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(world.LoadNewest(kDirectory, files), 10);
@@ -223,9 +220,8 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   here.data.bytes = Bytes(1001);
   const absl::Status refused = load(StartWith::kAll);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(Message(refused),
-              AllOf(HasSubstr("cannot go on from"), HasSubstr("step-00000010"), HasSubstr("the seed"),
-                    HasSubstr("the data"), HasSubstr("checkpoint.weightsOnly")));
+  EXPECT_THAT(Message(refused), AllOf(HasSubstr("cannot go on from"), HasSubstr("step-00000010"), HasSubstr("the seed"),
+                                      HasSubstr("the data"), HasSubstr("checkpoint.weightsOnly")));
   reader.Poison();
   EXPECT_EQ(load(StartWith::kWeights), absl::OkStatus());
   for (const std::span<float> moments : {rank.state.first_moments(), rank.state.second_moments()}) {

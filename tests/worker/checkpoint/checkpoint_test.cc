@@ -40,8 +40,7 @@ std::vector<int64_t> StepsIn(const std::string& directory) {
 TEST(Checkpoint, LoadsWhatWasWrittenInEveryLayout) {
   const ParallelLayout interleaved{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
   const ParallelLayout both_ways{.pp = 2, .schedule = ScheduleKind::kChimera};
-  for (const ParallelLayout& layout :
-       {ParallelLayout{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 2}, interleaved, both_ways}) {
+  for (const ParallelLayout& layout : {ParallelLayout{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 2}, interleaved, both_ways}) {
     const TestFolder folder;
     ModelSpec model = WorldModel();
     model.layers = 4;
@@ -75,16 +74,16 @@ TEST(Checkpoint, ListsIdentityAndFiles) {
     on_disk += Bytes(static_cast<int64_t>(fs::file_size(summaries[0].path + "/" + file.file)));
   }
   EXPECT_EQ(summaries[0].bytes, on_disk);
-  EXPECT_THAT(NamesIn(summaries[0].path),
-              ElementsAre("index.json", "shard-0000-0000.safetensors", "shard-0000-0000.safetensors.sha256",
-                          "shard-0000-0001.safetensors", "shard-0000-0001.safetensors.sha256",
-                          "shard-0001-0000.safetensors", "shard-0001-0000.safetensors.sha256",
-                          "shard-0001-0001.safetensors", "shard-0001-0001.safetensors.sha256"));
+  EXPECT_THAT(
+      NamesIn(summaries[0].path),
+      ElementsAre("index.json", "shard-0000-0000.safetensors", "shard-0000-0000.safetensors.sha256",
+                  "shard-0000-0001.safetensors", "shard-0000-0001.safetensors.sha256", "shard-0001-0000.safetensors",
+                  "shard-0001-0000.safetensors.sha256", "shard-0001-0001.safetensors", "shard-0001-0001.safetensors.sha256"));
 }
 
 absl::StatusOr<SafetensorsHeader> HeaderOf(const std::string& file) {
-  LYNX_ASSIGN_OR_RETURN(const int64_t length, DecodeSafetensorsPrefix(std::string_view(file).substr(0, 8),
-                                                                      static_cast<int64_t>(file.size())));
+  LYNX_ASSIGN_OR_RETURN(const int64_t length,
+                        DecodeSafetensorsPrefix(std::string_view(file).substr(0, 8), static_cast<int64_t>(file.size())));
   return DecodeSafetensorsHeader(std::string_view(file).substr(8, static_cast<size_t>(length)),
                                  static_cast<int64_t>(file.size()) - 8 - length);
 }
@@ -157,9 +156,8 @@ TEST(Checkpoint, KeepsTheNewestAndClearsWhatCrashesLeft) {
   }
   folder.Write(".fence-job-1.g1", "");
   ASSERT_EQ(world.WriteAndPublish(folder.path(), world.Identity(40, 2), 1), absl::OkStatus());
-  EXPECT_THAT(NamesIn(folder.path()),
-              ElementsAre(".fence-job-2.g1", ".step-00000040.job-1.g.g1", ".step-00000040.job-2.g1",
-                          ".step-00000050.job-1.g3", ".step-x.job-1.g1", "notes", "step-00000040"));
+  EXPECT_THAT(NamesIn(folder.path()), ElementsAre(".fence-job-2.g1", ".step-00000040.job-1.g.g1", ".step-00000040.job-2.g1",
+                                                  ".step-00000050.job-1.g3", ".step-x.job-1.g1", "notes", "step-00000040"));
   EXPECT_THAT(StepsIn(folder.path()), ElementsAre(40));
 }
 
@@ -259,9 +257,8 @@ TEST(Checkpoint, AStepOfAnotherRunIsNotReplaced) {
   other.seed = 4;
   const absl::Status status = world.WriteAndPublish(folder.path(), other, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("job-1"), HasSubstr("job-2"), HasSubstr("seed is 18446744073709551615"),
-                    HasSubstr("4 here"), HasSubstr("checkpoint.directory")));
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("job-1"), HasSubstr("job-2"), HasSubstr("seed is 18446744073709551615"),
+                                     HasSubstr("4 here"), HasSubstr("checkpoint.directory")));
 }
 
 TEST(Checkpoint, NothingThereIsNotFound) {
@@ -332,8 +329,7 @@ TEST(Checkpoint, AnotherModelIsRefusedByName) {
   wider.hidden = 16;
   const absl::Status status = CheckpointWorld({1, 2, 1}, wider).Load(folder.path(), 10);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("step-00000010"), HasSubstr("model.hidden is 8 in the checkpoint, 16 here")));
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("step-00000010"), HasSubstr("model.hidden is 8 in the checkpoint, 16 here")));
 }
 
 // /dev/full answers every write with ENOSPC, as a full disk does.

@@ -75,9 +75,8 @@ class CheckpointWorld {
     bool equal = true;
     for (WorldRank& rank : ranks_) {
       for (int32_t array = 0; array < 3; ++array) {
-        Visit(rank, array, [&](float& value, uint32_t place, uint32_t which) {
-          equal = equal && value == ValueOf(step, place, which);
-        });
+        Visit(rank, array,
+              [&](float& value, uint32_t place, uint32_t which) { equal = equal && value == ValueOf(step, place, which); });
       }
     }
     return equal;
@@ -89,8 +88,7 @@ class CheckpointWorld {
     }
   }
 
-  absl::Status Write(const std::string& directory, const CheckpointIdentity& identity,
-                     FileSystem& files = PosixFileSystem()) {
+  absl::Status Write(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem()) {
     for (WorldRank& rank : ranks_) {
       const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, 0, rank.state, files);
       if (!record.ok()) return record.status();
@@ -105,8 +103,7 @@ class CheckpointWorld {
     PruneCheckpoints(directory, identity, keep, files);
     return absl::OkStatus();
   }
-  absl::Status Load(const std::string& directory, const CheckpointIdentity& identity,
-                    FileSystem& files = PosixFileSystem()) {
+  absl::Status Load(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem()) {
     Poison();
     for (WorldRank& rank : ranks_) {
       const absl::Status status = LoadCheckpoint(directory, identity, rank.context, rank.tp_rank, rank.state, {}, files);
@@ -143,8 +140,7 @@ class CheckpointWorld {
     for (const ParameterSlot& slot : rank.state.slots()) {
       for (const ParameterPiece& piece : slot.pieces) {
         for (int64_t i = 0; i < piece.rows * piece.columns; ++i) {
-          const int64_t place =
-              (piece.row + i / piece.columns) * slot.global_columns + piece.column + i % piece.columns;
+          const int64_t place = (piece.row + i / piece.columns) * slot.global_columns + piece.column + i % piece.columns;
           const int64_t parameter = slot.copy ? kEmbeddingLayer * 32 + static_cast<int>(Parameter::kEmbedTok)
                                               : slot.layer * 32 + static_cast<int>(slot.parameter);
           visit(arrays[array][static_cast<size_t>(slot.offset + piece.offset + i)],

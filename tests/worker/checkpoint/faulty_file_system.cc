@@ -176,8 +176,7 @@ absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string
   if (source == nullptr || target == nullptr || !source->entries.contains(source_name)) {
     return absl::NotFoundError(absl::StrCat("cannot rename ", from, " to ", to));
   }
-  if (const auto at = target->entries.find(target_name);
-      at != target->entries.end() && !at->second->entries.empty()) {
+  if (const auto at = target->entries.find(target_name); at != target->entries.end() && !at->second->entries.empty()) {
     return absl::AlreadyExistsError(to + " is not empty");
   }
   target->entries[target_name] = source->entries[source_name];

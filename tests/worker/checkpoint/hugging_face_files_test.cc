@@ -126,12 +126,7 @@ TEST(HuggingFaceFiles, WithoutAnIndex) {
        {},
        kWrong,
        {"y.safetensors: model.b is of type I8, not F32, F16 or BF16"}},
-      {"a shard is missing",
-       {{kShard1, File({{"model.a", 1}})}},
-       {},
-       {},
-       kWrong,
-       {"has no tensor model.b (in " + kShard1}},
+      {"a shard is missing", {{kShard1, File({{"model.a", 1}})}}, {}, {}, kWrong, {"has no tensor model.b (in " + kShard1}},
       {"a damaged file",
        {{"x.safetensors", File(kRight)}, {"y.safetensors", "short"}},
        {},
@@ -178,9 +173,7 @@ TEST(HuggingFaceFiles, WithAnIndex) {
        {{"model.a", 1}, {"model.b", 2}, {"more", 3}},
        {}},
       {"an index of model.safetensors itself",
-       {{kIndex, WeightIndex({{"model.a", kModel}, {"model.b", kModel}})},
-        {kModel, File(kRight)},
-        {kShard1, "damaged"}},
+       {{kIndex, WeightIndex({{"model.a", kModel}, {"model.b", kModel}})}, {kModel, File(kRight)}, {kShard1, "damaged"}},
        kRight,
        {"not taken: " + kShard1}},
       {"a needed tensor that it does not list",
@@ -188,8 +181,7 @@ TEST(HuggingFaceFiles, WithAnIndex) {
        {},
        {},
        kWrong,
-       {"/weights/model.safetensors.index.json does not list model.b, which the model needs and " + kShard1 +
-        " holds"}},
+       {"/weights/model.safetensors.index.json does not list model.b, which the model needs and " + kShard1 + " holds"}},
       {"a needed tensor that is nowhere",
        {{kIndex, WeightIndex({{"model.a", kShard1}})}, {kShard1, a}},
        {},
@@ -302,8 +294,7 @@ TEST(HuggingFaceFiles, AnIndexBesideAWholeFile) {
 }
 
 TEST(HuggingFaceFiles, OtherFormats) {
-  const std::string mistral =
-      File({{"tok_embeddings.weight", 1}, {"layers.0.attention.wq.weight", 2}, {"norm.weight", 3}});
+  const std::string mistral = File({{"tok_embeddings.weight", 1}, {"layers.0.attention.wq.weight", 2}, {"norm.weight", 3}});
   const std::string adapter = File({{"base_model.model.a.lora_A.weight", 1}});
   const std::string only = "that can be imported; there is only ";
   const Case cases[] = {
@@ -339,8 +330,7 @@ TEST(HuggingFaceFiles, OtherFormats) {
        {},
        {},
        kAbsent,
-       {only +
-            "consolidated.safetensors, which is Mistral's or Meta's own format, with other tensor names: convert it",
+       {only + "consolidated.safetensors, which is Mistral's or Meta's own format, with other tensor names: convert it",
         "convert_mistral_weights_to_hf.py"}},
       {"Mistral's under our name",
        {{kModel, mistral}},
@@ -355,12 +345,7 @@ TEST(HuggingFaceFiles, OtherFormats) {
        kAbsent,
        {only + "adapter_model.bin, adapter_model.safetensors, which is an adapter (LoRA), which changes another "
                "model: merge it"}},
-      {"an adapter under our name",
-       {{kModel, adapter}},
-       {},
-       {},
-       kAbsent,
-       {only + "model.safetensors, which is an adapter"}},
+      {"an adapter under our name", {{kModel, adapter}}, {}, {}, kAbsent, {only + "model.safetensors, which is an adapter"}},
       {"beside the right ones",
        {{"a.safetensors", File(kRight)},
         {"consolidated.safetensors", mistral},

@@ -39,8 +39,7 @@ inline std::string ForeignFile(const ForeignTensors& tensors) {
 inline std::string WeightIndex(const std::map<std::string, std::string>& weight_map) {
   std::vector<std::string> lines;
   for (const auto& [tensor, file] : weight_map) lines.push_back("    \"" + tensor + "\": \"" + file + "\"");
-  return "{\n  \"metadata\": {\"total_size\": 8},\n  \"weight_map\": {\n" + absl::StrJoin(lines, ",\n") +
-         "\n  }\n}\n";
+  return "{\n  \"metadata\": {\"total_size\": 8},\n  \"weight_map\": {\n" + absl::StrJoin(lines, ",\n") + "\n  }\n}\n";
 }
 
 inline std::string LfsPointer() {

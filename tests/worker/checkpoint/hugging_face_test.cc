@@ -115,8 +115,7 @@ TEST_F(HuggingFaceImport, StaleFilesBesideIndexedShardsAreNotTaken) {
     Write(absl::StrCat("model-0000", shard + 1, "-of-00002.safetensors"), ForeignFile(shards[shard]));
   }
   Write("model-old.safetensors", ForeignFile(stale));
-  ExpectRefused(
-      {"model-00001-of-00002.safetensors is not the same as", "in model-old.safetensors: either may be meant"});
+  ExpectRefused({"model-00001-of-00002.safetensors is not the same as", "in model-old.safetensors: either may be meant"});
   Write(kHuggingFaceIndexFile, WeightIndex(map));
   ExpectImported(
       {"not taken: model-old.safetensors; the weights are those of model-00001-of-00002.safetensors, "
@@ -130,8 +129,8 @@ TEST_F(HuggingFaceImport, ATiedHeadMustBeTheEmbedding) {
   tensors_[kHead] = tensors_.at(kEmbedding);
   Set(kHead, tensors_[kHead].bytes.size() / sizeof(float) - 1, 77);
   WriteModel();
-  ExpectRefused({"/weights/model.safetensors: lm_head.weight is not the same as transformer.wte.weight",
-                 "tie_word_embeddings"});
+  ExpectRefused(
+      {"/weights/model.safetensors: lm_head.weight is not the same as transformer.wte.weight", "tie_word_embeddings"});
   tensors_[kHead] = {{13, 8}, "I8", std::string(13 * 8, 'x')};
   WriteModel();
   ExpectRefused({"lm_head.weight is of type I8, not F32, F16 or BF16"});
@@ -168,8 +167,7 @@ TEST_F(HuggingFaceImport, OtherTypesAreRefusedByName) {
     ForeignTensor& tensor = tensors_.at("transformer.h.1.ln_2.weight");
     tensor = {tensor.shape, type, std::string(tensor.bytes.size() / sizeof(float), '\1')};
     WriteModel();
-    ExpectRefused(
-        {"/weights/model.safetensors: transformer.h.1.ln_2.weight is of type " + type + ", not F32, F16 or BF16"});
+    ExpectRefused({"/weights/model.safetensors: transformer.h.1.ln_2.weight is of type " + type + ", not F32, F16 or BF16"});
   }
 }
 
@@ -182,8 +180,7 @@ TEST_F(HuggingFaceImport, OtherShapesAndTensorsAreRefusedByName) {
   tensors_ = right;
   tensors_["transformer.h.0.attn.c_attn.g_idx"] = Floats({1});
   WriteModel();
-  ExpectRefused(
-      {"/weights/model.safetensors: tensor transformer.h.0.attn.c_attn.g_idx is not a part of such a model in Lynx"});
+  ExpectRefused({"/weights/model.safetensors: tensor transformer.h.0.attn.c_attn.g_idx is not a part of such a model in Lynx"});
 }
 
 TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
@@ -203,11 +200,10 @@ TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   WriteModel();
   const auto imported = Import(NonFiniteWeights::kTake);
   ASSERT_TRUE(imported.ok()) << imported.status();
-  EXPECT_THAT(
-      imported->notes,
-      ElementsAre(says + "; taken as they are",
-                  "/weights/model.safetensors: transformer.ln_f.bias has 1 value that is NaN or infinity, the "
-                  "first at [7]; taken as they are"));
+  EXPECT_THAT(imported->notes,
+              ElementsAre(says + "; taken as they are",
+                          "/weights/model.safetensors: transformer.ln_f.bias has 1 value that is NaN or infinity, the "
+                          "first at [7]; taken as they are"));
   EXPECT_EQ(Imported().at(name).bytes, tensors_.at(name).bytes);
 }
 
@@ -238,8 +234,7 @@ TEST_F(HuggingFaceImport, AFileInPlaceOfTheFoldersIsAnError) {
   const FamilyTraits& family = *ExportFamilyOf(WorldModel()).value();
   EXPECT_FALSE(ImportFromHuggingFace(folder.path(), WorldModel(), family, file).ok());
   EXPECT_FALSE(ImportFromHuggingFace(file, WorldModel(), family, folder.Path("out")).ok());
-  EXPECT_TRUE(
-      absl::IsNotFound(ImportFromHuggingFace(folder.Path("none"), WorldModel(), family, folder.Path("out")).status()));
+  EXPECT_TRUE(absl::IsNotFound(ImportFromHuggingFace(folder.Path("none"), WorldModel(), family, folder.Path("out")).status()));
   EXPECT_FALSE(std::filesystem::exists(folder.Path("out")));
 }
 

@@ -40,9 +40,8 @@ ModelSpec SpecOf(const ModelCase& model) {
 
 std::vector<ParallelLayout> Layouts() {
   ParallelLayout custom{.pp = 2, .schedule = ScheduleKind::kCustom};
-  EXPECT_EQ(
-      SetCustomSchedule("custom ranks=2 microbatches=1 placement=v\n0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0\n", custom),
-      absl::OkStatus());
+  EXPECT_EQ(SetCustomSchedule("custom ranks=2 microbatches=1 placement=v\n0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0\n", custom),
+            absl::OkStatus());
   return {ParallelLayout{},
           {.tp = 2},
           {.tp = 4, .sequence_parallel = true},
@@ -79,8 +78,7 @@ TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Reshard, testing::ValuesIn(kModels),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(, Reshard, testing::ValuesIn(kModels), [](const auto& info) { return std::string(info.param.name); });
 
 ModelSpec LargerModel() {
   ModelSpec model = WorldModel();
@@ -101,9 +99,9 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
     CheckpointWorld read(layout, LargerModel());
     for (WorldRank& rank : read.ranks()) {
       const int64_t before = files.read_bytes();
-      ASSERT_EQ(LoadCheckpoint(kDirectory, read.Identity(10), rank.context, rank.tp_rank, rank.state,
-                               {.index = 0, .of = 0}, files),
-                absl::OkStatus());
+      ASSERT_EQ(
+          LoadCheckpoint(kDirectory, read.Identity(10), rank.context, rank.tp_rank, rank.state, {.index = 0, .of = 0}, files),
+          absl::OkStatus());
       // A quarter of the layers. Of that, matrices split by columns (5 of 12 parts of a layer) are read whole: what
       // other ranks have lies closely between. The rest is halved.
       const double share = layout.tp == 1 ? 0.26 : 0.19;
@@ -137,8 +135,8 @@ TEST(ReshardReading, ReadersShareOutTheDigests) {
     int noticed = 0;
     for (int32_t reader = 0; reader < 3; ++reader) {
       WorldRank& rank = written.ranks()[static_cast<size_t>(reader)];
-      const absl::Status status = LoadCheckpoint(kDirectory, written.Identity(10), rank.context, rank.tp_rank,
-                                                 rank.state, {reader, 3}, files);
+      const absl::Status status =
+          LoadCheckpoint(kDirectory, written.Identity(10), rank.context, rank.tp_rank, rank.state, {reader, 3}, files);
       if (status.ok()) continue;
       ++noticed;
       EXPECT_EQ(reader, shard % 3);
@@ -160,8 +158,7 @@ TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   content[at + 4] = '2';
   for (const int32_t index : {0, 1}) {
     WorldRank& rank = world.ranks()[0];
-    const absl::Status status =
-        LoadCheckpoint(kDirectory, world.Identity(10), rank.context, 0, rank.state, {index, 2}, files);
+    const absl::Status status = LoadCheckpoint(kDirectory, world.Identity(10), rank.context, 0, rank.state, {index, 2}, files);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("shard-0000-0000"));
   }
@@ -181,8 +178,7 @@ TEST(ReshardReading, WhatNoShardHasIsNamed) {
   ASSERT_TRUE(PublishCheckpoint(folder.path(), identity).ok());
   const absl::Status status = world.Load(folder.path(), 10);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("step-00000010"), HasSubstr("layers.1.ln1.weight (1x8)")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("step-00000010"), HasSubstr("layers.1.ln1.weight (1x8)")));
 }
 
 TEST(TensorPlace, ReadsBackItsText) {
@@ -197,9 +193,9 @@ TEST(TensorPlace, ReadsBackItsText) {
 }
 
 TEST(TensorPlace, RefusesAnythingElse) {
-  for (const char* text : {"", "13", "13x8", "13x8: ", "13x8:7+6,0+8", "13x8: 7+6,0+8 ", "13x8: 7+7,0+8",
-                           "13x8: 7+6,1+8", "13x8: -1+6,0+8", "13x8: 7+6,0+8x", "99999999999x8: 0+1,0+8",
-                           "13x8: 7+6;0+8", "99999999999999999999x1: 0+1,0+1"}) {
+  for (const char* text :
+       {"", "13", "13x8", "13x8: ", "13x8:7+6,0+8", "13x8: 7+6,0+8 ", "13x8: 7+7,0+8", "13x8: 7+6,1+8", "13x8: -1+6,0+8",
+        "13x8: 7+6,0+8x", "99999999999x8: 0+1,0+8", "13x8: 7+6;0+8", "99999999999999999999x1: 0+1,0+1"}) {
     EXPECT_TRUE(absl::IsDataLoss(ParsePlace(text).status())) << text;
   }
 }

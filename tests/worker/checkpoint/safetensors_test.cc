@@ -62,8 +62,7 @@ TEST(Safetensors, HostileLengthsAreRefused) {
     std::memcpy(prefix.data(), &length, 8);
     EXPECT_TRUE(absl::IsDataLoss(DecodeSafetensorsPrefix(prefix, 100).status())) << length;
   }
-  EXPECT_TRUE(
-      absl::IsDataLoss(DecodeSafetensorsPrefix(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8), 1'000'000'000).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeSafetensorsPrefix(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8), 1'000'000'000).status()));
 }
 
 TEST(Safetensors, MalformedHeadersAreRefusedByName) {
@@ -96,10 +95,10 @@ TEST(Safetensors, MalformedHeadersAreRefusedByName) {
       {tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), 8, "overlap or leave a gap"},
       {tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3, "3 follow it"},
       {tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 8, "8 follow it"},
-      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
-       12, "overlap or leave a gap"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-       4, "the name a appears twice"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12,
+       "overlap or leave a gap"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4,
+       "the name a appears twice"},
       {R"({"__metadata__":3})", 0, "__metadata__ is not an object"},
       {R"({"__metadata__":{"a":3}})", 0, "a is not a string"},
   };
@@ -165,11 +164,11 @@ TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path));
   }
-  EXPECT_THAT(std::string(DecodeSafetensorsHeader(R"({"t":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", 1,
-                                                  SafetensorsTypes::kAll)
-                              .status()
-                              .message()),
-              HasSubstr("which is not known"));
+  EXPECT_THAT(
+      std::string(DecodeSafetensorsHeader(R"({"t":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", 1, SafetensorsTypes::kAll)
+                      .status()
+                      .message()),
+      HasSubstr("which is not known"));
 }
 
 // Two tensors that are longer than a block, and differ at most in their last element.

@@ -99,9 +99,9 @@ TEST(Bfloat16Transfers, SendsArriveInHalfTheBytes) {
   RunRanks(ParallelLayout{.pp = 2}, [&](int32_t rank, Communicator& communicator) {
     std::vector<Bfloat16> data = ValuesOf(0, rank == 0 ? kCount : 0, 1);
     data.resize(kCount);
-    const absl::StatusOr<TransferTicket> ticket =
-        rank == 0 ? communicator.StartSend(Group::kNextStage, data.data(), kCount)
-                  : communicator.StartRecv(Group::kPreviousStage, data.data(), kCount);
+    const absl::StatusOr<TransferTicket> ticket = rank == 0
+                                                      ? communicator.StartSend(Group::kNextStage, data.data(), kCount)
+                                                      : communicator.StartRecv(Group::kPreviousStage, data.data(), kCount);
     ASSERT_TRUE(communicator.Wait(*ticket).ok());
     EXPECT_EQ(BitsOf(data), BitsOf(ValuesOf(0, kCount, 1)));
     if (rank == 0) {

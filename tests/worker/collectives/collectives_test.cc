@@ -170,8 +170,7 @@ TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
       int32_t expected = 0;
       for (int32_t other = 0; other < layout.ranks(); ++other) {
         const RankCoordinates at = CoordinatesOf(layout, other);
-        const bool together = group == Group::kWorld ||
-                              (group == Group::kTensor && at.stage == own.stage && at.dp == own.dp) ||
+        const bool together = group == Group::kWorld || (group == Group::kTensor && at.stage == own.stage && at.dp == own.dp) ||
                               (group == Group::kData && at.stage == own.stage && at.tp == own.tp);
         if (together) expected += 1 << other;
       }

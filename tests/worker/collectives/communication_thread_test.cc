@@ -46,13 +46,12 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
       ASSERT_EQ(send(link.fd.get(), garbage.data(), garbage.size(), 0), static_cast<ssize_t>(garbage.size()));
     }
     TransferBoard board;
-    auto thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = kPair},
-                                                        std::move(ends.own), &board);
+    auto thread =
+        std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = kPair}, std::move(ends.own), &board);
     ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, &value, 1}).ok());
     // A different moment in every round.
     const Nanos begin = MonotonicNow();
-    while (MonotonicNow() - begin < Nanos(static_cast<int64_t>(Mix64(round) % 100'000))) {
-    }
+    while (MonotonicNow() - begin < Nanos(static_cast<int64_t>(Mix64(round) % 100'000))) {}
     thread.reset();
   }
 }
@@ -87,8 +86,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   TransferBoard board;
   CommunicationThread thread({.layout = kPair, .idle_timeout = kIdle}, std::move(ends.own), &board);
   const absl::StatusOr<TransferTicket> ticket =
-      board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce,
-                  values.data(), kCount});
+      board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce, values.data(), kCount});
   ASSERT_TRUE(ticket.ok());
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
   ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
@@ -168,8 +166,10 @@ TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
   while (got < signs.size()) {
     const ssize_t more = recv(waiting.control, signs.data() + got, signs.size() - got, 0);
     ASSERT_NE(more, 0) << "it gave up";
-    if (more > 0) got += static_cast<size_t>(more);
-    else usleep(1000);
+    if (more > 0)
+      got += static_cast<size_t>(more);
+    else
+      usleep(1000);
   }
   for (size_t i = 0; i < signs.size(); i += kSign.size()) EXPECT_EQ(signs.substr(i, kSign.size()), kSign);
   waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));

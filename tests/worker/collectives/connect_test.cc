@@ -86,8 +86,7 @@ TEST(ConnectTest, APeerWithAnotherCustomScheduleIsRefused) {
   ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};
   ASSERT_TRUE(SetCustomSchedule("custom ranks=2 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n", layout).ok());
   std::vector<CommunicatorOptions> options = LoopbackOptions(layout);
-  ASSERT_TRUE(
-      SetCustomSchedule("custom ranks=2 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", options[1].layout).ok());
+  ASSERT_TRUE(SetCustomSchedule("custom ranks=2 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", options[1].layout).ok());
   OnThreads(2, [&](int32_t rank) {
     options[rank].connect_timeout = Nanos(2'000'000'000);
     EXPECT_THAT(Message(ConnectTcp(options[rank]).status()), HasSubstr("another custom schedule was offered"));
@@ -155,8 +154,7 @@ TEST(ConnectTest, AnotherJobIsRefused) {
   options[1].job = JobId("job-2");
   options[0].connect_timeout = kShort;
   OnThreads(2, [&](int32_t rank) {
-    EXPECT_THAT(Message(ConnectTcp(options[rank]).status()),
-                HasSubstr("job 'job-2' was offered, job 'job-1' runs here"));
+    EXPECT_THAT(Message(ConnectTcp(options[rank]).status()), HasSubstr("job 'job-2' was offered, job 'job-1' runs here"));
   });
 }
 
@@ -287,7 +285,8 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
     EXPECT_EQ(bytes.size(), kChallengeBytes);
     return DecodeChallenge(bytes).value();
   };
-  const OwnedFd first = Stranger(options[0].peers[0]), second = Stranger(options[0].peers[0]), third = Stranger(options[0].peers[0]);
+  const OwnedFd first = Stranger(options[0].peers[0]), second = Stranger(options[0].peers[0]),
+                third = Stranger(options[0].peers[0]);
   const Challenge heard = challenge_of(first);
   EXPECT_TRUE(SameMac(heard.proof, ProofOf(options[0].secret, ProofRole::kAccepts, hello, heard.nonce)));
   SendTo(first, TextOf(heard.proof));
@@ -313,7 +312,8 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
 
 // Whatever it says to who connects: a true peer may still come to that address.
 TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
-  for (const std::string& says : {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {
+  for (const std::string& says :
+       {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {
     std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
     options[1].connect_timeout = kShort;
     const OwnedFd listener(options[0].listen_fd);
@@ -372,7 +372,8 @@ TEST(ConnectTest, BadOptionsAreNamed) {
   options.rank = 2;
   EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("rank 2 is not in 0..1"));
   options.rank = 1;
-  EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("secret of the ranks' connections is not 64 hexadecimal digits"));
+  EXPECT_THAT(Message(ConnectTcp(options).status()),
+              HasSubstr("secret of the ranks' connections is not 64 hexadecimal digits"));
   options.secret = NewConnectionSecret();
   EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("listen_fd -1 of rank 1 is not open"));
   EXPECT_THAT(Message(ListenTcp("example.org").status()), HasSubstr("'example.org' is not a numeric"));

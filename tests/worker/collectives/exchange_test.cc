@@ -27,12 +27,10 @@ class ExchangeTest : public testing::Test {
   }
   void TakeAll() {
     std::vector<char> sink(1 << 20);
-    while (recv(other_.get(), sink.data(), sink.size(), 0) > 0) {
-    }
+    while (recv(other_.get(), sink.data(), sink.size(), 0) > 0) {}
   }
   void ReceiveAll(Exchange& exchange) {
-    while (exchange.Receive(own_.get(), staging_).state == IoState::kMoved) {
-    }
+    while (exchange.Receive(own_.get(), staging_).state == IoState::kMoved) {}
   }
 
   OwnedFd own_, other_;
@@ -42,7 +40,8 @@ class ExchangeTest : public testing::Test {
 
 TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
   const OperationHeader header{OperationKind::kAllReduce, 0, kCount};
-  Exchange exchange(header, PlanRingAllReduce(2, 0, kCount, sizeof(float)), reinterpret_cast<char*>(data_.data()), Direction::kBoth);
+  Exchange exchange(header, PlanRingAllReduce(2, 0, kCount, sizeof(float)), reinterpret_cast<char*>(data_.data()),
+                    Direction::kBoth);
   EXPECT_EQ(exchange.Awaited(), 1);  // the peer's beginning
   const OperationHeaderBytes announced = EncodeOperationHeader(header);
   HandOver(announced.data(), announced.size());

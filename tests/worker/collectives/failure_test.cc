@@ -66,9 +66,8 @@ class RankProcess {
 TEST(FailureTest, AKilledRankEndsEveryWaitOnEverySurvivor) {
   const ParallelLayout layout{2, 2, 1};
   std::vector<CommunicatorOptions> options = LoopbackOptions(layout);
-  const RankProcess victim(options[3], [](Communicator& communicator) {
-    AllReduceStatus(communicator, Group::kWorld, 100).IgnoreError();
-  });
+  const RankProcess victim(options[3],
+                           [](Communicator& communicator) { AllReduceStatus(communicator, Group::kWorld, 100).IgnoreError(); });
   options.pop_back();
   std::atomic<int> waiting{0};
   RunRanks(options, [&](int32_t rank, Communicator& communicator) {
@@ -104,8 +103,8 @@ TEST(FailureTest, TheMessageNamesTheOperation) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first one is under way
     victim.Kill();
     const absl::Status status = communicator.Wait(*second).status();
-    EXPECT_EQ(status, absl::UnavailableError(
-                          "rank 1 (stage 0, tp 1) closed its connection during all-reduce 3 of the tensor group"));
+    EXPECT_EQ(status,
+              absl::UnavailableError("rank 1 (stage 0, tp 1) closed its connection during all-reduce 3 of the tensor group"));
   });
 }
 
@@ -184,19 +183,17 @@ TEST(FailureTest, DifferentCountsAreAClearErrorOnEveryRank) {
     ASSERT_TRUE(AllReduceStatus(communicator, Group::kTensor, 7).ok());
     const absl::Status status = AllReduceStatus(communicator, Group::kTensor, rank == 0 ? 1000 : 1001);
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(Message(status),
-                AllOf(HasSubstr("all-reduce 1 of the tensor group with 100"), HasSubstr("with 1000 elements"),
-                      HasSubstr("with 1001 elements"), HasSubstr("rank 0 (stage 0, tp 0)"),
-                      HasSubstr("rank 1 (stage 0, tp 1)"), HasSubstr("the ranks run different programs")));
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("all-reduce 1 of the tensor group with 100"), HasSubstr("with 1000 elements"),
+                                       HasSubstr("with 1001 elements"), HasSubstr("rank 0 (stage 0, tp 0)"),
+                                       HasSubstr("rank 1 (stage 0, tp 1)"), HasSubstr("the ranks run different programs")));
   });
 }
 
 TEST(FailureTest, DifferentOperationsAreAClearErrorOnEveryRank) {
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
     std::vector<float> data(2000);
-    const absl::StatusOr<TransferTicket> ticket =
-        rank == 0 ? communicator.StartAllReduce(Group::kTensor, data.data(), 1000)
-                  : communicator.StartAllGather(Group::kTensor, data.data(), 1000);
+    const absl::StatusOr<TransferTicket> ticket = rank == 0 ? communicator.StartAllReduce(Group::kTensor, data.data(), 1000)
+                                                            : communicator.StartAllGather(Group::kTensor, data.data(), 1000);
     const absl::Status status = ticket.ok() ? communicator.Wait(*ticket).status() : ticket.status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(Message(status), AllOf(HasSubstr("all-reduce 0"), HasSubstr("all-gather 0")));
@@ -228,8 +225,8 @@ TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
     std::atomic<int64_t> rounds[2];
     std::atomic<bool> failed;
   };
-  auto* const shared = static_cast<Shared*>(
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const shared =
+      static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(shared, MAP_FAILED);
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
   std::vector<std::unique_ptr<RankProcess>> ranks;

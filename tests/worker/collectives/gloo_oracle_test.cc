@@ -87,8 +87,7 @@ TEST_P(GlooOracleTest, AllGatherIsEqual) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, GlooOracleTest,
-                         testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 17, 100'003)));
+INSTANTIATE_TEST_SUITE_P(Sizes, GlooOracleTest, testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 17, 100'003)));
 
 }  // namespace
 }  // namespace lynx

@@ -69,8 +69,7 @@ TEST(RingTest, AllReduceSendsTheFewestBytes) {
 }
 
 // Runs the streams of all members in lock step on integers, each element moving as soon as its plan allows.
-std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vector<std::vector<int64_t>> data,
-                                                int64_t count) {
+std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vector<std::vector<int64_t>> data, int64_t count) {
   const int32_t members = static_cast<int32_t>(data.size());
   std::vector<StreamPlan> plans;
   for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count, 4, {}));

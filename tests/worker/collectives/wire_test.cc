@@ -11,8 +11,13 @@ Hello SomeHello() {
   Hello hello;
   hello.job = JobId("job-7");
   hello.generation = Generation(12);
-  hello.layout = {.tp = 2, .pp = 3, .dp = 4, .virtual_stages = 5, .sequence_parallel = true,
-                  .zero = ZeroStage::kGradients, .schedule = ScheduleKind::kInterleaved};
+  hello.layout = {.tp = 2,
+                  .pp = 3,
+                  .dp = 4,
+                  .virtual_stages = 5,
+                  .sequence_parallel = true,
+                  .zero = ZeroStage::kGradients,
+                  .schedule = ScheduleKind::kInterleaved};
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;

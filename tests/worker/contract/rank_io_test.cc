@@ -26,8 +26,16 @@ RankConfig SomeConfig() {
   config.spec.model.qkv_bias = true;
   config.spec.model.qk_norm = true;
   config.spec.model.norm_epsilon = 1e-6;
-  config.spec.model.rotary = {.theta = 5e5, .dims = 12, .scaling = RopeScaling::kYarn, .factor = 2.5, .original_seq = 7,
-                              .low_freq_factor = 0.5, .high_freq_factor = 3, .beta_fast = 16, .beta_slow = 2, .attention_factor = 0.75};
+  config.spec.model.rotary = {.theta = 5e5,
+                              .dims = 12,
+                              .scaling = RopeScaling::kYarn,
+                              .factor = 2.5,
+                              .original_seq = 7,
+                              .low_freq_factor = 0.5,
+                              .high_freq_factor = 3,
+                              .beta_fast = 16,
+                              .beta_slow = 2,
+                              .attention_factor = 0.75};
   config.spec.model.window = 5;
   config.spec.model.plan_only = PlanOnlyFeatures{1} << 3;
   config.spec.data = {DataKind::kMegatron, "/data/corpus \"quoted\" \xc3\xa9"};
@@ -156,9 +164,9 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
 }
 
 TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
-  for (const ParallelLayout& layout : {ParallelLayout{0, 2, 1}, ParallelLayout{2, -1, 1},
-                                       ParallelLayout{65536, 65536, 65536}, ParallelLayout{1, 65536, 2},
-                                       ParallelLayout{.virtual_stages = 0}, ParallelLayout{.virtual_stages = 257}}) {
+  for (const ParallelLayout& layout :
+       {ParallelLayout{0, 2, 1}, ParallelLayout{2, -1, 1}, ParallelLayout{65536, 65536, 65536}, ParallelLayout{1, 65536, 2},
+        ParallelLayout{.virtual_stages = 0}, ParallelLayout{.virtual_stages = 257}}) {
     RankConfig config = SomeConfig();
     config.context.layout = layout;
     ExpectRejected(RankConfigText(config), "context.layout");

@@ -103,9 +103,9 @@ TEST(CopyChoiceTest, ALongListKeepsItsNewest) {
 TEST(CopyChoiceTest, OtherTextsAreRefused) {
   const std::string good = NodeCopiesText({.copies = {Copy(1, 7, 0)}, .resumed = {{Generation(2), 5}}}, 1 << 20);
   EXPECT_TRUE(ParseNodeCopies("")->copies.empty());
-  for (const std::string& bad : {std::string("copy"), std::string("copy 0 10\nshort"), std::string("resumed 1\n"),
-                                 std::string("resumed 1 x\n"), std::string("other 1 2\n"), std::string("copy 0 -1\n"),
-                                 good.substr(0, good.size() - 1), good + "x"}) {
+  for (const std::string& bad :
+       {std::string("copy"), std::string("copy 0 10\nshort"), std::string("resumed 1\n"), std::string("resumed 1 x\n"),
+        std::string("other 1 2\n"), std::string("copy 0 -1\n"), good.substr(0, good.size() - 1), good + "x"}) {
     EXPECT_FALSE(ParseNodeCopies(bad).ok()) << bad;
   }
 }

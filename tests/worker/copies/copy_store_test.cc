@@ -1,8 +1,8 @@
 #include "worker/copies/copy_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -38,9 +38,7 @@ class CopyStoreTest : public testing::Test {
     for (const CopyRecord& copy : store_.List().copies) keys.push_back(copy.key());
     return keys;
   }
-  std::string InFolder(const CopyKey& key) const {
-    return fs::path(store_.ShardPath(key)).lexically_relative(folder_.path());
-  }
+  std::string InFolder(const CopyKey& key) const { return fs::path(store_.ShardPath(key)).lexically_relative(folder_.path()); }
 
   const TestFolder folder_;
   const CopyStore store_;
@@ -77,7 +75,8 @@ TEST_F(CopyStoreTest, AShardWithoutItsRecordIsNone) {
 TEST_F(CopyStoreTest, AFileIsWrittenOverForTheNextStep) {
   const CopyRecord old = RecordOf(1, 5, 0, "long old states"), next = RecordOf(1, 6, 0, "new");
   ASSERT_TRUE(Write(old, "long old states").ok());
-  struct stat before {}, after {};
+  struct stat before {
+  }, after{};
   ASSERT_EQ(::stat(store_.ShardPath(old.key()).c_str(), &before), 0);
   const auto file = store_.BeginShard(next.key(), old.key());
   ASSERT_TRUE(file.ok());

@@ -42,10 +42,11 @@ class CopyTransferTest : public testing::Test {
                                       .run = world_.Identity(0),
                                       .secret = ends_.secret,
                                       .most_connections = 8,
-                                      .tell = [this](const std::string& line) {
-                                        const std::lock_guard lock(mutex_);
-                                        told_ += line + "\n";
-                                      }},
+                                      .tell =
+                                          [this](const std::string& line) {
+                                            const std::lock_guard lock(mutex_);
+                                            told_ += line + "\n";
+                                          }},
                                      there_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -139,8 +140,10 @@ TEST_F(CopyTransferTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
 TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
   for (const bool rank : {true, false}) {
     CopyEnds other = ends_;
-    if (rank) other.to = 1;
-    else other.generation = Generation(2);
+    if (rank)
+      other.to = 1;
+    else
+      other.generation = Generation(2);
     CopyClient client(address(), other, 0);
     EXPECT_EQ(Send(client, WriteHere(3, file_, "states")).code(), absl::StatusCode::kUnavailable);
   }
@@ -191,7 +194,8 @@ TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
 }
 
 TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
-  const CopyRequest request{.kind = CopyRequestKind::kPut, .key = {Generation(3), 17, file_}, .replaced_step = 15, .bytes = 1 << 30};
+  const CopyRequest request{
+      .kind = CopyRequestKind::kPut, .key = {Generation(3), 17, file_}, .replaced_step = 15, .bytes = 1 << 30};
   EXPECT_EQ(DecodeCopyRequest(EncodeCopyRequest(request)), request);
   const auto refused = [&](auto change) {
     CopyRequest changed = request;

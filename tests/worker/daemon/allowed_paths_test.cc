@@ -92,7 +92,8 @@ TEST_F(AllowedPathsTest, RootsMayBeLinksAndMany) {
 TEST_F(AllowedPathsTest, EveryPathOfAJobIsLookedAt) {
   const std::string in = folder_ + "/data/text", out = folder_ + "/outside/text";
   const AllowedPaths allowed{.data_roots = roots_, .checkpoint_roots = roots_};
-  const auto check = [&](const std::string& data, const std::string& validation, const std::string& checkpoint, const std::string& from) {
+  const auto check = [&](const std::string& data, const std::string& validation, const std::string& checkpoint,
+                         const std::string& from) {
     RankConfig config;
     config.spec.data.path = data;
     config.spec.data.validation_path = validation;

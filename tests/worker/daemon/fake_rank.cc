@@ -45,8 +45,7 @@ using namespace lynx;  // NOLINT: a test program of one file
 int PortOf(int fd) {
   int accepts = 0;
   socklen_t length = sizeof(accepts);
-  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) != 0 || accepts == 0)
-    Fail("no listening socket");
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) != 0 || accepts == 0) Fail("no listening socket");
   sockaddr_in address{};
   length = sizeof(address);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) Fail("getsockname");

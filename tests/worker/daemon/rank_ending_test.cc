@@ -30,11 +30,13 @@ TEST(DescribeEnding, TellsTheCauseWhereItIsKnown) {
             FaultCause::kMemory);
   const RankEnding killed = DescribeEnding({.exit = ExitStatus{137, 9}, .oom_kill = true});
   EXPECT_EQ(killed.cause, FaultCause::kMemory);
-  EXPECT_EQ(killed.reason, "killed by signal 9 (Killed): the kernel's out-of-memory killer ended a process of this node at that moment");
+  EXPECT_EQ(killed.reason,
+            "killed by signal 9 (Killed): the kernel's out-of-memory killer ended a process of this node at that moment");
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}}).cause, FaultCause::kUnknown);
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{139, 11}, .oom_kill = true}).cause, FaultCause::kUnknown) << "not how it kills";
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{135, 7}}).cause, FaultCause::kData);
-  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .oom_kill = true, .stop = StopStage::kKilled}).cause, FaultCause::kUnknown)
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .oom_kill = true, .stop = StopStage::kKilled}).cause,
+            FaultCause::kUnknown)
       << "by this daemon";
 }
 
@@ -56,8 +58,7 @@ TEST(DescribeEnding, WhatGaveWayDidAsItWasAsked) {
   const RankEnding expected{kRankExitYielded, "gave way after 7 steps, as asked", false, RankOutcome::kStopped};
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{5, 0}, .last_report = RankYielded{7}}), expected);
   EXPECT_EQ(DescribeEnding({.last_report = RankYielded{7}}), expected) << "not a child of this daemon";
-  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .last_report = RankYielded{7}, .stop = StopStage::kKilled}),
-            expected)
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .last_report = RankYielded{7}, .stop = StopStage::kKilled}), expected)
       << "its checkpoint is there";
 }
 
@@ -78,8 +79,7 @@ TEST(DescribeEnding, WhatWasAskedToEndWasStopped) {
   EXPECT_EQ(killed.outcome, RankOutcome::kStopped);
   EXPECT_NE(killed.reason.find("did not in time"), std::string::npos);
   // It was done before it saw the signal.
-  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}),
-            RankEnding{});
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}), RankEnding{});
 }
 
 }  // namespace

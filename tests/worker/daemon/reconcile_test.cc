@@ -11,10 +11,8 @@ constexpr Nanos kNow{100'000'000'000};
 RankKey Key(int64_t generation = 1, int32_t rank = 0) { return {JobId("j"), Generation(generation), rank}; }
 
 std::string OperationText(const RankOperation& operation) {
-  const char* const names[] = {"listen",    "start", "refuse", "ask-to-yield", "take-yield-back",
-                               "terminate", "kill",  "forget"};
-  return absl::StrCat(names[static_cast<int>(operation.kind)], " g", operation.key.generation.value, ".r",
-                      operation.key.rank);
+  const char* const names[] = {"listen", "start", "refuse", "ask-to-yield", "take-yield-back", "terminate", "kill", "forget"};
+  return absl::StrCat(names[static_cast<int>(operation.kind)], " g", operation.key.generation.value, ".r", operation.key.rank);
 }
 
 std::vector<std::string> Operations(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual) {
@@ -42,9 +40,7 @@ ActualRank Running() { return {.key = Key(), .phase = RankPhase::kRunning, .addr
 ActualRank Asked(Nanos at) {
   return {.key = Key(), .phase = RankPhase::kRunning, .address = kHere, .stop = StopStage::kAsked, .asked_at = at};
 }
-ActualRank Killed() {
-  return {.key = Key(), .phase = RankPhase::kRunning, .address = kHere, .stop = StopStage::kKilled};
-}
+ActualRank Killed() { return {.key = Key(), .phase = RankPhase::kRunning, .address = kHere, .stop = StopStage::kKilled}; }
 ActualRank Exited() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere}; }
 ActualRank Released() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere, .released = true}; }
 

@@ -232,8 +232,7 @@ TEST_F(TailTest, LogOfAnAdoptedRankStartsAtItsEnd) {
 }
 
 TEST(CleanLine, KeepsUtf8AndReplacesTheRest) {
-  EXPECT_EQ(CleanLine("plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82"),
-            "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82");
+  EXPECT_EQ(CleanLine("plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82"), "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82");
   EXPECT_EQ(CleanLine("\xff\x80"), "??");
   EXPECT_EQ(CleanLine("\xC0\xAF"), "??");            // overlong
   EXPECT_EQ(CleanLine("\xED\xA0\x80"), "???");       // a surrogate

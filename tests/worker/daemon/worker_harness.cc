@@ -105,12 +105,10 @@ void FakeCluster::ReleaseEnded() {
   if (!releases_) return;
   for (const v1::RankStatus& status : told_.ranks) {
     const auto same = [&](const auto& other) {
-      return other.job_id() == status.job_id() && other.generation() == status.generation() &&
-             other.rank() == status.rank();
+      return other.job_id() == status.job_id() && other.generation() == status.generation() && other.rank() == status.rank();
     };
     const auto released = [&](const v1::ReportAck& ack) { return same(ack) && ack.released(); };
-    if (status.phase() != v1::RANK_PHASE_EXITED ||
-        std::any_of(desired_.ranks().begin(), desired_.ranks().end(), same) ||
+    if (status.phase() != v1::RANK_PHASE_EXITED || std::any_of(desired_.ranks().begin(), desired_.ranks().end(), same) ||
         std::any_of(desired_.acks().begin(), desired_.acks().end(), released)) {
       continue;
     }
@@ -161,8 +159,8 @@ void FakeCluster::Record(const v1::WorkerReport& report) {
   reported_ = report.number();
   for (const v1::RankReport& rank : report.reports()) {
     for (const v1::RankStatus& status : told_.ranks) {
-      const bool same = status.job_id() == rank.job_id() && status.generation() == rank.generation() &&
-                        status.rank() == rank.rank();
+      const bool same =
+          status.job_id() == rank.job_id() && status.generation() == rank.generation() && status.rank() == rank.rank();
       if (same && status.phase() == v1::RANK_PHASE_EXITED) told_.end_before_report = true;
     }
     told_.reports.push_back(rank);
@@ -258,13 +256,8 @@ void WorkerTest::TearDown() {
 void WorkerTest::StartDaemon(const std::vector<std::string>& flags) {
   ASSERT_FALSE(daemon_.has_value());
   UniqueFd log(::open((folder_ + "/daemon.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker",
-                                   "--node",
-                                   "n1",
-                                   "--server",
-                                   cluster_.address(),
-                                   "--data-dir",
-                                   data_};
+  std::vector<std::string> argv = {
+      std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker", "--node", "n1", "--server", cluster_.address(), "--data-dir", data_};
   argv.insert(argv.end(), flags.begin(), flags.end());
   if (std::find(flags.begin(), flags.end(), "--copies-dir") == flags.end()) {
     argv.insert(argv.end(), {"--copies-dir", folder_ + "/copies"});
@@ -309,8 +302,7 @@ std::vector<pid_t> WorkerTest::StartedPids(int32_t rank) const {
   return pids;
 }
 
-void WorkerTest::WantOnly(const std::vector<v1::RankAssignment>& assignments,
-                          const std::vector<v1::ReportAck>& acks) {
+void WorkerTest::WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks) {
   v1::WorkerDesired desired;
   for (const v1::RankAssignment& assignment : assignments) *desired.add_ranks() = assignment;
   for (const v1::ReportAck& ack : acks) *desired.add_acks() = ack;
@@ -321,12 +313,10 @@ pid_t WorkerTest::RunRank(v1::RankAssignment assignment) {
   const int64_t generation = assignment.generation();
   const int32_t rank = assignment.rank();
   WantOnly({assignment});
-  cluster_.WaitUntil("LISTENING",
-                     [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_LISTENING); });
+  cluster_.WaitUntil("LISTENING", [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_LISTENING); });
   SetPeers(assignment, StatusOf(cluster_.told(), generation, rank)->port());
   WantOnly({assignment});
-  cluster_.WaitUntil("RUNNING",
-                     [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_RUNNING); });
+  cluster_.WaitUntil("RUNNING", [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_RUNNING); });
   return static_cast<pid_t>(StatusOf(cluster_.told(), generation, rank)->pid());
 }
 

@@ -35,9 +35,9 @@ struct Told {
   std::vector<v1::RankReport> stream_reports;  // of the newest stream
   std::vector<std::string> lines;              // of standard error
   int32_t witness_port = 0;
-  std::vector<std::string> copies_of_jobs;     // of the newest message
+  std::vector<std::string> copies_of_jobs;  // of the newest message
   int messages = 0;
-  size_t largest_message = 0;  // in bytes
+  size_t largest_message = 0;      // in bytes
   bool end_before_report = false;  // an EXITED rank had reports that came in a later message
 };
 

@@ -142,8 +142,8 @@ TEST_F(WorkerLeaseTest, AnswersOtherDaemons) {
   StartDaemon();
   cluster_.WaitUntil("attached", [](const Told& told) { return told.witness_port > 0; });
   const auto ask = [&] {
-    const auto stub = v1::Witness::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(cluster_.told().witness_port),
-                                                               grpc::InsecureChannelCredentials()));
+    const auto stub = v1::Witness::NewStub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(cluster_.told().witness_port), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     v1::WhenRenewedResponse response;
     const grpc::Status status = stub->WhenRenewed(&context, {}, &response);

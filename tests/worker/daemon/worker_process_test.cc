@@ -30,8 +30,7 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_TRUE(ProcessLives(pid));
 
   for (const char* command : {"ready", "step 0", "step 1", "done 2", "exit 0"}) Tell(0, command);
-  ASSERT_TRUE(
-      cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); }));
+  ASSERT_TRUE(cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); }));
   Told told = cluster_.told();
   const v1::RankStatus status = *StatusOf(told, 1, 0);
   EXPECT_EQ(status.exit_code(), 0) << status.reason();
@@ -52,7 +51,8 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_EQ(config->pacing_bytes_per_second, 125'000'000);
   EXPECT_EQ(config->peers[0].port, status.port());
   EXPECT_EQ(config->connection_secret, std::string(64, 'c'));
-  EXPECT_EQ(std::filesystem::status(folder + "/config.json").permissions(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
+  EXPECT_EQ(std::filesystem::status(folder + "/config.json").permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
       << "it has the secret of the ranks' connections";
 
   // Not wanted any more: forgotten, but its files stay.
@@ -183,8 +183,7 @@ TEST_F(WorkerTest, ACrashIsReportedWithTheLastWords) {
   const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
   EXPECT_EQ(status.exit_code(), 139);
   EXPECT_NE(status.reason().find("about to fall"), std::string::npos) << status.reason();
-  cluster_.WaitUntil("its line",
-                     [](const Told& told) { return told.lines == std::vector<std::string>{"about to fall"}; });
+  cluster_.WaitUntil("its line", [](const Told& told) { return told.lines == std::vector<std::string>{"about to fall"}; });
 }
 
 // The server sends what a rank is to do until it has started.
@@ -233,9 +232,8 @@ TEST_F(WorkerTest, ANewGenerationReplacesTheOld) {
   const pid_t first = RunRank(MakeAssignment("j1", 1, 0));
   const pid_t second = RunRank(MakeAssignment("j1", 2, 0));
   EXPECT_NE(first, second);
-  cluster_.WaitUntil("only the new one", [](const Told& told) {
-    return told.ranks.size() == 1 && InPhase(told, 2, 0, v1::RANK_PHASE_RUNNING);
-  });
+  cluster_.WaitUntil("only the new one",
+                     [](const Told& told) { return told.ranks.size() == 1 && InPhase(told, 2, 0, v1::RANK_PHASE_RUNNING); });
   EXPECT_FALSE(ProcessLives(first));
   EXPECT_TRUE(ProcessLives(second));
 }
@@ -267,15 +265,16 @@ TEST_F(WorkerTest, APathThatIsNotAllowedIsRefusedAsTheJobsFault) {
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
   EXPECT_EQ(status.cause(), v1::FAULT_CAUSE_PATH);
-  EXPECT_NE(status.reason().find("data.path /etc/hostname is not allowed on this node: jobs may use " + root), std::string::npos) << status.reason();
+  EXPECT_NE(status.reason().find("data.path /etc/hostname is not allowed on this node: jobs may use " + root),
+            std::string::npos)
+      << status.reason();
   EXPECT_TRUE(StartedPids(0).empty());
 }
 
 TEST_F(WorkerTest, AMissingRankBinaryIsSaidAtTheStart) {
   StartDaemon({"--rank-binary", "/no/such/lynx-rank"});
   EXPECT_EQ(WaitForDaemon().code, 1);
-  EXPECT_NE(DaemonLog().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"),
-            std::string::npos)
+  EXPECT_NE(DaemonLog().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"), std::string::npos)
       << DaemonLog();
 }
 

@@ -109,8 +109,8 @@ TEST_F(WorkerRestartTest, AnAdoptedRankThatDiesSilentlyIsAFailure) {
   StartDaemon();
   const pid_t pid = Run();
   KillAndRestartDaemon();
-  cluster_.WaitUntil(
-      "taken up", [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
+  cluster_.WaitUntil("taken up",
+                     [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
   ::kill(pid, SIGKILL);
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
@@ -171,9 +171,8 @@ TEST_F(WorkerRestartTest, ARankThatOnlyListenedGetsANewSocket) {
   WantOnly({assignment});
   cluster_.WaitUntil("LISTENING", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING); });
   KillAndRestartDaemon();
-  cluster_.WaitUntil("LISTENING again", [](const Told& told) {
-    return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING);
-  });
+  cluster_.WaitUntil("LISTENING again",
+                     [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING); });
   RunRank(assignment);
 }
 
@@ -241,8 +240,8 @@ TEST_F(WorkerRestartTest, LeavingLetsRanksGoOn) {
   EXPECT_EQ(EndDaemon(SIGTERM).code, 0);
   EXPECT_TRUE(ProcessLives(pid));
   StartDaemon();
-  cluster_.WaitUntil(
-      "taken up", [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
+  cluster_.WaitUntil("taken up",
+                     [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
 }
 
 TEST_F(WorkerRestartTest, StopRanksOnExitEndsThem) {

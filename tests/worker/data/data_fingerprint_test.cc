@@ -21,8 +21,7 @@ TEST(DataFingerprint, SaysWhatTheDataIs) {
   EXPECT_EQ(fingerprint.bytes, Bytes(11));
   EXPECT_EQ(fingerprint.sha256.size(), 64u);
   EXPECT_EQ(fingerprint, FingerprintOf(DataKind::kMegatron, {AsBytes("index"), AsBytes("tokens")}));
-  EXPECT_THAT(FingerprintText(fingerprint),
-              HasSubstr("megatron of 11 bytes, SHA-256 " + fingerprint.sha256.substr(0, 16)));
+  EXPECT_THAT(FingerprintText(fingerprint), HasSubstr("megatron of 11 bytes, SHA-256 " + fingerprint.sha256.substr(0, 16)));
 }
 
 TEST(DataFingerprint, EveryByteOfAFileOfOrdinarySizeCounts) {

@@ -61,8 +61,7 @@ TEST(TextDataset, FingerprintIsOfTheContentAlone) {
     return OpenText(folder.Write(name, text), 1).value()->fingerprint();
   };
   EXPECT_EQ(fingerprint_of("a", "some text"), fingerprint_of("b", "some text"));
-  EXPECT_EQ(fingerprint_of("a", "some text"),
-            FingerprintOf(DataKind::kText, {std::as_bytes(std::span("some text", 9))}));
+  EXPECT_EQ(fingerprint_of("a", "some text"), FingerprintOf(DataKind::kText, {std::as_bytes(std::span("some text", 9))}));
   EXPECT_FALSE(fingerprint_of("a", "some text") == fingerprint_of("b", "same text"));
 }
 
@@ -83,8 +82,8 @@ TEST(TextDataset, TokenOutsideTheVocabularyIsNamed) {
   int32_t inputs[2], targets[2];
   const absl::Status status = (*data)->Read(0, inputs, targets);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("t.txt"), HasSubstr("token 127"), HasSubstr("position 2"),
-                                     HasSubstr("vocabulary of 100")));
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("t.txt"), HasSubstr("token 127"), HasSubstr("position 2"), HasSubstr("vocabulary of 100")));
 }
 
 TEST(TextDataset, BadFilesAreNamed) {

@@ -74,9 +74,9 @@ void ExpectInvalid(const absl::Status& status, const std::string& part) {
 
 TEST(MegatronDataset, ReadsEveryTokenTypeByPrefixOrByFile) {
   const TestFolder folder;
-  const std::vector<std::pair<std::string, Pair>> pairs = {
-      {"u8", Pair::Of<uint8_t>(1)},  {"i8", Pair::Of<int8_t>(2)},   {"i16", Pair::Of<int16_t>(3)},
-      {"i32", Pair::Of<int32_t>(4)}, {"i64", Pair::Of<int64_t>(5)}, {"u16", Pair::Of<uint16_t>(8)}};
+  const std::vector<std::pair<std::string, Pair>> pairs = {{"u8", Pair::Of<uint8_t>(1)},  {"i8", Pair::Of<int8_t>(2)},
+                                                           {"i16", Pair::Of<int16_t>(3)}, {"i32", Pair::Of<int32_t>(4)},
+                                                           {"i64", Pair::Of<int64_t>(5)}, {"u16", Pair::Of<uint16_t>(8)}};
   for (const auto& [name, pair] : pairs) {
     folder.Write(name + ".idx", pair.Index());
     folder.Write(name + ".bin", pair.bin);

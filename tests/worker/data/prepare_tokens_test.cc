@@ -103,17 +103,18 @@ TEST(PrepareTokens, SaysWhatIsWrong) {
   const struct {
     const char* arguments;
     const char* part;
-  } cases[] = {{"--ids --out out words", "words:2: invalid literal"},
-               {"--ids --out out negative", "negative:1: ids must be from 0"},
-               {"--ids --out out empty", "there are no tokens"},
-               {"--ids --tokenizer t.json --out out good", "name one of"},
-               {"--vocab v.json --out out good", "name one of"},
-               {"--ids --out out good missing", "prepare_tokens.py: missing: No such file or directory\n"},
-               {"--ids --out out .", "prepare_tokens.py: .: Is a directory\n"},
-               {"--ids --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line, 0xe9, is not UTF-8; convert the file\n"},
-               {"--ids --whole-files --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line"},
-               {"--ids --out none/out good", "prepare_tokens.py: none/out.bin.part: No such file or directory\n"},
-               {"--tokenizer t.json --out out good", "pip install tokenizers"}};
+  } cases[] = {
+      {"--ids --out out words", "words:2: invalid literal"},
+      {"--ids --out out negative", "negative:1: ids must be from 0"},
+      {"--ids --out out empty", "there are no tokens"},
+      {"--ids --tokenizer t.json --out out good", "name one of"},
+      {"--vocab v.json --out out good", "name one of"},
+      {"--ids --out out good missing", "prepare_tokens.py: missing: No such file or directory\n"},
+      {"--ids --out out .", "prepare_tokens.py: .: Is a directory\n"},
+      {"--ids --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line, 0xe9, is not UTF-8; convert the file\n"},
+      {"--ids --whole-files --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line"},
+      {"--ids --out none/out good", "prepare_tokens.py: none/out.bin.part: No such file or directory\n"},
+      {"--tokenizer t.json --out out good", "pip install tokenizers"}};
   for (const auto& [arguments, part] : cases) {
     const Answer answer = Prepare(folder, arguments, "PYTHONPATH=.");
     EXPECT_NE(answer.exit_code, 0) << arguments;

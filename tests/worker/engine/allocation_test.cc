@@ -31,8 +31,8 @@ void* Allocate(std::size_t size, std::size_t alignment, const void* caller) {
     backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
     counting = true;
   }
-  void* const memory = alignment == 0 ? std::malloc(size)
-                                      : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  void* const memory =
+      alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -86,16 +86,15 @@ TEST_P(Allocation, NoStepAllocates) {
   EXPECT_EQ(allocations.exchange(0), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , Allocation,
-    testing::Values(TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kGpt, {.tp = 2, .pp = 2}},
-                    TinySetting{TinyModel::kTiedLlama, {.pp = 2, .dp = 2}},
-                    TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2, .sequence_parallel = true}},
-                    TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}},
-                    TinySetting{TinyModel::kTiedLlama,
-                                {.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer},
-                                DataType::kBfloat16}),
-    [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(, Allocation,
+                         testing::Values(TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kGpt, {.tp = 2, .pp = 2}},
+                                         TinySetting{TinyModel::kTiedLlama, {.pp = 2, .dp = 2}},
+                                         TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2, .sequence_parallel = true}},
+                                         TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}},
+                                         TinySetting{TinyModel::kTiedLlama,
+                                                     {.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer},
+                                                     DataType::kBfloat16}),
+                         [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace lynx

@@ -83,9 +83,9 @@ TEST(Engine, ReportsTheStep) {
     EXPECT_GT(report.weight, Nanos(0));
     EXPECT_GT(report.optimizer, Nanos(0));
     EXPECT_GT(report.recompute_hidden + report.recompute_exposed, Nanos(0));
-    const Nanos phases = report.forward + report.backward + report.weight + report.optimizer +
-                         report.recompute_hidden + report.recompute_exposed + report.tensor_wait + report.stall +
-                         report.data_parallel_wait + report.norm_wait;
+    const Nanos phases = report.forward + report.backward + report.weight + report.optimizer + report.recompute_hidden +
+                         report.recompute_exposed + report.tensor_wait + report.stall + report.data_parallel_wait +
+                         report.norm_wait;
     EXPECT_GT(report.data_wait, Nanos(0));
     EXPECT_LE(phases + report.data_wait, report.duration);
     EXPECT_GE(report.core_wait, Nanos(0));
@@ -95,7 +95,8 @@ TEST(Engine, ReportsTheStep) {
 
 // Four ranks on one core take turns.
 TEST(Engine, ReportsHowLongItWaitedForACore) {
-  if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
+  if (access("/proc/thread-self/schedstat", R_OK) != 0)
+    GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
   cpu_set_t before, one;
   ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
   CPU_ZERO(&one);

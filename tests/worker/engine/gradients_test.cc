@@ -121,7 +121,7 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(, Gradients,
                          testing::ValuesIn(AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1},
-                                                         ParallelLayout{.tp = 2, .sequence_parallel = true}})),
+                                                        ParallelLayout{.tp = 2, .sequence_parallel = true}})),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -194,8 +194,7 @@ TEST(Microbatches, TheirSizeDoesNotMatter) {
     const std::vector<double> losses = Train(job, 10).losses();
     ASSERT_EQ(losses.size(), expected.size());
     for (size_t step = 0; step < losses.size(); ++step) {
-      EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step])
-          << LayoutText(layout) << ", step " << step;
+      EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << LayoutText(layout) << ", step " << step;
     }
   }
 }

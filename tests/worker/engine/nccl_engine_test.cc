@@ -163,11 +163,11 @@ TinyJob FaultyJob() { return JobOf({TinyModel::kGpt, {.tp = 2, .pp = 2, .sequenc
 // So that the last rank does `then` at its start of that number.
 TinyJob FaultyJob(int64_t number, const std::function<absl::Status()>& then, Nanos idle_timeout = Nanos(0)) {
   TinyJob job = FaultyJob();
-  job.make_communicator = [=, layout = job.layout](int32_t rank, Communicator& host, Backend& backend)
-      -> absl::StatusOr<std::unique_ptr<Communicator>> {
+  job.make_communicator = [=, layout = job.layout](int32_t rank, Communicator& host,
+                                                   Backend& backend) -> absl::StatusOr<std::unique_ptr<Communicator>> {
     host.SetIdleTimeout(idle_timeout);
-    LYNX_ASSIGN_OR_RETURN(auto nccl, MakeNcclCommunicator({.layout = layout, .rank = rank, .idle_timeout = idle_timeout},
-                                                          host, backend));
+    LYNX_ASSIGN_OR_RETURN(auto nccl,
+                          MakeNcclCommunicator({.layout = layout, .rank = rank, .idle_timeout = idle_timeout}, host, backend));
     if (rank != layout.ranks() - 1) return nccl;
     return std::make_unique<StartsUntil>(std::move(nccl), number, then);
   };
@@ -359,8 +359,7 @@ TEST(NcclCommunicator, OfARankAloneIsDoneAtOnce) {
     tickets.push_back(communicator->StartAllReduce(Group::kTensor, memory.data(), 16).value());
   }
   for (const TransferTicket ticket : tickets) EXPECT_TRUE(communicator->Wait(ticket)->completed.is_mark());
-  EXPECT_EQ(communicator->StartSend(Group::kNextStage, memory.data(), 16).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(communicator->StartSend(Group::kNextStage, memory.data(), 16).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(communicator->BytesSent(), 0);
 }
 

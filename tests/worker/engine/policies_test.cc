@@ -53,9 +53,8 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
   const TinyRun expected = Train(job, kSteps);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    job.Lower(GetParam().layout, [&](const StageContext& context, const StageSlice& slice) {
-      return RandomPolicy(context, slice, seed);
-    });
+    job.Lower(GetParam().layout,
+              [&](const StageContext& context, const StageSlice& slice) { return RandomPolicy(context, slice, seed); });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
   }
 }
@@ -159,8 +158,7 @@ TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
 
 bool HasKind(const TinyJob& job, ActionKind kind) {
   return std::any_of(job.stages.begin(), job.stages.end(), [&](const StageProgram& stage) {
-    return std::any_of(stage.program.begin(), stage.program.end(),
-                       [&](const Action& action) { return action.kind == kind; });
+    return std::any_of(stage.program.begin(), stage.program.end(), [&](const Action& action) { return action.kind == kind; });
   });
 }
 
@@ -209,9 +207,7 @@ const std::vector<ParallelLayout>& AllLayouts() {
 
 const std::vector<ParallelLayout>& LayoutsInBfloat16() {
   static const std::vector<ParallelLayout> layouts = {
-      ParallelLayout{1, 1, 1},
-      ParallelLayout{2, 2, 2},
-      ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
+      ParallelLayout{1, 1, 1}, ParallelLayout{2, 2, 2}, ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
       ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble},
       ParallelLayout{.pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}};
   return layouts;

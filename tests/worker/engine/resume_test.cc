@@ -43,8 +43,7 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
          LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
          if (rank.coordinates.dp == 0 || rank.state->shares_updates()) {
            LYNX_RETURN_IF_ERROR(
-               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
-                   .status());
+               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
          }
          LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
          if (rank.rank == 0) LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
@@ -97,19 +96,19 @@ TEST_P(Resume, ContinuesWithTheSameBits) {
   EXPECT_TRUE(continued.trained == whole.weights);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Resume, testing::ValuesIn([] {
-                           std::vector<TinySetting> settings;
-                           for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
-                             for (const TinyModel model :
-                                  {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
-                               for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
-                                 settings.push_back({model, {.tp = 2, .pp = 2, .dp = 2, .zero = zero}, dtype});
-                               }
-                             }
-                           }
-                           return settings;
-                         }()),
-                         [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    , Resume, testing::ValuesIn([] {
+      std::vector<TinySetting> settings;
+      for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+        for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
+          for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
+            settings.push_back({model, {.tp = 2, .pp = 2, .dp = 2, .zero = zero}, dtype});
+          }
+        }
+      }
+      return settings;
+    }()),
+    [](const auto& info) { return TestName(info.param); });
 
 ParallelLayout CustomV() {
   ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};

@@ -81,19 +81,17 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
   Communicator* const communicator = between_devices != nullptr ? between_devices.get() : connected.get();
   const auto run = [&]() -> absl::Status {
     const StageProgram& stage = job.stages[rank.coordinates.stage];
-    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
-                          job.open_dataset ? job.open_dataset() : OpenText(job));
-    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(stage.context, rank.coordinates.tp,
-                                                               MembersOf(job.layout, rank.rank, Group::kData).index,
-                                                               job.train.seed, *backend));
-    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                          Engine::Create({.context = stage.context,
-                                          .rank = rank.rank,
-                                          .program = stage.program,
-                                          .arena = stage.arena,
-                                          .train = job.train,
-                                          .dead_buffers = job.dead_buffers},
-                                         *backend, *communicator, state, *dataset));
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset, job.open_dataset ? job.open_dataset() : OpenText(job));
+    LYNX_ASSIGN_OR_RETURN(ModelState state,
+                          ModelState::Create(stage.context, rank.coordinates.tp,
+                                             MembersOf(job.layout, rank.rank, Group::kData).index, job.train.seed, *backend));
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.context = stage.context,
+                                                                                .rank = rank.rank,
+                                                                                .program = stage.program,
+                                                                                .arena = stage.arena,
+                                                                                .train = job.train,
+                                                                                .dead_buffers = job.dead_buffers},
+                                                                               *backend, *communicator, state, *dataset));
     LYNX_RETURN_IF_ERROR(engine->GatherWeights());
     rank.communicator = communicator;
     rank.state = &state;
@@ -209,13 +207,11 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
 }
 
 void CollectGradients(ModelState& state, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.slots())
-    Collect(slot, &state.gradients()[slot.offset], state.backend(), parameters);
+  for (const ParameterSlot& slot : state.slots()) Collect(slot, &state.gradients()[slot.offset], state.backend(), parameters);
 }
 
 void CollectWeights(ModelState& state, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.updated())
-    Collect(slot, state.UpdatedWeight(slot), state.backend(), parameters);
+  for (const ParameterSlot& slot : state.updated()) Collect(slot, state.UpdatedWeight(slot), state.backend(), parameters);
 }
 
 float* WeightOf(ModelState& state, int32_t layer, Parameter parameter) {
@@ -277,8 +273,7 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
   return settings;
 }
 
-std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
-                                  const std::vector<ParallelLayout>& in_bfloat16) {
+std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16) {
   std::vector<TinySetting> settings = ModelsIn(in_float);
   for (TinySetting setting : ModelsIn(in_bfloat16)) {
     setting.dtype = DataType::kBfloat16;

@@ -23,11 +23,21 @@ struct StageProgram {
 };
 
 // One model of each kind that the engine trains, with dropout where the family has it; tied ones with fused attention. From
-// kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every part of them matters:
-// GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; heads of their own size and linear
-// scaling, as Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly turned heads.
+// kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every part of them
+// matters: GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; heads of their own size and
+// linear scaling, as Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly turned heads.
 enum class TinyModel : uint8_t {
-  kGpt, kLlama, kTiedGpt, kTiedLlama, kGroupedGpt, kMultiQueryGpt, kLlama3, kMistral, kQwen2, kQwen3, kPhi3,
+  kGpt,
+  kLlama,
+  kTiedGpt,
+  kTiedLlama,
+  kGroupedGpt,
+  kMultiQueryGpt,
+  kLlama3,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kPhi3,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
 inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kPhi3) + 1;
@@ -45,7 +55,7 @@ struct TinyJob {
   std::vector<StageProgram> stages;  // see Lower; may be edited
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
-  std::function<std::unique_ptr<Backend>()> make_backend;                  // for each rank; null: the CPU's
+  std::function<std::unique_ptr<Backend>()> make_backend;  // for each rank; null: the CPU's
   // Of ranks with such a backend, over what ConnectTcp gave; null: a StagedCommunicator.
   std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int32_t rank, Communicator& host, Backend& backend)>
       make_communicator;
@@ -53,8 +63,7 @@ struct TinyJob {
 
   // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of`
   // gives for the slices.
-  void Lower(const ParallelLayout& layout,
-             const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
+  void Lower(const ParallelLayout& layout, const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
   void Lower(const ParallelLayout& layout, RecomputeMode mode);
 };
 
@@ -105,8 +114,7 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
 // Every model in each layout that divides it.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
 // The points of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) in that type.
-std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
-                                  const std::vector<ParallelLayout>& in_bfloat16);
+std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16);
 // As a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
 std::string TestName(const TinySetting& setting);
 // The layout's text as a test's name: "tp2pp2dp1interleaved".

@@ -44,8 +44,7 @@ int64_t ElementsOf(const std::vector<ParameterSlot>& slots) {
 }
 
 void Fill(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights) {
-  FillInitialWeights(slot, model, seed,
-                     weights.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(slot.count)));
+  FillInitialWeights(slot, model, seed, weights.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(slot.count)));
 }
 
 struct Gathered {
@@ -85,11 +84,11 @@ TEST(ParameterSlots, NamesAreInOrder) {
   model.layers = 1;
   std::vector<std::string> names;
   for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0)) names.push_back(slot.name);
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "embed.tok", "embed.pos", "layers.0.ln1.weight", "layers.0.ln1.bias", "layers.0.qkv.weight",
-                       "layers.0.qkv.bias", "layers.0.proj.weight", "layers.0.proj.bias", "layers.0.ln2.weight",
-                       "layers.0.ln2.bias", "layers.0.fc1.weight", "layers.0.fc1.bias", "layers.0.fc2.weight",
-                       "layers.0.fc2.bias", "head.ln.weight", "head.ln.bias", "head.out.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "embed.pos", "layers.0.ln1.weight", "layers.0.ln1.bias",
+                                             "layers.0.qkv.weight", "layers.0.qkv.bias", "layers.0.proj.weight",
+                                             "layers.0.proj.bias", "layers.0.ln2.weight", "layers.0.ln2.bias",
+                                             "layers.0.fc1.weight", "layers.0.fc1.bias", "layers.0.fc2.weight",
+                                             "layers.0.fc2.bias", "head.ln.weight", "head.ln.bias", "head.out.weight"}));
 }
 
 TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
@@ -97,9 +96,9 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
   model.layers = 1;
   std::vector<std::string> names;
   for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0)) names.push_back(slot.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "layers.0.ln1.weight", "layers.0.qkv.weight",
-                                             "layers.0.proj.weight", "layers.0.ln2.weight", "layers.0.fc1.weight",
-                                             "layers.0.fc2.weight", "head.ln.weight", "head.out.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "layers.0.ln1.weight", "layers.0.qkv.weight", "layers.0.proj.weight",
+                                             "layers.0.ln2.weight", "layers.0.fc1.weight", "layers.0.fc2.weight",
+                                             "head.ln.weight", "head.out.weight"}));
 }
 
 // Heads of size 4; 8 of queries, 4 of keys and 4 of values: rows 0..31, 32..47 and 48..63. 48 of the gate, then 48.
@@ -238,8 +237,7 @@ TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
       for (int32_t stage = 0; stage < pp; ++stage) {
         const StageContext context = ContextOf(model, tp, pp, stage);
         const LayerShape shape = context.shape();
-        int64_t expected =
-            LayerParameters(LayerType::kTransformer, shape) * context.only_slice().layers();
+        int64_t expected = LayerParameters(LayerType::kTransformer, shape) * context.only_slice().layers();
         if (context.has_embedding()) expected += LayerParameters(LayerType::kEmbedding, shape);
         if (context.has_head()) expected += LayerParameters(LayerType::kHead, shape);
         for (int32_t r = 0; r < tp; ++r) EXPECT_EQ(ElementsOf(ParameterSlotsOf(context, r)), expected);
@@ -254,7 +252,8 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 0, 42, *backend).value();
   EXPECT_EQ(whole.shared_embedding(), nullptr);
-  EXPECT_EQ(whole.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight), whole.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok));
+  EXPECT_EQ(whole.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight),
+            whole.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, 1, 1, 0)).weights.value);
   EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm

@@ -58,8 +58,8 @@ TEST(RotaryTable, DynamicScalingFollowsTheSequence) {
 
 // Llama 3.1's: pairs up to 29 turn as they did, those from 35 on an eighth as far.
 TEST(RotaryTable, Llama3ScalingLeavesFastPairs) {
-  const RotaryTable table = RotaryTableOf(
-      Model({.theta = 500000, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}, 128, 131072));
+  const RotaryTable table =
+      RotaryTableOf(Model({.theta = 500000, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}, 128, 131072));
   EXPECT_EQ(table.pairs, 64);
   ExpectSlope(table, 20, 0.016560440080994446);
   ExpectSlope(table, 28, 0.003211445994752591);
@@ -71,15 +71,14 @@ TEST(RotaryTable, Llama3ScalingLeavesFastPairs) {
 }
 
 TEST(RotaryTable, YarnMixesBetweenTwoPairs) {
-  const RotaryTable table = RotaryTableOf(
-      Model({.theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768}, 128, 131072));
+  const RotaryTable table =
+      RotaryTableOf(Model({.theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768}, 128, 131072));
   ExpectSlope(table, 23, 0.006978305848598663);
   ExpectSlope(table, 28, 0.0018482765647068783);
   ExpectSlope(table, 40, 4.445698525097307e-05);
   ExpectSlope(table, 63, 3.102344401879299e-07);
   EXPECT_NEAR(table.scale, 1.138629436111989, 1e-14);
-  RotarySpec given{
-      .theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768, .attention_factor = 0.75};
+  RotarySpec given{.theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768, .attention_factor = 0.75};
   EXPECT_EQ(RotaryTableOf(Model(given, 128)).scale, 0.75);
 }
 

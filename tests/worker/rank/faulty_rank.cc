@@ -58,11 +58,11 @@ enum class Fault : uint8_t {
   kCorruptLink,        // a byte of each large message is another when it is sent
   kSlowLink,           // sends half a mebibyte in a second
 };
-constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
-                                    "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
-                                    "slow-uncopied-shard", "stop-forward", "stop-before-publish",
-                                    "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory",
-                                    "refuse-stack", "refuse-thread",      "wrong-product",       "corrupt-link",  "slow-link"};
+constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",       "kill-collective",     "kill-optimizer",
+                                    "kill-shard",          "kill-before-publish", "kill-after-publish",  "slow-shard",
+                                    "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
+                                    "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
+                                    "refuse-thread",       "wrong-product",       "corrupt-link",        "slow-link"};
 // Ten of them a step may go without a byte.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
@@ -123,8 +123,7 @@ class FaultyBackend : public cpu::CpuBackend {
     const bool refused = fault == Fault::kRefuseMemory && what == "activation arena";
     return CpuBackend::Allocate(refused ? Bytes(kTooMuch) : bytes, what);
   }
-  void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
-                     float* y) override {
+  void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out, float* y) override {
     if (In(Fault::kKillCollective)) send_is_fatal = true;
     if (In(Fault::kKillForward) && ++calls_ == 2) Die();
     if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
@@ -141,8 +140,7 @@ class FaultyBackend : public cpu::CpuBackend {
     if (In(Fault::kKillBackward)) Die();
     CpuBackend::LinearBackward(dy, w, n, in, out, dx);
   }
-  void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
-                    float* dbias) override {
+  void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) override {
     CpuBackend::LinearWeight(x, dy, n, in, out, dw, dbias);
     if (In(Fault::kInfiniteGradient) && ++calls_ == 1) dw[0] = std::numeric_limits<float>::infinity();
   }
@@ -223,8 +221,7 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
-  static auto* const next =
-      lynx::Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  static auto* const next = lynx::Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
   return lynx::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 

@@ -1,4 +1,5 @@
-// Ranks that check their nodes before they train, as real processes: whole ones train on as they would, broken ones are told of.
+// Ranks that check their nodes before they train, as real processes: whole ones train on as they would, broken ones are told
+// of.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +42,8 @@ TEST(RankCheck, AWrongProductEndsTheRankThatComputedIt) {
   const std::vector<RankFailure> failures = FailuresOf(ranks, 2);
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_EQ(failures[0].cause, FaultCause::kCheck);
-  EXPECT_THAT(failures[0].reason, HasSubstr("node check: the device computes wrongly: element (0, 7) of the product of matrices of 256 x 256 is"));
+  EXPECT_THAT(failures[0].reason,
+              HasSubstr("node check: the device computes wrongly: element (0, 7) of the product of matrices of 256 x 256 is"));
   EXPECT_THAT(FailuresOf(ranks, 0).at(0).reason, HasSubstr("rank 2 has failed its node check"));
 }
 
@@ -55,7 +57,8 @@ TEST(RankCheck, WordsThatALinkChangesEndTheRanksThatReadThem) {
     ASSERT_EQ(failures.size(), 1u);
     EXPECT_EQ(failures[0].cause, FaultCause::kLink);
     EXPECT_THAT(failures[0].peers, ElementsAre(3));
-    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("node check: what rank 3 at 127.0.0.1 sends arrives wrong: word"), HasSubstr(" of 262144 is 0x")));
+    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("node check: what rank 3 at 127.0.0.1 sends arrives wrong: word"),
+                                          HasSubstr(" of 262144 is 0x")));
   }
 }
 
@@ -67,9 +70,11 @@ TEST(RankCheck, ASlowLinkEndsTheRanksAtItsEnds) {
     const std::vector<RankFailure> failures = FailuresOf(ranks, rank);
     ASSERT_EQ(failures.size(), 1u);
     EXPECT_EQ(failures[0].cause, FaultCause::kLink);
-    EXPECT_THAT(failures[0].peers, UnorderedElementsAreArray(rank == 3 ? std::vector<int32_t>{0, 1, 2} : std::vector<int32_t>{3}))
+    EXPECT_THAT(failures[0].peers,
+                UnorderedElementsAreArray(rank == 3 ? std::vector<int32_t>{0, 1, 2} : std::vector<int32_t>{3}))
         << failures[0].reason;
-    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("node check: the link to rank "), HasSubstr(", where others like it move ")));
+    EXPECT_THAT(failures[0].reason,
+                AllOf(HasSubstr("node check: the link to rank "), HasSubstr(", where others like it move ")));
   }
 }
 

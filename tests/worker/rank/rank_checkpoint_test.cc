@@ -58,9 +58,7 @@ std::vector<int64_t> StepsOf(const std::vector<CheckpointReport>& reports) {
   return steps;
 }
 
-std::vector<double> TailOf(const std::vector<double>& losses, int64_t from) {
-  return {losses.begin() + from, losses.end()};
-}
+std::vector<double> TailOf(const std::vector<double>& losses, int64_t from) { return {losses.begin() + from, losses.end()}; }
 
 // Ten steps with checkpoints of 4, 8 and 10, and the losses of all.
 std::vector<double> TrainTen(const TestFolder& folder) {
@@ -294,8 +292,7 @@ TEST(RankCheckpoint, AnotherJobBeginsWithTheWeightsAlone) {
 TEST(RankCheckpoint, WhatARunCannotBeginWithIsRefusedByName) {
   const TestFolder folder;
   TrainTen(folder);
-  const auto expect_refused = [&](const std::string& part, int64_t steps,
-                                  const std::function<void(RankConfig&)>& change) {
+  const auto expect_refused = [&](const std::string& part, int64_t steps, const std::function<void(RankConfig&)>& change) {
     static int64_t generation = 1;
     RankProcesses second(folder,
                          Configs(folder, steps,
@@ -328,8 +325,7 @@ TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
 TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   const TestFolder folder;
   const int64_t steps = 60;
-  RankProcesses ranks(folder,
-                      Configs(folder, steps, [](RankConfig& config) { config.spec.checkpoint.every_steps = 40; }),
+  RankProcesses ranks(folder, Configs(folder, steps, [](RankConfig& config) { config.spec.checkpoint.every_steps = 40; }),
                       /*generation=*/1, /*absent=*/{}, {{0, {"slow-shard", 40}}});
   ranks.ExpectAllExit(kRankExitOk);
   int64_t steps_before = 0;
@@ -353,8 +349,8 @@ TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   for (int shard = 0; shard < kShards; ++shard) {
     const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
     fs::create_directories(attempt);
-    fs::create_symlink("/dev/full", attempt + "/shard-000" + std::to_string(shard / 2) + "-000" +
-                                        std::to_string(shard % 2) + ".safetensors");
+    fs::create_symlink(
+        "/dev/full", attempt + "/shard-000" + std::to_string(shard / 2) + "-000" + std::to_string(shard % 2) + ".safetensors");
   }
   RankProcesses ranks(folder, Configs(folder, 6, [](RankConfig& config) { config.spec.checkpoint.every_steps = 3; }));
   ranks.ExpectAllExit(kRankExitOk);

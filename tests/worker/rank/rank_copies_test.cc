@@ -93,8 +93,8 @@ int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& 
   return known;
 }
 
-// The first generation: rank 3 is killed in the middle of a step. The steps of the newest copies that a rank knew to be whole: where
-// the machine is busy, the rank may be killed before there are any, and then it all happens again.
+// The first generation: rank 3 is killed in the middle of a step. The steps of the newest copies that a rank knew to be whole:
+// where the machine is busy, the rank may be killed before there are any, and then it all happens again.
 int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   int64_t known = 0;
   for (int i = 0; i < 20 && known == 0; ++i) known = TryToLoseRank3(folder, configs);
@@ -153,7 +153,7 @@ TEST(RankCopies, ALostNodesStatesAreInTheMemoryOfAnother) {
 TEST(RankCopies, AnotherLayoutGoesOnFromCopies) {
   for (const ParallelLayout& layout : {ParallelLayout{1, 4, 1}, ParallelLayout{4, 1, 1}, ParallelLayout{1, 2, 2}}) {
     const TestFolder folder;
-      const Undisturbed undisturbed = RunUndisturbed(folder);
+    const Undisturbed undisturbed = RunUndisturbed(folder);
     const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
     fs::remove_all(NodeDirectory(folder, 0));
     ExpectResumed(folder, OnOneNode(folder, 1, layout), known, undisturbed);
@@ -253,7 +253,8 @@ TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
 TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   const TestFolder folder;
   LoseRank3(folder, OnTwoNodes(folder));
-  for (const int32_t node : {0, 1}) ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
+  for (const int32_t node : {0, 1})
+    ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
   RankProcesses next(folder, OnTwoNodes(folder), /*generation=*/3);
   next.ExpectAllExit(kRankExitOk);
   EXPECT_EQ(Only<RankReady>(next.Reports(0)).at(0).next_step, 0);
@@ -265,7 +266,8 @@ TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));
   ranks.WaitForSteps(0, 3);
-  for (const int32_t node : {0, 1}) ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
+  for (const int32_t node : {0, 1})
+    ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
   const auto told = [&] {
     std::vector<std::string> reasons;
     for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {

@@ -45,9 +45,8 @@ std::vector<std::string> EventFiles(const TestFolder& folder) {
     const std::string name = entry.path().filename();
     if (name.find("tfevents") != std::string::npos) names.push_back("checkpoints/metrics-small/" + name);
   }
-  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
-    return a.substr(a.rfind(".g")) < b.substr(b.rfind(".g"));
-  });
+  std::sort(names.begin(), names.end(),
+            [](const std::string& a, const std::string& b) { return a.substr(a.rfind(".g")) < b.substr(b.rfind(".g")); });
   return names;
 }
 
@@ -109,8 +108,7 @@ TEST(RankEvaluation, AResumedRunsFilesHaveEveryStepOnce) {
   const std::string expected = Csv(undisturbed);
   const TestFolder folder;
   {
-    RankProcesses first(folder, EvaluatingConfigs(folder), /*generation=*/1, /*absent=*/{},
-                        {{3, {"kill-backward", 6}}});
+    RankProcesses first(folder, EvaluatingConfigs(folder), /*generation=*/1, /*absent=*/{}, {{3, {"kill-backward", 6}}});
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(first.ExitCode(rank), kRankExitPeerLost) << first.Log(rank);
     EXPECT_THAT(expected, StartsWith(Csv(folder)));
     EXPECT_THAT(Csv(folder), HasSubstr("\n6,"));

@@ -87,9 +87,8 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + resumed, expected.end()));
 }
 
-constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backward", 7, 0, 3},
-                                   {"kill-collective", 7, 2, 3},   {"kill-optimizer", 7, 1, 3},
-                                   {"kill-shard", 6, 0, 3},        {"kill-before-publish", 6, 0, 3},
+constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backward", 7, 0, 3}, {"kill-collective", 7, 2, 3},
+                                   {"kill-optimizer", 7, 1, 3},    {"kill-shard", 6, 0, 3},    {"kill-before-publish", 6, 0, 3},
                                    {"kill-after-publish", 6, 0, 6}};
 
 std::string LayoutName(const ParallelLayout& layout) {
@@ -111,8 +110,8 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
     EXPECT_TRUE(failures[0].peer_lost);
-    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("step 5, action "), HasSubstr("not a byte moved between rank "),
-                                          HasSubstr(" for 10.00 s")));
+    EXPECT_THAT(failures[0].reason,
+                AllOf(HasSubstr("step 5, action "), HasSubstr("not a byte moved between rank "), HasSubstr(" for 10.00 s")));
   }
   EXPECT_TRUE(Only<RankFailure>(ranks.Reports(3)).empty());
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
@@ -169,8 +168,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
     EXPECT_EQ(Only<StepReport>(ranks.Reports(rank)).size(), 4u);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
-    EXPECT_THAT(failures[0].reason,
-                AllOf(HasSubstr("step 4"), HasSubstr("the loss is nan, by what rank 2 adds to it")));
+    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("step 4"), HasSubstr("the loss is nan, by what rank 2 adds to it")));
   }
   EXPECT_GE(own, 1);
 }
@@ -180,8 +178,7 @@ std::vector<uint64_t> LossBits(const RankProcesses& ranks) {
   std::vector<uint64_t> bits;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     std::vector<uint64_t> own;
-    for (const StepReport& step : Only<StepReport>(ranks.Reports(rank)))
-      own.push_back(std::bit_cast<uint64_t>(step.loss));
+    for (const StepReport& step : Only<StepReport>(ranks.Reports(rank))) own.push_back(std::bit_cast<uint64_t>(step.loss));
     if (rank == 0) bits = own;
     EXPECT_EQ(own, bits) << "rank " << rank;
   }
@@ -198,9 +195,7 @@ TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
     for (int run = 0; run < 2; ++run) {
       const TestFolder folder;
       RankProcesses ranks(
-          folder,
-          Configs(folder, kSteps,
-                  [](RankConfig& config) { config.spec.train.on_non_finite = NonFinitePolicy::kSkip; }),
+          folder, Configs(folder, kSteps, [](RankConfig& config) { config.spec.train.on_non_finite = NonFinitePolicy::kSkip; }),
           /*generation=*/1, /*absent=*/{}, {{2, fault}});
       ranks.ExpectAllExit(kRankExitOk);
       runs.push_back(LossBits(ranks));
@@ -270,7 +265,8 @@ TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
 
 TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
   const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, kSteps, [&](RankConfig& config) { config.spec.data.path = folder.path() + "/none"; }));
+  RankProcesses ranks(folder,
+                      Configs(folder, kSteps, [&](RankConfig& config) { config.spec.data.path = folder.path() + "/none"; }));
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     ranks.ExitCode(rank);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
@@ -311,9 +307,10 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
       if (failures[0].peer_lost) continue;
       ++own;
       EXPECT_EQ(Only<StepReport>(ranks.Reports(rank)).size(), 4u);
-      EXPECT_THAT(failures[0].reason, AllOf(HasSubstr(held_out ? "after 4 steps: evaluation, batch 0: " : "step 4: "),
-                                            HasSubstr("/bad: token 250 at position " + std::to_string(position) + " is outside"),
-                                            HasSubstr("vocabulary of 200 (model.vocab)")));
+      EXPECT_THAT(failures[0].reason,
+                  AllOf(HasSubstr(held_out ? "after 4 steps: evaluation, batch 0: " : "step 4: "),
+                        HasSubstr("/bad: token 250 at position " + std::to_string(position) + " is outside"),
+                        HasSubstr("vocabulary of 200 (model.vocab)")));
     }
     EXPECT_GE(own, 1);
   }

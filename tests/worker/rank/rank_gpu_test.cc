@@ -18,9 +18,7 @@ constexpr char kNoGpu[] = "GPU-of-nobody";
 
 TEST(RankGpu, AGpuThatIsNotThereIsNamed) {
   const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, 1, [](RankConfig& config) {
-                        config.device = {DeviceKind::kCuda, 5, kNoGpu};
-                      }));
+  RankProcesses ranks(folder, Configs(folder, 1, [](RankConfig& config) { config.device = {DeviceKind::kCuda, 5, kNoGpu}; }));
   ranks.ExpectAllExit(kRankExitFailure);
   const std::vector<RankFailure> failures = Only<RankFailure>(ranks.Reports(0));
   ASSERT_EQ(failures.size(), 1u);
@@ -59,13 +57,9 @@ TEST(RankGpu, LinksBetweenGpusNeedNccl) {
 
 TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
   const TestFolder folder;
-  LayerShape shape{
-      .micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
-  MeasureRequest request{.shapes = {shape},
-                         .device_kind = DeviceKind::kCuda,
-                         .device_uuid = "GPU-1",
-                         .repetitions = 1,
-                         .budget_seconds = 300};
+  LayerShape shape{.micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
+  MeasureRequest request{
+      .shapes = {shape}, .device_kind = DeviceKind::kCuda, .device_uuid = "GPU-1", .repetitions = 1, .budget_seconds = 300};
   shape.dtype = DataType::kBfloat16;
   request.shapes.push_back(shape);
   const std::string file = folder.Write("request", MeasureRequestText(request));
@@ -81,8 +75,7 @@ TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
   EXPECT_GT(result->host.latency, Nanos(0));
   EXPECT_GT(result->host.to_host_bytes_per_second, 1'000'000);
   EXPECT_GT(result->host.from_host_bytes_per_second, 1'000'000);
-  const auto [slower, faster] =
-      std::minmax(result->host.to_host_bytes_per_second, result->host.from_host_bytes_per_second);
+  const auto [slower, faster] = std::minmax(result->host.to_host_bytes_per_second, result->host.from_host_bytes_per_second);
   EXPECT_GE(result->host.both_bytes_per_second, faster) << "or no planner takes the profile";
   EXPECT_LE(result->host.both_bytes_per_second, slower + faster);
   EXPECT_GE(result->host.op_slowdown_permille, 1000);

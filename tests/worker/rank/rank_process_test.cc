@@ -218,9 +218,8 @@ TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
 
 TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
   const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) {
-    config.context.layout.zero = ZeroStage::kGradients;
-  }));
+  RankProcesses ranks(folder,
+                      Configs(folder, 5, [](RankConfig& config) { config.context.layout.zero = ZeroStage::kGradients; }));
   std::string reasons;  // a rank may only notice that another has ended
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     const int exit_code = ranks.ExitCode(rank);

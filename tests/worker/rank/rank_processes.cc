@@ -34,8 +34,8 @@ std::string ReadFile(const std::string& path) {
 }
 
 // Starts the binary with stdout and stderr in files. `keep_fd` stays open in it; -1: none.
-pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const std::string& out,
-            const std::string& err, int keep_fd) {
+pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const std::string& out, const std::string& err,
+            int keep_fd) {
   std::vector<char*> argv = {const_cast<char*>(binary)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -102,8 +102,8 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, c
   return config;
 }
 
-std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
-                                const std::function<void(RankConfig&)>& change, const ParallelLayout& layout) {
+std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps, const std::function<void(RankConfig&)>& change,
+                                const ParallelLayout& layout) {
   std::vector<RankConfig> configs;
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
     configs.push_back(SmallConfig(folder, steps, stage, layout));
@@ -158,8 +158,7 @@ std::string RankProcesses::FileOf(const char* what, int rank) const {
 }
 
 pid_t RankProcesses::Start(int rank, int listen_fd, const std::map<int, RankFault>& faults) const {
-  std::vector<std::string> arguments = {"--config",      FileOf("config", rank),
-                                        "--listen-fd",   absl::StrCat(listen_fd),
+  std::vector<std::string> arguments = {"--config",      FileOf("config", rank), "--listen-fd", absl::StrCat(listen_fd),
                                         "--report-file", FileOf("reports", rank)};
   const auto fault = faults.find(rank);
   if (fault != faults.end()) {
@@ -221,8 +220,7 @@ std::vector<double> RankProcesses::Losses() const {
   return losses;
 }
 
-Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments,
-                   const std::string& binary) {
+Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments, const std::string& binary) {
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";
   const int exit_code = AwaitExit(Spawn(binary.c_str(), arguments, out, err, -1));
   return {exit_code, ReadFile(out), ReadFile(err)};

@@ -86,10 +86,13 @@ TEST(RankYield, ACheckpointThatIsUnderWayComesFirst) {
 
 TEST(RankYield, WithoutACheckpointTrainingGoesOn) {
   const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, 30, [&](RankConfig& config) {
-                        config.checkpoint_directory = DirectoryForShortNames(folder);
-                        config.last_checkpoint_patience = Nanos(1'000'000);
-                      }), 1, {}, {}, /*yields=*/true);
+  RankProcesses ranks(folder,
+                      Configs(folder, 30,
+                              [&](RankConfig& config) {
+                                config.checkpoint_directory = DirectoryForShortNames(folder);
+                                config.last_checkpoint_patience = Nanos(1'000'000);
+                              }),
+                      1, {}, {}, /*yields=*/true);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) EXPECT_NE(ranks.ExitCode(rank), kRankExitYielded);
   const std::vector<RankReport> reports = ranks.Reports(0);
   EXPECT_THAT(Only<RankYielded>(reports), IsEmpty());

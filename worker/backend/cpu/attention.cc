@@ -67,8 +67,7 @@ void ClearFrom(int64_t visible, int64_t end, float* row) {
 // dropped = probs M over the visible columns and 0 in the others before `end`; and so gradient, unless null, in
 // place.
 template <class T>
-void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped,
-             float* gradient) {
+void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped, float* gradient) {
   for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
     const int64_t count = std::min(DropoutStream::kChunk, where.visible() - at);
     const float* factors = dropout.Factors(where.sample, where.first_element() + at, count);
@@ -129,8 +128,8 @@ void CpuOps<T>::ContextForward(const AttentionShape& shape, const T* probs, cons
           weights = Widened(block, end - first, end, workspace);
         } else {
           for (int64_t row = first; row < end; ++row) {
-            DropRow(dropout, {sample, shape.first_head + head, row, s}, end, probs + row * s,
-                    workspace + (row - first) * s, nullptr);
+            DropRow(dropout, {sample, shape.first_head + head, row, s}, end, probs + row * s, workspace + (row - first) * s,
+                    nullptr);
           }
         }
         const MatrixView<T> out = FromRow(ContextView(context, shape, sample, head), first);
@@ -217,11 +216,11 @@ void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, c
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                          \
-  template void CpuOps<T>::ProbsForward(const AttentionShape&, const T*, float*, T*);                                \
-  template void CpuOps<T>::ContextForward(const AttentionShape&, const T*, const T*, const DropoutKey&, float*, T*); \
-  template void CpuOps<T>::AttentionBackward(const AttentionShape&, const T*, const T*, const T*, const DropoutKey&, \
-                                             float*, T*);
+#define LYNX_INSTANTIATE(T)                                                                                                  \
+  template void CpuOps<T>::ProbsForward(const AttentionShape&, const T*, float*, T*);                                        \
+  template void CpuOps<T>::ContextForward(const AttentionShape&, const T*, const T*, const DropoutKey&, float*, T*);         \
+  template void CpuOps<T>::AttentionBackward(const AttentionShape&, const T*, const T*, const T*, const DropoutKey&, float*, \
+                                             T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

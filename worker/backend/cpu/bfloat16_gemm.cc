@@ -33,8 +33,8 @@ class WideBlock {
     if (row != row_ || column != column_) {
       row_ = row;
       column_ = column;
-      view_ = Widened(MatrixView<const Bfloat16>{matrix_.data + row * matrix_.stride + column, matrix_.stride}, rows,
-                      columns, panel_);
+      view_ = Widened(MatrixView<const Bfloat16>{matrix_.data + row * matrix_.stride + column, matrix_.stride}, rows, columns,
+                      panel_);
     }
     return view_;
   }
@@ -76,8 +76,8 @@ void Bfloat16Gemm::Multiply(const ProductShape& shape, MatrixView<const Bfloat16
 }
 
 template <class C>
-void Bfloat16Gemm::MultiplyWidened(const ProductShape& shape, MatrixView<const Bfloat16> a,
-                                   MatrixView<const Bfloat16> b, const Bfloat16* bias, float beta, MatrixView<C> c) {
+void Bfloat16Gemm::MultiplyWidened(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
+                                   const Bfloat16* bias, float beta, MatrixView<C> c) {
   if (shape.m == 0 || shape.n == 0) return;
   const int64_t depth = std::max<int64_t>(std::min(shape.k, kDepth), 1);
   const int64_t most_rows = std::min(shape.m, kPanelA / depth);
@@ -91,8 +91,8 @@ void Bfloat16Gemm::MultiplyWidened(const ProductShape& shape, MatrixView<const B
       const MatrixView<float> sum = Accumulator(out, columns, panels_.get() + kPanelA + kPanelB);
       for (int64_t k = 0; k < shape.k; k += depth) {
         const int64_t terms = std::min(depth, shape.k - k);
-        Gemm(shape.a, shape.b, rows, columns, terms, 1.0f, wide_a.At(row, rows, k, terms),
-             wide_b.At(k, terms, column, columns), k == 0 ? beta : 1.0f, sum);
+        Gemm(shape.a, shape.b, rows, columns, terms, 1.0f, wide_a.At(row, rows, k, terms), wide_b.At(k, terms, column, columns),
+             k == 0 ? beta : 1.0f, sum);
       }
       AddBias(bias == nullptr ? nullptr : bias + column, rows, columns, sum);
       Store(sum, rows, columns, out);

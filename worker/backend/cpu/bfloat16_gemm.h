@@ -22,11 +22,11 @@ class Bfloat16Gemm {
   Bfloat16Gemm();
 
   // c = op(a) op(b) + bias, a row that is added to every row; null: none.
-  void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
-                const Bfloat16* bias, MatrixView<Bfloat16> c);
+  void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b, const Bfloat16* bias,
+                MatrixView<Bfloat16> c);
   // c = op(a) op(b), or += .
-  void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
-                ProductInto into, MatrixView<float> c);
+  void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b, ProductInto into,
+                MatrixView<float> c);
 
  private:
   template <class C>

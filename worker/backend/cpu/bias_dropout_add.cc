@@ -27,8 +27,7 @@ LYNX_SIMD void DropAndAddResidual(const T* residual, const float* factors, int64
 }
 
 template <class T>
-LYNX_SIMD void AddBiasDropAndAddResidual(const T* residual, const T* bias, const float* factors, int64_t count,
-                                         T* y) {
+LYNX_SIMD void AddBiasDropAndAddResidual(const T* residual, const T* bias, const float* factors, int64_t count, T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]) * factors[i];
 }
@@ -59,8 +58,8 @@ void ForFactors(DropoutStream& dropout, int64_t token, int64_t s, int64_t h, con
 }  // namespace
 
 template <class T>
-void CpuOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h,
-                                      const DropoutKey& key, T* y) {
+void CpuOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                      T* y) {
   DropoutStream dropout(key);
   if (dropout.identity() && bias == nullptr) return AddResidual(residual, n * h, y);
   for (int64_t row = 0; row < n; ++row, residual += h, y += h) {
@@ -94,10 +93,9 @@ void CpuOps<T>::BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) {
   AddRows(dy, n, h, dbias);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                        \
-  template void CpuOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, \
-                                                 T*);                                                              \
-  template void CpuOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);     \
+#define LYNX_INSTANTIATE(T)                                                                                             \
+  template void CpuOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*); \
+  template void CpuOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);          \
   template void CpuOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

@@ -47,9 +47,7 @@ int64_t CpuBackend::WordsUnlike(float mark, const float* x, int64_t count) {
   return count;
 }
 
-void CpuBackend::Copy(const void* from, Bytes bytes, void* to) {
-  std::memcpy(to, from, static_cast<size_t>(bytes.value));
-}
+void CpuBackend::Copy(const void* from, Bytes bytes, void* to) { std::memcpy(to, from, static_cast<size_t>(bytes.value)); }
 
 absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::string& what) {
   LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
@@ -57,9 +55,9 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
   const auto size = static_cast<size_t>(bytes.value);
   void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, ": ",
-        std::string(std::strerror(errno)), "; free memory on this node or lower the job's memory per rank"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ",
+                                                     what, ": ", std::string(std::strerror(errno)),
+                                                     "; free memory on this node or lower the job's memory per rank"));
   }
   mappings_.push_back({address, size});
   return std::span<float>(static_cast<float*>(address), size / sizeof(float));
@@ -67,7 +65,8 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
 
 void CpuBackend::Release(std::span<float> memory) {
   if (memory.empty()) return;
-  const auto found = std::find_if(mappings_.begin(), mappings_.end(), [&](const Mapping& m) { return m.address == memory.data(); });
+  const auto found =
+      std::find_if(mappings_.begin(), mappings_.end(), [&](const Mapping& m) { return m.address == memory.data(); });
   LYNX_CHECK(found != mappings_.end() && found->bytes == memory.size_bytes());
   munmap(found->address, found->bytes);
   mappings_.erase(found);
@@ -93,14 +92,14 @@ std::string CpuBackend::Name() const {
 
 namespace {
 
-// OpenBLAS asks for its buffer with the first large product and, if there is no memory, asks again for ever: it is to have it before
-// anything else is allocated, so that memory that is short is noticed where an error can be given.
+// OpenBLAS asks for its buffer with the first large product and, if there is no memory, asks again for ever: it is to have it
+// before anything else is allocated, so that memory that is short is noticed where an error can be given.
 void TakeBlasMemory() {
   constexpr int kSize = 256;
   const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);
   std::vector<float> product(ones.size());
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1.0f, ones.data(), kSize, ones.data(), kSize, 0.0f,
-              product.data(), kSize);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1.0f, ones.data(), kSize, ones.data(), kSize,
+              0.0f, product.data(), kSize);
   LYNX_CHECK(product.back() == kSize);
 }
 

@@ -13,7 +13,8 @@ namespace lynx::cpu {
 void DrawFactorsPortable(const FactorRange& range, float* factors) {
   for (int64_t i = 0; i < range.blocks; ++i) {
     const uint64_t block = range.first_block + static_cast<uint64_t>(i);
-    for (uint32_t word : DropoutWords(range.key, range.sample, block)) *factors++ = word >= range.threshold ? range.keep_factor : 0.0f;
+    for (uint32_t word : DropoutWords(range.key, range.sample, block))
+      *factors++ = word >= range.threshold ? range.keep_factor : 0.0f;
   }
 }
 
@@ -68,8 +69,8 @@ __attribute__((target("avx2"))) void DrawFactorsAvx2(const FactorRange& range, f
   const __m256 keep_factor = _mm256_set1_ps(range.keep_factor);
   for (int64_t i = 0; i < range.blocks; i += kBlocksAtOnce, factors += 4 * kBlocksAtOnce) {
     // Two groups of four counters: while one waits for its products, the other goes on.
-    const __m256i first = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(range.first_block) + i),
-                                           _mm256_set_epi64x(3, 2, 1, 0));
+    const __m256i first =
+        _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(range.first_block) + i), _mm256_set_epi64x(3, 2, 1, 0));
     const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
     Words low{first, _mm256_srli_epi64(first, 32), sample, sample_high};
     Words high{second, _mm256_srli_epi64(second, 32), sample, sample_high};

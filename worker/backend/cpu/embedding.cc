@@ -16,8 +16,8 @@ LYNX_SIMD void AddRow(const T* row, int64_t h, float* sum) {
 }  // namespace
 
 template <class T>
-void CpuOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h,
-                                 int64_t v, T* out) {
+void CpuOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                 T* out) {
   const size_t row_bytes = static_cast<size_t>(h) * sizeof(T);
   for (int64_t token = 0; token < n; ++token) {
     const int64_t row = int64_t{tokens[token]} - first_row;
@@ -30,8 +30,8 @@ void CpuOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t fi
 }
 
 template <class T>
-void CpuOps<T>::EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h,
-                                  int64_t v, float* dtok) {
+void CpuOps<T>::EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                  float* dtok) {
   for (int64_t token = 0; token < n; ++token) {
     const int64_t row = int64_t{tokens[token]} - first_row;
     if (row >= 0 && row < v) AddRow(dout + token * h, h, dtok + row * h);

@@ -118,8 +118,8 @@ struct Head {
 
   // queries: from the tile's first row on.
   void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
-    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column),
-         0.0f, scores.view());
+    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column), 0.0f,
+         scores.view());
   }
 };
 
@@ -181,12 +181,12 @@ void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const 
       ClearFrom(visible, at.columns, probs);
       ClearFrom(visible, at.columns, gradient);
     }
-    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, 1.0f, tiles.probs.const_view(), row.dcontext,
-         beta, FromRow(row.dvalues, at.first_column));
+    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, 1.0f, tiles.probs.const_view(), row.dcontext, beta,
+         FromRow(row.dvalues, at.first_column));
     Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.d, at.columns, head.scale, tiles.gradient.const_view(),
          FromRow(head.keys, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, row.dqueries);
-    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, head.scale, tiles.gradient.const_view(),
-         row.queries, beta, FromRow(row.dkeys, at.first_column));
+    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, head.scale, tiles.gradient.const_view(), row.queries,
+         beta, FromRow(row.dkeys, at.first_column));
   }
 }
 
@@ -199,8 +199,8 @@ Head HeadOf(const AttentionShape& shape) {
 static_assert(kRows == kAttentionRows);
 
 template <class T>
-void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace,
-                             T* context, float* lse) {
+void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
+                             float* lse) {
   CheckShape(shape);
   DropoutStream dropout(key);
   Tile probs;
@@ -220,8 +220,7 @@ void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const Dr
         const TilePlace at{sample, shape.first_head + head, shape.s, first, rows, 0, 0};
         const MatrixView<T> out = FromRow(ContextView(context, shape, sample, head), first);
         const MatrixView<float> sum = Accumulator(out, shape.d, wide_context);
-        ForwardRows(one, at, dropout, Widened(FromRow(in.q, first), rows, shape.d, wide_queries), probs, sum,
-                    lse + first);
+        ForwardRows(one, at, dropout, Widened(FromRow(in.q, first), rows, shape.d, wide_queries), probs, sum, lse + first);
         Store(sum, rows, shape.d, out);
       }
     }
@@ -229,8 +228,8 @@ void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const Dr
 }
 
 template <class T>
-void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse,
-                              const T* dcontext, const DropoutKey& key, float* workspace, T* dqkv) {
+void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
+                              const DropoutKey& key, float* workspace, T* dqkv) {
   CheckShape(shape);
   const int64_t s = shape.s, d = shape.d;
   DropoutStream dropout(key);
@@ -277,10 +276,10 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                      \
-  template void CpuOps<T>::FlashForward(const AttentionShape&, const T*, const DropoutKey&, float*, T*, float*); \
-  template void CpuOps<T>::FlashBackward(const AttentionShape&, const T*, const T*, const float*, const T*,      \
-                                         const DropoutKey&, float*, T*);
+#define LYNX_INSTANTIATE(T)                                                                                                    \
+  template void CpuOps<T>::FlashForward(const AttentionShape&, const T*, const DropoutKey&, float*, T*, float*);               \
+  template void CpuOps<T>::FlashBackward(const AttentionShape&, const T*, const T*, const float*, const T*, const DropoutKey&, \
+                                         float*, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

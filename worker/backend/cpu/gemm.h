@@ -27,9 +27,9 @@ inline void Gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_
   const auto fits = [](int64_t x) { return x >= 0 && x <= INT32_MAX; };
   LYNX_CHECK(fits(m) && fits(n) && fits(k) && fits(a.stride) && fits(b.stride) && fits(c.stride));
   cblas_sgemm(CblasRowMajor, transpose_a == Transpose::kYes ? CblasTrans : CblasNoTrans,
-              transpose_b == Transpose::kYes ? CblasTrans : CblasNoTrans, static_cast<blasint>(m),
-              static_cast<blasint>(n), static_cast<blasint>(k), alpha, a.data, static_cast<blasint>(a.stride), b.data,
-              static_cast<blasint>(b.stride), beta, c.data, static_cast<blasint>(c.stride));
+              transpose_b == Transpose::kYes ? CblasTrans : CblasNoTrans, static_cast<blasint>(m), static_cast<blasint>(n),
+              static_cast<blasint>(k), alpha, a.data, static_cast<blasint>(a.stride), b.data, static_cast<blasint>(b.stride),
+              beta, c.data, static_cast<blasint>(c.stride));
 }
 
 }  // namespace lynx::cpu

@@ -36,8 +36,8 @@ LYNX_SIMD void Forward(const T* x, const T* gamma, const T* beta, int64_t n, int
 }
 
 template <class T>
-LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
-                        T* dx, float* dgamma, float* dbeta) {
+LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate, T* dx,
+                        float* dgamma, float* dbeta) {
   for (int64_t row = 0; row < n; ++row, x += h, dy += h, dx += h) {
     const RowStats stats = Stats(x, h, epsilon);
     float sum_g = 0, sum_g_normal = 0;
@@ -69,15 +69,14 @@ void CpuOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int6
 }
 
 template <class T>
-void CpuOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
-                                  bool accumulate, T* dx, float* dgamma, float* dbeta) {
+void CpuOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                                  T* dx, float* dgamma, float* dbeta) {
   Backward(x, gamma, dy, n, h, epsilon, accumulate, dx, dgamma, dbeta);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                           \
-  template void CpuOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*);               \
-  template void CpuOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, \
-                                             float*);
+#define LYNX_INSTANTIATE(T)                                                                             \
+  template void CpuOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*); \
+  template void CpuOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -28,8 +28,8 @@ void Multiply(const ProductShape& shape, MatrixView<const float> a, MatrixView<c
 }  // namespace
 
 template <>
-void CpuOps<float>::LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in,
-                                  int64_t out, float* y) {
+void CpuOps<float>::LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
+                                  float* y) {
   // The product is added to the rows of y, which costs nothing: OpenBLAS would else first fill them with zeros.
   if (bias != nullptr) {
     for (int64_t row = 0; row < n; ++row) std::memcpy(y + row * out, bias, static_cast<size_t>(out) * sizeof(float));
@@ -38,8 +38,8 @@ void CpuOps<float>::LinearForward(const float* x, const float* w, const float* b
 }
 
 template <>
-void CpuOps<Bfloat16>::LinearForward(const Bfloat16* x, const Bfloat16* w, const Bfloat16* bias, int64_t n,
-                                     int64_t in, int64_t out, Bfloat16* y) {
+void CpuOps<Bfloat16>::LinearForward(const Bfloat16* x, const Bfloat16* w, const Bfloat16* bias, int64_t n, int64_t in,
+                                     int64_t out, Bfloat16* y) {
   gemm_.Multiply(Forward(n, in, out), {x, in}, {w, in}, bias, {y, out});
 }
 
@@ -49,8 +49,7 @@ void CpuOps<float>::LogitsForward(const float* x, const float* w, int64_t n, int
 }
 
 template <>
-void CpuOps<Bfloat16>::LogitsForward(const Bfloat16* x, const Bfloat16* w, int64_t n, int64_t in, int64_t out,
-                                     float* logits) {
+void CpuOps<Bfloat16>::LogitsForward(const Bfloat16* x, const Bfloat16* w, int64_t n, int64_t in, int64_t out, float* logits) {
   gemm_.Multiply(Forward(n, in, out), {x, in}, {w, in}, ProductInto::kOverwrite, {logits, out});
 }
 
@@ -60,21 +59,19 @@ void CpuOps<float>::LinearBackward(const float* dy, const float* w, int64_t n, i
 }
 
 template <>
-void CpuOps<Bfloat16>::LinearBackward(const Bfloat16* dy, const Bfloat16* w, int64_t n, int64_t in, int64_t out,
-                                      Bfloat16* dx) {
+void CpuOps<Bfloat16>::LinearBackward(const Bfloat16* dy, const Bfloat16* w, int64_t n, int64_t in, int64_t out, Bfloat16* dx) {
   gemm_.Multiply(Backward(n, in, out), {dy, out}, {w, in}, nullptr, {dx, in});
 }
 
 template <>
-void CpuOps<float>::LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
-                                 float* dbias) {
+void CpuOps<float>::LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) {
   Multiply(Weight(n, in, out), {dy, out}, {x, in}, 1.0f, {dw, in});
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);
 }
 
 template <>
-void CpuOps<Bfloat16>::LinearWeight(const Bfloat16* x, const Bfloat16* dy, int64_t n, int64_t in, int64_t out,
-                                    float* dw, float* dbias) {
+void CpuOps<Bfloat16>::LinearWeight(const Bfloat16* x, const Bfloat16* dy, int64_t n, int64_t in, int64_t out, float* dw,
+                                    float* dbias) {
   gemm_.Multiply(Weight(n, in, out), {dy, out}, {x, in}, ProductInto::kAdd, {dw, in});
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);
 }

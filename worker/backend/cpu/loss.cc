@@ -76,8 +76,8 @@ Denominator Combine(const float* stats, int64_t t, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
-                           int64_t valid, float* stats) {
+void CpuBackend::LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
+                           float* stats) {
   for (int64_t token = 0; token < n; ++token, logits += v, stats += kStats) {
     const int64_t target = int64_t{targets[token]} - first_row;
     stats[0] = Max(logits, valid);
@@ -98,8 +98,8 @@ void CpuBackend::LossForward(const float* stats, int64_t t, int64_t n, double* s
 }
 
 template <class T>
-void CpuOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
-                             int64_t v, int64_t valid, double scale, const float* logits, T* dlogits) {
+void CpuOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
+                             int64_t valid, double scale, const float* logits, T* dlogits) {
   for (int64_t token = 0; token < n; ++token, logits += v, dlogits += v, stats += kStats) {
     const Denominator all = Combine(stats, t, n);
     const int64_t target = int64_t{targets[token]} - first_row;
@@ -112,9 +112,9 @@ void CpuOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                        \
-  template void CpuOps<T>::LossBackward(const float*, const int32_t*, int32_t, int64_t, int64_t, int64_t, int64_t, \
-                                        double, const float*, T*);
+#define LYNX_INSTANTIATE(T)                                                                                                \
+  template void CpuOps<T>::LossBackward(const float*, const int32_t*, int32_t, int64_t, int64_t, int64_t, int64_t, double, \
+                                        const float*, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -96,8 +96,8 @@ OneDnnGemm::OneDnnGemm(Operands operands)
 
 OneDnnGemm::~OneDnnGemm() = default;
 
-void OneDnnGemm::RunUntyped(const Request& request, MatrixView<const void> a, MatrixView<const void> b,
-                            const void* bias, MatrixView<void> c, size_t element_bytes) {
+void OneDnnGemm::RunUntyped(const Request& request, MatrixView<const void> a, MatrixView<const void> b, const void* bias,
+                            MatrixView<void> c, size_t element_bytes) {
   const ProductShape& shape = request.shape;
   LYNX_CHECK(element_bytes == memory::data_type_size(primitives_->type()));
   if (shape.m == 0 || shape.n == 0) return;

@@ -34,8 +34,7 @@ class OneDnnGemm {
 
   // c = op(a) op(b) + bias, a row that is added to every row; null: none. All are of the type of the operands.
   template <class T>
-  void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, const T* bias,
-                MatrixView<T> c) {
+  void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, const T* bias, MatrixView<T> c) {
     Run({.shape = shape, .wide = false, .into = ProductInto::kOverwrite}, a, b, bias, c.data, c.stride);
   }
   // c = op(a) op(b), or += . c is fp32.
@@ -55,8 +54,7 @@ class OneDnnGemm {
   class Primitives;
 
   template <class T>
-  void Run(const Request& request, MatrixView<const T> a, MatrixView<const T> b, const T* bias, void* c,
-           int64_t stride) {
+  void Run(const Request& request, MatrixView<const T> a, MatrixView<const T> b, const T* bias, void* c, int64_t stride) {
     static_assert(sizeof(T) == sizeof(Bfloat16) || sizeof(T) == sizeof(float));
     RunUntyped(request, {a.data, a.stride}, {b.data, b.stride}, bias, {c, stride}, sizeof(T));
   }

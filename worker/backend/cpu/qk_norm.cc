@@ -24,8 +24,8 @@ LYNX_SIMD void Forward(const AttentionShape& shape, const T* qkv, const T* q_gam
 }
 
 template <class T>
-LYNX_SIMD void Backward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
-                        T* dqkv, float* dq_gamma, float* dk_gamma) {
+LYNX_SIMD void Backward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon, T* dqkv,
+                        float* dq_gamma, float* dk_gamma) {
   const int64_t values = shape.k * shape.d;
   for (int64_t token = 0; token < shape.b * shape.s; ++token, qkv += values, dqkv += values) {
     for (int64_t head = 0; head < shape.a + shape.k; ++head, qkv += shape.d, dqkv += shape.d) {
@@ -39,21 +39,20 @@ LYNX_SIMD void Backward(const AttentionShape& shape, const T* qkv, const T* q_ga
 }  // namespace
 
 template <class T>
-void CpuOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
-                              float epsilon, T* normed) {
+void CpuOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                              T* normed) {
   Forward(shape, qkv, q_gamma, k_gamma, epsilon, normed);
 }
 
 template <class T>
-void CpuOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
-                               float epsilon, T* dqkv, float* dq_gamma, float* dk_gamma) {
+void CpuOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                               T* dqkv, float* dq_gamma, float* dk_gamma) {
   Backward(shape, qkv, q_gamma, k_gamma, epsilon, dqkv, dq_gamma, dk_gamma);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                       \
-  template void CpuOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*);         \
-  template void CpuOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, \
-                                          float*);
+#define LYNX_INSTANTIATE(T)                                                                               \
+  template void CpuOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*); \
+  template void CpuOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -12,8 +12,8 @@ LYNX_SIMD void Forward(const T* x, const T* gamma, int64_t n, int64_t h, float e
 }
 
 template <class T>
-LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
-                        T* dx, float* dgamma) {
+LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate, T* dx,
+                        float* dgamma) {
   for (int64_t row = 0; row < n; ++row, x += h, dy += h, dx += h) {
     NormRowBackward(x, gamma, dy, h, epsilon, accumulate, dx, dgamma);
   }
@@ -27,8 +27,8 @@ void CpuOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h,
 }
 
 template <class T>
-void CpuOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
-                                bool accumulate, T* dx, float* dgamma) {
+void CpuOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                                T* dx, float* dgamma) {
   Backward(x, gamma, dy, n, h, epsilon, accumulate, dx, dgamma);
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kPairs = 64;  // turned together
 
-LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos, const double* step_sin,
-                             double* exact_cos, double* exact_sin, float* cos, float* sin) {
+LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos, const double* step_sin, double* exact_cos,
+                             double* exact_sin, float* cos, float* sin) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const double c = exact_cos[i] * step_cos[i] - exact_sin[i] * step_sin[i];

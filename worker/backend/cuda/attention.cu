@@ -25,8 +25,7 @@ __global__ void __launch_bounds__(kTileThreads) Probs(AttentionShape shape, cons
     for (int i = 0; i < 2; ++i) {
       for (int j = 0; j < 2; ++j) {
         if (at.Row(i) >= at.s || at.Column(j) >= at.s) continue;
-        const float probability =
-            at.Visible(i, j) ? expf(scores.at[i][j] - softmax.max[i]) * (1.0f / softmax.sum[i]) : 0.0f;
+        const float probability = at.Visible(i, j) ? expf(scores.at[i][j] - softmax.max[i]) * (1.0f / softmax.sum[i]) : 0.0f;
         probs[at.RowOfAll(shape, at.Row(i)) * at.s + at.Column(j)] = probability;
       }
     }
@@ -64,17 +63,16 @@ int64_t SamplesAtOnce(const AttentionShape& shape) {
 
 template <class T>
 void CudaOps<T>::ProbsForward(const AttentionShape& shape, const T* qkv, float*, T* probs) {
-  this->stream_.Launch("attention, probabilities", &Probs<T>, TileGrid(shape, shape.a), dim3(kSide, kSide), shape,
-                       qkv, probs);
+  this->stream_.Launch("attention, probabilities", &Probs<T>, TileGrid(shape, shape.a), dim3(kSide, kSide), shape, qkv, probs);
 }
 
 template <class T>
-void CudaOps<T>::ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
-                                float*, T* context) {
+void CudaOps<T>::ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key, float*,
+                                T* context) {
   const GradientArgs<T> args{.shape = shape, .qkv = qkv, .dropout = Dropout::Of(key)};
   ForHeadSize(this->stream_, shape.d, [&](auto most) {
-    this->stream_.Launch("attention, context", &Context<T, decltype(most)::value>, TileGrid(shape, shape.a),
-                         dim3(kSide, kSide), args, StoredProbs<T>{probs}, context);
+    this->stream_.Launch("attention, context", &Context<T, decltype(most)::value>, TileGrid(shape, shape.a), dim3(kSide, kSide),
+                         args, StoredProbs<T>{probs}, context);
   });
 }
 
@@ -92,18 +90,17 @@ void CudaOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, 
     args.dropout.first_sample += sample;
     args.row_sums = this->stream_.template ScratchOf<float>(args.shape.b * shape.a * shape.s);
     const StoredProbs<T> source{probs + sample * shape.a * shape.s * shape.s};
-    this->stream_.Launch("attention backward, rows", &SumRows<T>, TileGrid(args.shape, shape.a), dim3(kSide, kSide),
-                         args, source);
+    this->stream_.Launch("attention backward, rows", &SumRows<T>, TileGrid(args.shape, shape.a), dim3(kSide, kSide), args,
+                         source);
     AllGradients(this->stream_, args, source);
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                      \
-  template void CudaOps<T>::ProbsForward(const AttentionShape&, const T*, float*, T*);                           \
-  template void CudaOps<T>::ContextForward(const AttentionShape&, const T*, const T*, const DropoutKey&, float*, \
-                                           T*);                                                                  \
-  template void CudaOps<T>::AttentionBackward(const AttentionShape&, const T*, const T*, const T*,               \
-                                              const DropoutKey&, float*, T*);
+#define LYNX_INSTANTIATE(T)                                                                                                   \
+  template void CudaOps<T>::ProbsForward(const AttentionShape&, const T*, float*, T*);                                        \
+  template void CudaOps<T>::ContextForward(const AttentionShape&, const T*, const T*, const DropoutKey&, float*, T*);         \
+  template void CudaOps<T>::AttentionBackward(const AttentionShape&, const T*, const T*, const T*, const DropoutKey&, float*, \
+                                              T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -169,10 +169,10 @@ void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& sour
   const dim3 block(kSide, kSide);
   ForHeadSize(stream, args.shape.d, [&](auto most) {
     constexpr int kMost = decltype(most)::value;
-    stream.Launch("attention backward, queries", &QueryGradient<T, Probs, kMost>, TileGrid(args.shape, args.shape.a),
-                  block, args, source);
-    stream.Launch("attention backward, keys", &KeyGradient<T, Probs, kMost>, TileGrid(args.shape, args.shape.k),
-                  block, args, source);
+    stream.Launch("attention backward, queries", &QueryGradient<T, Probs, kMost>, TileGrid(args.shape, args.shape.a), block,
+                  args, source);
+    stream.Launch("attention backward, keys", &KeyGradient<T, Probs, kMost>, TileGrid(args.shape, args.shape.k), block, args,
+                  source);
   });
 }
 

@@ -171,8 +171,8 @@ struct MmaSoftmax {
 };
 
 template <int kMost>
-__global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionShape shape, const Bfloat16* qkv, bool eights,
-                                                          Dropout dropout, Bfloat16* context, float* lse) {
+__global__ void __launch_bounds__(kMmaThreads)
+    MmaForward(AttentionShape shape, const Bfloat16* qkv, bool eights, Dropout dropout, Bfloat16* context, float* lse) {
   constexpr int kOthers = kMost <= 64 ? 64 : 32;
   __shared__ SharedRows<kOwnRows, kMost> queries;
   __shared__ SharedRows<kOthers, kMost> keys, values;
@@ -234,8 +234,8 @@ template <int kMost, OwnRows kOwn>
 __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16> args, const float* lse, bool eights) {
   constexpr int kOthers = kMost <= 64 ? 32 : 16;
   constexpr bool kQueries = kOwn == OwnRows::kQueries;
-  __shared__ SharedRows<kOwnRows, kMost> own, own_values;        // q and dC, or k and v
-  __shared__ SharedRows<kOthers, kMost> others, other_values;    // k and v, or q and dC
+  __shared__ SharedRows<kOwnRows, kMost> own, own_values;      // q and dC, or k and v
+  __shared__ SharedRows<kOthers, kMost> others, other_values;  // k and v, or q and dC
   const AttentionShape& shape = args.shape;
   const int64_t sharing = kQueries ? 1 : shape.a / shape.k, first_head = blockIdx.y * sharing;
   MmaPlace<kOwn> at{blockIdx.z, first_head, shape.s, int64_t{blockIdx.x} * kOwnRows};
@@ -280,8 +280,8 @@ void ForMmaHeadSize(int64_t d, const Launch& launch) {
 inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const Bfloat16* qkv, const Dropout& dropout,
                              Bfloat16* context, float* lse) {
   ForMmaHeadSize(shape.d, [&](auto most) {
-    stream.Launch("fused attention", &MmaForward<decltype(most)::value>, MmaGrid(shape, shape.a), dim3(kMmaThreads),
-                  shape, qkv, FitsEights(shape.d, qkv), dropout, context, lse);
+    stream.Launch("fused attention", &MmaForward<decltype(most)::value>, MmaGrid(shape, shape.a), dim3(kMmaThreads), shape, qkv,
+                  FitsEights(shape.d, qkv), dropout, context, lse);
   });
 }
 

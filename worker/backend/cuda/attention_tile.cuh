@@ -62,9 +62,7 @@ struct TilePlace {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Row(i)) * s + Column(j));
   }
   // Of its row `row`, among the rows (b, a, s) of all heads.
-  __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t row) const {
-    return (sample * shape.a + head) * s + row;
-  }
+  __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t row) const { return (sample * shape.a + head) * s + row; }
 };
 
 struct Tile {

@@ -78,20 +78,18 @@ struct Backward {
 }  // namespace
 
 template <class T>
-void CudaOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h,
-                                       const DropoutKey& key, T* y) {
+void CudaOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                       T* y) {
   constexpr char kName[] = "bias, dropout and residual";
   const Dropout dropout = Dropout::Of(key);
   if (!FitsPacks(h, residual, bias, y)) {
     return ForEach(this->stream_, kName, n * h, Forward<T, 1>{residual, bias, key.first_token, s, h, dropout, y});
   }
-  ForEach(this->stream_, kName, n * h / kElements,
-          Forward<T, kElements>{residual, bias, key.first_token, s, h, dropout, y});
+  ForEach(this->stream_, kName, n * h / kElements, Forward<T, kElements>{residual, bias, key.first_token, s, h, dropout, y});
 }
 
 template <class T>
-void CudaOps<T>::BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
-                                        T* dy) {
+void CudaOps<T>::BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) {
   constexpr char kName[] = "dropout backward";
   const Dropout dropout = Dropout::Of(key);
   if (!FitsPacks(h, dout, dy)) {
@@ -105,10 +103,9 @@ void CudaOps<T>::BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) {
   SumColumns(this->stream_, "bias gradient", n, h, ColumnsOf<T>{dy, h, dbias});
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                         \
-  template void CudaOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, \
-                                                  T*);                                                              \
-  template void CudaOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);     \
+#define LYNX_INSTANTIATE(T)                                                                                              \
+  template void CudaOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*); \
+  template void CudaOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);          \
   template void CudaOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

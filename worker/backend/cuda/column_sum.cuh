@@ -34,8 +34,7 @@ __global__ void __launch_bounds__(kColumns* kRowsAtOnce) AddColumns(int64_t rows
 
 template <class Terms>
 void SumColumns(Stream& stream, const char* name, int64_t rows, int64_t columns, const Terms& terms) {
-  stream.Launch(name, &AddColumns<Terms>, dim3(BlocksOf(columns, kColumns)), dim3(kColumns, kRowsAtOnce), rows,
-                columns, terms);
+  stream.Launch(name, &AddColumns<Terms>, dim3(BlocksOf(columns, kColumns)), dim3(kColumns, kRowsAtOnce), rows, columns, terms);
 }
 
 // The matrix's own columns.

@@ -14,10 +14,7 @@ namespace lynx {
 namespace cuda {
 
 CudaBackend::CudaBackend(DeviceParts parts, std::string name)
-    : DeviceParts(std::move(parts)),
-      CudaOps<float>(*stream, *gemm),
-      bfloat16_(*stream, *gemm),
-      marks_(*stream),
+    : DeviceParts(std::move(parts)), CudaOps<float>(*stream, *gemm), bfloat16_(*stream, *gemm), marks_(*stream),
       name_(std::move(name)) {}
 
 CudaBackend::~CudaBackend() {
@@ -27,8 +24,7 @@ CudaBackend::~CudaBackend() {
 }
 
 void CudaBackend::Copy(const void* from, Bytes bytes, void* to) {
-  stream_.Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes.value), cudaMemcpyDefault, stream_.handle()),
-               "a copy");
+  stream_.Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes.value), cudaMemcpyDefault, stream_.handle()), "a copy");
 }
 
 absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::string& what) {
@@ -37,15 +33,16 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
   const auto size = static_cast<size_t>(bytes.value);
   void* memory = nullptr;
   if (const cudaError_t error = cudaMalloc(&memory, size); error != cudaSuccess) {
-    if (error != cudaErrorMemoryAllocation) return StatusOf(error, absl::StrCat("allocating ", FormatBytes(bytes), " for ", what));
+    if (error != cudaErrorMemoryAllocation)
+      return StatusOf(error, absl::StrCat("allocating ", FormatBytes(bytes), " for ", what));
     size_t free_bytes = 0, total_bytes = 0;
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();  // it has been seen
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, " on ", name_, ": ",
-        cudaGetErrorString(error), "; of its ", FormatBytes(Bytes(static_cast<int64_t>(total_bytes))), ", ",
-        FormatBytes(Bytes(static_cast<int64_t>(free_bytes))),
-        " are free; end what else runs on it, or lower the job's memory per rank"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, " on ", name_, ": ",
+                     cudaGetErrorString(error), "; of its ", FormatBytes(Bytes(static_cast<int64_t>(total_bytes))), ", ",
+                     FormatBytes(Bytes(static_cast<int64_t>(free_bytes))),
+                     " are free; end what else runs on it, or lower the job's memory per rank"));
   }
   allocations_.push_back(memory);
   stream_.Note(cudaMemsetAsync(memory, 0, size, stream_.handle()), "zeroing memory");
@@ -72,9 +69,9 @@ absl::StatusOr<std::span<float>> CudaBackend::AllocatePinned(Bytes bytes, const 
   void* memory = nullptr;
   if (const cudaError_t error = cudaHostAlloc(&memory, size, cudaHostAllocDefault); error != cudaSuccess) {
     cudaGetLastError();  // it has been seen
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) of pinned memory for ", what, ": ",
-        cudaGetErrorString(error), "; free memory on this node or lower the job's host memory per rank"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value,
+                                                     " bytes) of pinned memory for ", what, ": ", cudaGetErrorString(error),
+                                                     "; free memory on this node or lower the job's host memory per rank"));
   }
   pinned_.push_back(memory);
   return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
@@ -104,8 +101,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device) {
   }
   LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaSetDevice(device), absl::StrCat("using device ", device)));
   cudaDeviceProp properties;
-  LYNX_RETURN_IF_ERROR(
-      cuda::StatusOf(cudaGetDeviceProperties(&properties, device), absl::StrCat("asking device ", device)));
+  LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaGetDeviceProperties(&properties, device), absl::StrCat("asking device ", device)));
   cuda::DeviceParts parts;
   LYNX_ASSIGN_OR_RETURN(parts.stream, cuda::Stream::Create());
   LYNX_ASSIGN_OR_RETURN(parts.gemm, cuda::Gemm::Create(*parts.stream));

@@ -29,26 +29,26 @@ class CudaOps : public InterfaceOf<T> {
   void PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
   void PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
   void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) override;
-  void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
-                         T* dx, float* dgamma, float* dbeta) override;
+  void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate, T* dx,
+                         float* dgamma, float* dbeta) override;
   void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) override;
   void LogitsForward(const T* x, const T* w, int64_t n, int64_t in, int64_t out, float* logits) override;
   void LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) override;
   void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) override;
   void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) override;
-  void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
-                       T* dx, float* dgamma) override;
+  void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate, T* dx,
+                       float* dgamma) override;
   void QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                      T* normed) override;
-  void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
-                      T* dqkv, float* dq_gamma, float* dk_gamma) override;
+  void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon, T* dqkv,
+                      float* dq_gamma, float* dk_gamma) override;
   void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) override;
   void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) override;
   void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) override;
-  void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
-                      float* workspace, T* context) override;
-  void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
-                         const DropoutKey& key, float* workspace, T* dqkv) override;
+  void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key, float* workspace,
+                      T* context) override;
+  void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext, const DropoutKey& key,
+                         float* workspace, T* dqkv) override;
   void GeluForward(const T* x, int64_t count, T* y) override;
   void GeluBackward(const T* x, int64_t count, T* dy) override;
   void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,

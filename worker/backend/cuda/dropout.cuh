@@ -22,14 +22,12 @@ struct Dropout {
 
   static Dropout Of(const DropoutKey& key) {
     LYNX_CHECK(key.rate >= 0 && key.rate < 1);
-    return {DropoutPhiloxKey(key), key.first_sample, DropoutThreshold(key.rate),
-            static_cast<float>(1.0 / (1.0 - key.rate))};
+    return {DropoutPhiloxKey(key), key.first_sample, DropoutThreshold(key.rate), static_cast<float>(1.0 / (1.0 - key.rate))};
   }
 
   // Factors, 0 or 1/(1-rate), of elements [4 block, 4 block + 4) of the microbatch's sample.
   __device__ void Factors(int64_t sample, int64_t block, float factors[4]) const {
-    const PhiloxBlock words =
-        DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(block));
+    const PhiloxBlock words = DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(block));
 #pragma unroll
     for (int i = 0; i < 4; ++i) factors[i] = words[i] >= threshold ? keep_factor : 0.0f;
   }

@@ -49,17 +49,16 @@ __global__ void __launch_bounds__(kBlock)
 }  // namespace
 
 template <class T>
-void CudaOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h,
-                                  int64_t v, T* out) {
-  this->stream_.Launch("embedding", &Gather<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), tokens, tok, first_row, h, v,
-                       out);
+void CudaOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                  T* out) {
+  this->stream_.Launch("embedding", &Gather<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), tokens, tok, first_row, h, v, out);
 }
 
 template <class T>
-void CudaOps<T>::EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h,
-                                   int64_t v, float* dtok) {
-  this->stream_.Launch("embedding backward", &Scatter<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), tokens, dout, first_row,
-                       n, h, v, dtok);
+void CudaOps<T>::EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                                   float* dtok) {
+  this->stream_.Launch("embedding backward", &Scatter<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), tokens, dout, first_row, n, h, v,
+                       dtok);
 }
 
 #define LYNX_INSTANTIATE(T)                                                                                     \

@@ -71,17 +71,16 @@ void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const D
     }
   }
   ForHeadSize(this->stream_, shape.d, [&](auto most) {
-    this->stream_.Launch("fused attention", &Forward<T, decltype(most)::value>, TileGrid(shape, shape.a),
-                         dim3(kSide, kSide), shape, qkv, Dropout::Of(key), context, lse);
+    this->stream_.Launch("fused attention", &Forward<T, decltype(most)::value>, TileGrid(shape, shape.a), dim3(kSide, kSide),
+                         shape, qkv, Dropout::Of(key), context, lse);
   });
 }
 
 template <class T>
-void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse,
-                               const T* dcontext, const DropoutKey& key, float* workspace, T* dqkv) {
-  this->stream_.Launch("attention backward, rows", &SumProducts<T>,
-                       dim3(BlocksOf(shape.b * shape.s * shape.a * kWarp, kBlock)), dim3(kBlock), shape, context,
-                       dcontext, workspace);
+void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
+                               const DropoutKey& key, float* workspace, T* dqkv) {
+  this->stream_.Launch("attention backward, rows", &SumProducts<T>, dim3(BlocksOf(shape.b * shape.s * shape.a * kWarp, kBlock)),
+                       dim3(kBlock), shape, context, dcontext, workspace);
   const GradientArgs<T> args{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv};
   if constexpr (std::is_same_v<T, Bfloat16>) {
     if (OnTensorCores(this->stream_, shape.d)) return LaunchMmaGradients(this->stream_, args, lse);

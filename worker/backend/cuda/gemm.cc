@@ -49,12 +49,12 @@ class Gemm::Product {
   absl::Status Run(cublasLtHandle_t handle, const Stream& stream, const Key& key, const void* a, const void* b,
                    const void* bias, void* c) const {
     if (key.has_bias) {
-      LYNX_RETURN_IF_ERROR(StatusOf(
-          cublasLtMatmulDescSetAttribute(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
+      LYNX_RETURN_IF_ERROR(
+          StatusOf(cublasLtMatmulDescSetAttribute(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
     }
     const float alpha = 1, beta = key.adds ? 1 : 0;
-    return StatusOf(cublasLtMatmul(handle, desc_, &alpha, b, b_, a, a_, &beta, c, c_, c, c_, &algorithm_,
-                                   stream.scratch(), static_cast<size_t>(Stream::kScratch.value), stream.handle()),
+    return StatusOf(cublasLtMatmul(handle, desc_, &alpha, b, b_, a, a_, &beta, c, c_, c, c_, &algorithm_, stream.scratch(),
+                                   static_cast<size_t>(Stream::kScratch.value), stream.handle()),
                     "a matrix product");
   }
 
@@ -81,8 +81,7 @@ class Gemm::Product {
     LYNX_RETURN_IF_ERROR(Layout(operand(s.a, s.m, s.k), key.operands, &a_));
     LYNX_RETURN_IF_ERROR(Layout(operand(s.b, s.k, s.n), key.operands, &b_));
     LYNX_RETURN_IF_ERROR(Layout({s.m, s.n, Transpose::kNo}, key.result, &c_));
-    LYNX_RETURN_IF_ERROR(
-        StatusOf(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product's description"));
+    LYNX_RETURN_IF_ERROR(StatusOf(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product's description"));
     const auto operation = [](Transpose transpose) {
       return static_cast<int32_t>(transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     };
@@ -102,25 +101,22 @@ class Gemm::Product {
 
   absl::Status ChooseBy(cublasLtMatmulPreference_t preference, cublasLtHandle_t handle, const Key& key) {
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-      return StatusOf(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
-                      "a preference");
+      return StatusOf(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)), "a preference");
     };
-    LYNX_RETURN_IF_ERROR(
-        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(Stream::kScratch.value)));
+    LYNX_RETURN_IF_ERROR(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(Stream::kScratch.value)));
     LYNX_RETURN_IF_ERROR(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b));
     LYNX_RETURN_IF_ERROR(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a));
     LYNX_RETURN_IF_ERROR(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c));
     LYNX_RETURN_IF_ERROR(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, desc_, b_, a_, c_, c_, preference, 1, &found, &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, desc_, b_, a_, c_, c_, preference, 1, &found, &count);
     if (status == CUBLAS_STATUS_SUCCESS && count == 1) {
       algorithm_ = found.algo;
       return absl::OkStatus();
     }
-    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for a product (", key.shape.m, ", ",
-                                                 key.shape.k, ") x (", key.shape.k, ", ", key.shape.n,
+    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for a product (", key.shape.m, ", ", key.shape.k,
+                                                 ") x (", key.shape.k, ", ", key.shape.n,
                                                  "): ", cublasLtGetStatusString(status)));
   }
 
@@ -145,8 +141,7 @@ Gemm::~Gemm() {
 cudaDataType Gemm::TypeOf(Element element) { return element == Element::kFloat ? CUDA_R_32F : CUDA_R_16BF; }
 
 template <class T, class Result>
-void Gemm::Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias,
-                    Result* c) {
+void Gemm::Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c) {
   const bool adds = into == ProductInto::kAdd;
   LYNX_CHECK(!adds || bias == nullptr);
   Run({.shape = shape,
@@ -172,9 +167,7 @@ void Gemm::Run(const Key& key, const void* a, const void* b, const void* bias, v
 }
 
 template void Gemm::Multiply(const ProductShape&, const float*, const float*, ProductInto, const float*, float*);
-template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const Bfloat16*,
-                             Bfloat16*);
-template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const float*,
-                             float*);
+template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const Bfloat16*, Bfloat16*);
+template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const float*, float*);
 
 }  // namespace lynx::cuda

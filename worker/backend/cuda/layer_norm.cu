@@ -89,17 +89,16 @@ void CudaOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int6
   for (int64_t row = 0; row < n; row += kMaxRows) {
     const int64_t rows = std::min(kMaxRows, n - row), at = row * h;
     auto* const of_rows = this->stream_.template ScratchOf<RowStats>(rows);
-    this->stream_.Launch("layer norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma,
-                         dy + at, h, epsilon, accumulate, of_rows, dx + at);
+    this->stream_.Launch("layer norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma, dy + at, h,
+                         epsilon, accumulate, of_rows, dx + at);
     SumColumns(this->stream_, "layer norm's weights backward", rows, h,
                WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma, dbeta});
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                            \
-  template void CudaOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*);               \
-  template void CudaOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, \
-                                              float*);
+#define LYNX_INSTANTIATE(T)                                                                              \
+  template void CudaOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*); \
+  template void CudaOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -31,8 +31,7 @@ void CudaOps<T>::LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, 
 
 template <class T>
 void CudaOps<T>::LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) {
-  gemm_.Multiply({.a = Transpose::kYes, .m = out, .n = in, .k = n}, dy, x, ProductInto::kAdd, kNoBias<const float>,
-                 dw);
+  gemm_.Multiply({.a = Transpose::kYes, .m = out, .n = in, .k = n}, dy, x, ProductInto::kAdd, kNoBias<const float>, dw);
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);
 }
 

@@ -90,10 +90,9 @@ __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first,
 
 }  // namespace
 
-void CudaBackend::LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
-                            int64_t valid, float* stats) {
-  stream_.Launch("loss stats", &Stats, dim3(BlocksOf(n, 1)), dim3(kBlock), logits, targets, first_row, v, valid,
-                 stats);
+void CudaBackend::LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
+                            float* stats) {
+  stream_.Launch("loss stats", &Stats, dim3(BlocksOf(n, 1)), dim3(kBlock), logits, targets, first_row, v, valid, stats);
 }
 
 void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* sum) {
@@ -103,21 +102,20 @@ void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* 
 // A row of bfloat16 takes half of what its logits do. Where both begin at the same place, the rows [r, 2r) are
 // written over the logits of [r/2, r), which have been read by then, and over no others: so rows go by doubling.
 template <class T>
-void CudaOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
-                              int64_t v, int64_t valid, double scale, const float* logits, T* dlogits) {
+void CudaOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
+                              int64_t valid, double scale, const float* logits, T* dlogits) {
   const GradientOf of{stats, targets, first_row, t, n, v, valid, scale};
   const bool shrinks_in_place = sizeof(T) < sizeof(float) && static_cast<const void*>(logits) == dlogits;
   for (int64_t first = 0; first < n;) {
     const int64_t rows = shrinks_in_place ? std::min(std::max<int64_t>(first, 1), n - first) : n;
-    this->stream_.Launch("loss backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), of, first, logits,
-                         dlogits);
+    this->stream_.Launch("loss backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), of, first, logits, dlogits);
     first += rows;
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                         \
-  template void CudaOps<T>::LossBackward(const float*, const int32_t*, int32_t, int64_t, int64_t, int64_t, int64_t, \
-                                         double, const float*, T*);
+#define LYNX_INSTANTIATE(T)                                                                                                 \
+  template void CudaOps<T>::LossBackward(const float*, const int32_t*, int32_t, int64_t, int64_t, int64_t, int64_t, double, \
+                                         const float*, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -51,8 +51,7 @@ void CudaOps<T>::PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64
 
 template <class T>
 void CudaOps<T>::PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
-  ForEach(this->stream_, "position backward", s * h,
-          Backward<T>{dx, dpos, key.first_token, n, s, h, Dropout::Of(key)});
+  ForEach(this->stream_, "position backward", s * h, Backward<T>{dx, dpos, key.first_token, n, s, h, Dropout::Of(key)});
 }
 
 #define LYNX_INSTANTIATE(T)                                                                              \

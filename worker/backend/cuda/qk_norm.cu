@@ -99,17 +99,16 @@ struct WeightGradient {
 }  // namespace
 
 template <class T>
-void CudaOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
-                               float epsilon, T* normed) {
+void CudaOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                               T* normed) {
   const Heads heads = HeadsOf(shape, shape.b * shape.s);
-  this->stream_.Launch("norms of queries and keys", &Forward<T>,
-                       dim3(BlocksOf(heads.tokens * heads.heads, kHeadsOfBlock)), dim3(kBlock), heads, qkv, q_gamma,
-                       k_gamma, epsilon, normed);
+  this->stream_.Launch("norms of queries and keys", &Forward<T>, dim3(BlocksOf(heads.tokens * heads.heads, kHeadsOfBlock)),
+                       dim3(kBlock), heads, qkv, q_gamma, k_gamma, epsilon, normed);
 }
 
 template <class T>
-void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
-                                float epsilon, T* dqkv, float* dq_gamma, float* dk_gamma) {
+void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                                T* dqkv, float* dq_gamma, float* dk_gamma) {
   const int64_t all = shape.b * shape.s, normed = shape.a + shape.k;
   const int64_t at_once = Stream::kScratch.value / static_cast<int64_t>(sizeof(float)) / normed;
   for (int64_t token = 0; token < all; token += at_once) {
@@ -118,22 +117,20 @@ void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const
     T* const dx = dqkv + token * shape.width();
     auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
-    this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon,
-                         of_heads);
+    this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
     // Before dx takes the place of the gradient that they read.
     SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
                WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
     SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,
                WeightGradient<T>{heads, shape.a, shape.k, x, dx, of_heads, dk_gamma});
-    this->stream_.Launch("norms of queries and keys backward", &Backward<T>, grid, dim3(kBlock), heads, x, q_gamma,
-                         k_gamma, static_cast<const float*>(of_heads), dx);
+    this->stream_.Launch("norms of queries and keys backward", &Backward<T>, grid, dim3(kBlock), heads, x, q_gamma, k_gamma,
+                         static_cast<const float*>(of_heads), dx);
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                        \
-  template void CudaOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*);         \
-  template void CudaOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, \
-                                           float*);
+#define LYNX_INSTANTIATE(T)                                                                                \
+  template void CudaOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*); \
+  template void CudaOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

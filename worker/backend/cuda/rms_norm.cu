@@ -66,16 +66,15 @@ void CudaOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h
 }
 
 template <class T>
-void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
-                                 bool accumulate, T* dx, float* dgamma) {
+void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                                 T* dx, float* dgamma) {
   constexpr int64_t kMaxRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
   for (int64_t row = 0; row < n; row += kMaxRows) {
     const int64_t rows = std::min(kMaxRows, n - row), at = row * h;
     auto* const of_rows = this->stream_.template ScratchOf<float>(rows);
-    this->stream_.Launch("RMS norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma,
-                         dy + at, h, epsilon, accumulate, of_rows, dx + at);
-    SumColumns(this->stream_, "RMS norm's weight backward", rows, h,
-               WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma});
+    this->stream_.Launch("RMS norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma, dy + at, h,
+                         epsilon, accumulate, of_rows, dx + at);
+    SumColumns(this->stream_, "RMS norm's weight backward", rows, h, WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma});
   }
 }
 

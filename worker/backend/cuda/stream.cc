@@ -8,18 +8,14 @@ namespace lynx::cuda {
 
 absl::Status StatusOf(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  const std::string text =
-      absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
+  const std::string text = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
   switch (error) {
-    case cudaErrorMemoryAllocation:
-      return absl::ResourceExhaustedError(text);
+    case cudaErrorMemoryAllocation: return absl::ResourceExhaustedError(text);
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
-    case cudaErrorDevicesUnavailable:
-      return absl::AbortedError(text);
-    default:
-      return absl::InternalError(text);
+    case cudaErrorDevicesUnavailable: return absl::AbortedError(text);
+    default: return absl::InternalError(text);
   }
 }
 
@@ -29,9 +25,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {
       StatusOf(cudaStreamCreateWithFlags(&stream->handle_, cudaStreamNonBlocking), "creating the stream of ops"));
   int device = 0;
   LYNX_RETURN_IF_ERROR(StatusOf(cudaGetDevice(&device), "asking for the device"));
-  LYNX_RETURN_IF_ERROR(
-      StatusOf(cudaDeviceGetAttribute(&stream->compute_major_, cudaDevAttrComputeCapabilityMajor, device),
-               "asking for the compute capability"));
+  LYNX_RETURN_IF_ERROR(StatusOf(cudaDeviceGetAttribute(&stream->compute_major_, cudaDevAttrComputeCapabilityMajor, device),
+                                "asking for the compute capability"));
   LYNX_RETURN_IF_ERROR(StatusOf(cudaMalloc(&stream->scratch_, static_cast<size_t>(kScratch.value)),
                                 absl::StrCat("allocating ", FormatBytes(kScratch), " of scratch")));
   return stream;

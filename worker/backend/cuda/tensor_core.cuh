@@ -40,9 +40,7 @@ __device__ inline void MultiplyAdd(const LeftFragment& left, const RightFragment
       : "r"(left.at[0]), "r"(left.at[1]), "r"(left.at[2]), "r"(left.at[3]), "r"(right.at[0]), "r"(right.at[1]));
 }
 
-__device__ inline unsigned SharedAddress(const Bfloat16* row) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(row));
-}
+__device__ inline unsigned SharedAddress(const Bfloat16* row) { return static_cast<unsigned>(__cvta_generic_to_shared(row)); }
 
 // Four matrices (8, 8), of which lane l names row l % 8 of matrix l / 8, in shared memory and 16-byte aligned.
 __device__ inline void LoadFour(const Bfloat16* row, uint32_t (&words)[4]) {
@@ -70,9 +68,7 @@ inline void MultiplyAdd(const LeftFragment& left, const RightFragment& right, Su
 }
 inline void LoadFour(const Bfloat16* row, uint32_t (&words)[4]) { cuda_on_host::LoadMatrices(row, 4, false, words); }
 inline void LoadTwo(const Bfloat16* row, uint32_t (&words)[2]) { cuda_on_host::LoadMatrices(row, 2, false, words); }
-inline void LoadTwoTransposed(const Bfloat16* row, uint32_t (&words)[2]) {
-  cuda_on_host::LoadMatrices(row, 2, true, words);
-}
+inline void LoadTwoTransposed(const Bfloat16* row, uint32_t (&words)[2]) { cuda_on_host::LoadMatrices(row, 2, true, words); }
 #endif
 
 // Rows in shared memory. What is behind kColumns keeps the rows that a warp reads at once in different banks.

@@ -11,8 +11,7 @@ namespace {
 
 constexpr int64_t kParts = 1024;
 
-__global__ void __launch_bounds__(kBlock)
-    LastOfPart(uint32_t mark, const uint32_t* x, int64_t count, int64_t* parts) {
+__global__ void __launch_bounds__(kBlock) LastOfPart(uint32_t mark, const uint32_t* x, int64_t count, int64_t* parts) {
   int64_t words = 0;
   for (int64_t i = GlobalThread(); i < count; i += int64_t{gridDim.x} * kBlock) {
     if (x[i] != mark) words = i + 1;

@@ -19,8 +19,8 @@ namespace {
 constexpr Nanos kDuration{100'000'000};
 constexpr int32_t kCpuSize = 256, kGpuSize = 1024;
 constexpr int kMatrices = 3;
-// The factors' rows repeat with these periods, and so do the product's rows with the first and its columns with the second: few enough
-// to be known beforehand, and without a common divisor with what devices divide their work by.
+// The factors' rows repeat with these periods, and so do the product's rows with the first and its columns with the second: few
+// enough to be known beforehand, and without a common divisor with what devices divide their work by.
 constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
 // Whole numbers up to here, which bfloat16 and the shortest format that devices multiply float32 in have exactly.
 constexpr int64_t kLargest = 31;
@@ -47,7 +47,8 @@ std::vector<float> ProductRows(const std::vector<float>& left, const std::vector
       if (column >= kColumnPeriod) {
         sum = rows[static_cast<size_t>(row * size + column - kColumnPeriod)];
       } else {
-        for (int64_t k = 0; k < size; ++k) sum += left[static_cast<size_t>(row * size + k)] * right[static_cast<size_t>(column * size + k)];
+        for (int64_t k = 0; k < size; ++k)
+          sum += left[static_cast<size_t>(row * size + k)] * right[static_cast<size_t>(column * size + k)];
       }
       rows[static_cast<size_t>(row * size + column)] = sum;
     }
@@ -72,8 +73,8 @@ absl::Status CheckMemory(std::span<float> memory, Backend& backend) {
     for (size_t i = 0; i < memory.size(); ++i) {
       const auto found = std::bit_cast<uint32_t>(back.floats()[i]);
       if (found == PatternWord(i, inverted)) continue;
-      return absl::DataLossError(absl::StrCat("memory of the device does not keep what is written: word ", i, " of ", memory.size(), " is 0x",
-                                              absl::Hex(found, absl::kZeroPad8), ", not 0x",
+      return absl::DataLossError(absl::StrCat("memory of the device does not keep what is written: word ", i, " of ",
+                                              memory.size(), " is 0x", absl::Hex(found, absl::kZeroPad8), ", not 0x",
                                               absl::Hex(PatternWord(i, inverted), absl::kZeroPad8)));
     }
   }
@@ -96,9 +97,10 @@ absl::Status Compare(std::span<const float> found, const std::vector<float>& row
     if (std::memcmp(is, should, static_cast<size_t>(size) * sizeof(float)) == 0) continue;
     for (int64_t column = 0; column < size; ++column) {
       if (is[column] == should[column]) continue;  // a zero may have a sign
-      return absl::DataLossError(absl::StrFormat("the device computes wrongly: element (%d, %d) of the product of matrices of %d x %d is %.9g, "
-                                                 "not %.9g, in product %d",
-                                                 row, column, size, size, is[column], should[column], product + 1));
+      return absl::DataLossError(
+          absl::StrFormat("the device computes wrongly: element (%d, %d) of the product of matrices of %d x %d is %.9g, "
+                          "not %.9g, in product %d",
+                          row, column, size, size, is[column], should[column], product + 1));
     }
   }
   return absl::OkStatus();
@@ -117,8 +119,8 @@ absl::Status CheckProducts(const DeviceCheck& check, std::span<float> left, std:
   for (int i = 0; i < kLeastProducts || clock.Monotonic() < deadline; ++i) {
     backend.Fill(product.data(), size * size, -1.0f);  // what was right before is not taken for right now
     if (narrow) {
-      backend.bfloat16().LogitsForward(reinterpret_cast<const Bfloat16*>(left.data()), reinterpret_cast<const Bfloat16*>(right.data()), size,
-                                       size, size, product.data());
+      backend.bfloat16().LogitsForward(reinterpret_cast<const Bfloat16*>(left.data()),
+                                       reinterpret_cast<const Bfloat16*>(right.data()), size, size, size, product.data());
     } else {
       backend.LinearForward(left.data(), right.data(), nullptr, size, size, size, product.data());
     }
@@ -137,8 +139,9 @@ DeviceCheck DeviceCheckOf(const Backend& backend, DataType type) {
 absl::Status CheckDevice(const DeviceCheck& check, Backend& backend) {
   LYNX_CHECK(check.size >= 1 && check.size <= kMaxCheckedProduct);
   const int64_t elements = int64_t{check.size} * check.size;
-  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
-                        backend.Allocate(Bytes(kMatrices * elements * static_cast<int64_t>(sizeof(float))), "the check of the device"));
+  LYNX_ASSIGN_OR_RETURN(
+      const std::span<float> memory,
+      backend.Allocate(Bytes(kMatrices * elements * static_cast<int64_t>(sizeof(float))), "the check of the device"));
   LYNX_RETURN_IF_ERROR(CheckMemory(memory, backend));
   const auto count = static_cast<size_t>(elements);
   return CheckProducts(check, memory.first(count), memory.subspan(count, count), memory.last(count), backend);

@@ -66,6 +66,8 @@ std::vector<size_t> SlowPairs(const std::vector<PairTime>& pairs) {
   return slow;
 }
 
-Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair) { return MedianOfOthers(TimesByKind(pairs), pairs[pair]); }
+Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair) {
+  return MedianOfOthers(TimesByKind(pairs), pairs[pair]);
+}
 
 }  // namespace lynx

@@ -10,8 +10,8 @@
 
 namespace lynx {
 
-// Two ranks that talk to each other while they train. In a round no rank is in two pairs; each goes through its own in the order of
-// their rounds, and so no ranks wait for each other in a circle.
+// Two ranks that talk to each other while they train. In a round no rank is in two pairs; each goes through its own in the
+// order of their rounds, and so no ranks wait for each other in a circle.
 struct CheckedPair {
   int32_t low = 0, high = 0;
   int32_t round = 0;
@@ -24,8 +24,8 @@ struct PairTime {
   int64_t kind = 0;  // links of one kind are compared
   Nanos best;        // of all exchanges so far
 };
-// A link is slow if it takes so many times as long as the median of the others of its kind, and longer than a rank may be kept from
-// running at a bad time.
+// A link is slow if it takes so many times as long as the median of the others of its kind, and longer than a rank may be kept
+// from running at a bad time.
 inline constexpr int64_t kSlowFactor = 8;
 inline constexpr Nanos kSlowLeast{50'000'000};
 // Indices into `pairs`, rising.

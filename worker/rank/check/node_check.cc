@@ -55,8 +55,10 @@ std::string RateText(Nanos time) {
 // The links of one rank.
 class LinkCheck {
  public:
-  LinkCheck(const RankConfig& config, const NodeCheckOptions& options, const std::vector<CheckedPair>& pairs, Communicator& between_hosts)
-      : config_(config), options_(options), pairs_(pairs), between_hosts_(between_hosts), words_(static_cast<size_t>(2 * kWords)) {}
+  LinkCheck(const RankConfig& config, const NodeCheckOptions& options, const std::vector<CheckedPair>& pairs,
+            Communicator& between_hosts)
+      : config_(config), options_(options), pairs_(pairs), between_hosts_(between_hosts),
+        words_(static_cast<size_t>(2 * kWords)) {}
 
   // Collective: makes the sockets that the higher ranks of its pairs connect to, and tells them where.
   absl::Status Listen();
@@ -175,9 +177,11 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
 absl::Status LinkCheck::Explained(const absl::Status& status, size_t pair) const {
   // A peer that has ended, or given up on another, has told all; and then its silence means nothing.
   LYNX_RETURN_IF_ERROR(between_hosts_.Failure());
-  if (!absl::IsDeadlineExceeded(status)) return Annotate(status, absl::StrCat("node check, with ", PeerText(config_, PeerOf(pair))));
-  return LinkFailure(absl::StrCat("node check: ", PeerText(config_, PeerOf(pair)), " does not answer: ", std::string(status.message())),
-                     {PeerOf(pair)});
+  if (!absl::IsDeadlineExceeded(status))
+    return Annotate(status, absl::StrCat("node check, with ", PeerText(config_, PeerOf(pair))));
+  return LinkFailure(
+      absl::StrCat("node check: ", PeerText(config_, PeerOf(pair)), " does not answer: ", std::string(status.message())),
+      {PeerOf(pair)});
 }
 
 absl::Status LinkCheck::Exchange(const std::vector<size_t>& pairs) {
@@ -218,7 +222,8 @@ absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
     }
   }
   for (size_t i = 0; i < pairs_.size(); ++i) {
-    const bool within = config_.peers[static_cast<size_t>(pairs_[i].low)].host == config_.peers[static_cast<size_t>(pairs_[i].high)].host;
+    const bool within =
+        config_.peers[static_cast<size_t>(pairs_[i].low)].host == config_.peers[static_cast<size_t>(pairs_[i].high)].host;
     times[i].kind = within ? 0 : 1;
   }
   return times;
@@ -267,8 +272,8 @@ absl::Status Verdict(const RankConfig& config, const std::vector<CheckedPair>& p
     peers.push_back(peer);
     texts.push_back(!links.words_text(i).empty()
                         ? links.words_text(i)
-                        : absl::StrCat("the link to ", PeerText(config, peer), " moves ", RateText(times[i].best), ", where others like it move ",
-                                       RateText(MedianOfOthers(times, i))));
+                        : absl::StrCat("the link to ", PeerText(config, peer), " moves ", RateText(times[i].best),
+                                       ", where others like it move ", RateText(MedianOfOthers(times, i))));
   }
   if (!texts.empty()) return LinkFailure(absl::StrCat("node check: ", absl::StrJoin(texts, "; ")), peers);
   if (!elsewhere.has_value()) return absl::OkStatus();

@@ -1,9 +1,11 @@
-// The check of nodes before a generation: each rank checks its device (check_device.h), and then the links between the ranks that talk
-// to each other while they train, two at a time: a buffer of known words goes both ways at once over connections made for it, every
-// word is compared, and the time is compared with that of the other links of its kind (within a host, between hosts). A link that
-// seems slow is tried again and again before it counts as that, since any rank may be kept from running for a moment.
+// The check of nodes before a generation: each rank checks its device (check_device.h), and then the links between the ranks
+// that talk to each other while they train, two at a time: a buffer of known words goes both ways at once over connections made
+// for it, every word is compared, and the time is compared with that of the other links of its kind (within a host, between
+// hosts). A link that seems slow is tried again and again before it counts as that, since any rank may be kept from running for
+// a moment.
 //
-//   device -> all tell each other -> pairs, round after round -> all tell each other -> slow ones again, some times -> the verdict
+//   device -> all tell each other -> pairs, round after round -> all tell each other -> slow ones again, some times -> the
+//   verdict
 //
 // Collective: before anything else of the generation is made. Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_CHECK_NODE_CHECK_H_
@@ -23,7 +25,8 @@ namespace lynx {
 
 // Each way.
 inline constexpr Bytes kCheckedLinkBytes{1 << 20};
-// For a peer that moves no byte: so long in the first round, once more for every round, since it may wait for another that is silent.
+// For a peer that moves no byte: so long in the first round, once more for every round, since it may wait for another that is
+// silent.
 inline constexpr Nanos kCheckPatience{10'000'000'000};
 
 struct NodeCheckOptions {
@@ -32,9 +35,9 @@ struct NodeCheckOptions {
   Nanos patience = kCheckPatience;
 };
 
-// OK: all devices and links are as they should be. Else on the rank whose device has failed the check an error with the cause kCheck,
-// on those at the ends of a bad link one with the cause kLink and the other ends (caused.h), and on all others Unavailable, as after
-// any peer's end. Errors of the communicator and of allocations as they are.
+// OK: all devices and links are as they should be. Else on the rank whose device has failed the check an error with the cause
+// kCheck, on those at the ends of a bad link one with the cause kLink and the other ends (caused.h), and on all others
+// Unavailable, as after any peer's end. Errors of the communicator and of allocations as they are.
 absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeCheckOptions& options, Backend& backend,
                                            Communicator& between_hosts);
 

@@ -50,9 +50,9 @@ namespace lynx {
 struct MeasureRequest {
   std::vector<LayerShape> shapes;  // may be empty: generic rates only
   DeviceKind device_kind = DeviceKind::kCpu;
-  std::string device_uuid;         // of a GPU; empty of a CPU
-  std::vector<int32_t> cores;      // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
-  int32_t repetitions = 5;         // per op, after one to warm up; the median counts. 1..1000
+  std::string device_uuid;     // of a GPU; empty of a CPU
+  std::vector<int32_t> cores;  // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
+  int32_t repetitions = 5;     // per op, after one to warm up; the median counts. 1..1000
   // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were
   // not reached are missing from the result.
   double budget_seconds = 20;
@@ -99,12 +99,12 @@ struct GpuLinksRequest {
 };
 
 struct GpuLinksResult {
-  LinkCost link;                        // fitted to transfers of all kinds and several sizes, with all GPUs taking part
-  std::vector<LinkLevel> inner_links;   // of the blocks, all of them busy at once
+  LinkCost link;                       // fitted to transfers of all kinds and several sizes, with all GPUs taking part
+  std::vector<LinkLevel> inner_links;  // of the blocks, all of them busy at once
   // As HardwareProfile's: of products beside an all-reduce; and what of a window the two do not share, though they run at the
   // same time.
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes nccl_memory, route_memory;      // that NCCL took of a GPU once, and then for each route
+  Bytes nccl_memory, route_memory;  // that NCCL took of a GPU once, and then for each route
   bool operator==(const GpuLinksResult&) const = default;
 };
 

@@ -60,12 +60,9 @@ StageContext ContextOf(const LayerShape& shape) {
 
 int32_t LayerOf(LayerType type) {
   switch (type) {
-    case LayerType::kEmbedding:
-      return kEmbeddingLayer;
-    case LayerType::kHead:
-      return kHeadLayer;
-    case LayerType::kTransformer:
-      break;
+    case LayerType::kEmbedding: return kEmbeddingLayer;
+    case LayerType::kHead: return kHeadLayer;
+    case LayerType::kTransformer: break;
   }
   return kLayer;
 }
@@ -89,11 +86,7 @@ class ShapeBench {
  private:
   // `sums`: of the loss, and of squares.
   ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch, double* sums)
-      : shape_(shape),
-        graph_(LayerGraph::Of(shape)),
-        backend_(backend),
-        state_(state),
-        timer_(backend, stopwatch),
+      : shape_(shape), graph_(LayerGraph::Of(shape)), backend_(backend), state_(state), timer_(backend, stopwatch),
         ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
         squares_(sums + 1) {}
 
@@ -168,17 +161,16 @@ class ShapeBench {
     std::vector<std::span<const float>> gradients;
     for (const AdamWTensor& update : updates) gradients.emplace_back(update.gradient, static_cast<size_t>(update.count));
     const Nanos update = timer_.MedianOf([&] { UpdateAll(gradients, updates); });
-    times.optimizer_per_mega_parameter = Nanos(static_cast<int64_t>(
-        static_cast<double>(update.value) * kMegaParameters / static_cast<double>(std::max<int64_t>(count, 1))));
+    times.optimizer_per_mega_parameter = Nanos(static_cast<int64_t>(static_cast<double>(update.value) * kMegaParameters /
+                                                                    static_cast<double>(std::max<int64_t>(count, 1))));
     return times;
   }
 
   // The squared norm and the update, as at the end of a step.
   void UpdateAll(std::span<const std::span<const float>> gradients, std::span<const AdamWTensor> updates) {
     backend_.SumOfSquares(gradients, squares_);
-    backend_.AdamW(
-        {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
-        updates);
+    backend_.AdamW({.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
+                   updates);
   }
 
   const LayerShape shape_;
@@ -207,17 +199,15 @@ template <class T>
 absl::StatusOr<Nanos> ProductTime(const MakeBackend& make_backend, int64_t side, const Stopwatch& stopwatch) {
   const int64_t rows = side / 2;
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
-  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
-                        backend->Allocate(Bytes((2 * rows * side + side * side) * static_cast<int64_t>(sizeof(T))),
-                                          "a matrix product"));
+  LYNX_ASSIGN_OR_RETURN(
+      const std::span<float> memory,
+      backend->Allocate(Bytes((2 * rows * side + side * side) * static_cast<int64_t>(sizeof(T))), "a matrix product"));
   FillWithNoise<T>(memory, *backend);
   T* const x = reinterpret_cast<T*>(memory.data());
   T* const y = x + rows * side;
   T* const w = y + rows * side;
   LayerBackend<T>& ops = OpsOf(*backend, T());
-  const Nanos time = DeviceTimer(*backend, stopwatch).MedianOf([&] {
-    ops.LinearForward(x, w, nullptr, rows, side, side, y);
-  });
+  const Nanos time = DeviceTimer(*backend, stopwatch).MedianOf([&] { ops.LinearForward(x, w, nullptr, rows, side, side, y); });
   LYNX_RETURN_IF_ERROR(backend->Finish());
   return std::max(time, Nanos(1));
 }
@@ -262,8 +252,7 @@ absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, co
 // Of ops too small to take time by themselves.
 absl::StatusOr<Nanos> OpOverhead(Backend& backend, const Stopwatch& stopwatch) {
   constexpr int64_t kSide = 8, kCalls = 256;
-  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
-                        backend.Allocate(Bytes(3 * kSide * kSide * 4), "a small product"));
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(Bytes(3 * kSide * kSide * 4), "a small product"));
   FillWithNoise<float>(memory, backend);
   float* const x = memory.data();
   const Nanos time = DeviceTimer(backend, stopwatch).MedianOf([&] {
@@ -287,8 +276,7 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const
   // Other ranks that share the core, and are measured meanwhile, are not to be in the times: what sharing costs
   // depends on how many compute at a time, which the planner knows (planner/cost/core_sharing.h).
   const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
-  const Stopwatch stopwatch(request.repetitions, request.budget_seconds,
-                            one_core ? Counted::kProcessor : Counted::kWall);
+  const Stopwatch stopwatch(request.repetitions, request.budget_seconds, one_core ? Counted::kProcessor : Counted::kWall);
   MeasureResult result;
   LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond<float>(make_backend, stopwatch));
   LYNX_ASSIGN_OR_RETURN(result.bfloat16_flops_per_second, FlopsPerSecond<Bfloat16>(make_backend, stopwatch));
@@ -297,8 +285,8 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
     result.device_kind = KindOf(request, *backend);
     LYNX_ASSIGN_OR_RETURN(result.op_overhead, OpOverhead(*backend, stopwatch));
-    LYNX_ASSIGN_OR_RETURN(result.host, backend->host_addressable() ? MeasureHost(*backend, stopwatch)
-                                                                   : MeasurePinned(*backend, stopwatch));
+    LYNX_ASSIGN_OR_RETURN(result.host,
+                          backend->host_addressable() ? MeasureHost(*backend, stopwatch) : MeasurePinned(*backend, stopwatch));
   }
   for (const LayerShape& shape : request.shapes) {
     if (stopwatch.expired()) break;

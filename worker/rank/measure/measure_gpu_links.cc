@@ -94,8 +94,7 @@ class GpuLinkBench {
     options.connect_timeout = kConnectTimeout;
     LYNX_ASSIGN_OR_RETURN(hosts_, ConnectTcp(options));
     LYNX_ASSIGN_OR_RETURN(const Bytes before, backend_.FreeMemory());
-    LYNX_ASSIGN_OR_RETURN(devices_,
-                          MakeNcclCommunicator({.layout = round_.layout, .rank = rank_}, *hosts_, backend_));
+    LYNX_ASSIGN_OR_RETURN(devices_, MakeNcclCommunicator({.layout = round_.layout, .rank = rank_}, *hosts_, backend_));
     LYNX_ASSIGN_OR_RETURN(const Bytes after, backend_.FreeMemory());
     findings_.memory = std::max(before - after, Bytes(0));
     return absl::OkStatus();
@@ -167,12 +166,10 @@ class GpuLinkBench {
       const int64_t slot = size.value / kFloat / ranks;
       const int64_t sent = (ranks - 1) * slot * kFloat;
       float* const data = memory_.data();
-      LYNX_RETURN_IF_ERROR(Sample(2 * (ranks - 1), 2 * sent, [&] {
-        return devices_->StartAllReduce(Group::kTensor, data, slot * ranks);
-      }));
-      LYNX_RETURN_IF_ERROR(Sample(ranks - 1, sent, [&] { return devices_->StartAllGather(Group::kTensor, data, slot); }));
       LYNX_RETURN_IF_ERROR(
-          Sample(ranks - 1, sent, [&] { return devices_->StartReduceScatter(Group::kTensor, data, slot); }));
+          Sample(2 * (ranks - 1), 2 * sent, [&] { return devices_->StartAllReduce(Group::kTensor, data, slot * ranks); }));
+      LYNX_RETURN_IF_ERROR(Sample(ranks - 1, sent, [&] { return devices_->StartAllGather(Group::kTensor, data, slot); }));
+      LYNX_RETURN_IF_ERROR(Sample(ranks - 1, sent, [&] { return devices_->StartReduceScatter(Group::kTensor, data, slot); }));
     }
     return absl::OkStatus();
   }
@@ -278,8 +275,9 @@ class GpuRank {
   absl::Status Run(const Setting& setting, int32_t rank) {
     const Stopwatch stopwatch(setting.request.repetitions, setting.request.budget_seconds);
     for (size_t i = 0; i < setting.rounds.size(); ++i) {
-      LYNX_ASSIGN_OR_RETURN(Findings found, GpuLinkBench(setting, stopwatch, setting.rounds[i], rank, *backend_, memory_)
-                                                .Run(/*with_overlap=*/i == kRings));
+      LYNX_ASSIGN_OR_RETURN(
+          Findings found,
+          GpuLinkBench(setting, stopwatch, setting.rounds[i], rank, *backend_, memory_).Run(/*with_overlap=*/i == kRings));
       findings_.push_back(std::move(found));
     }
     return absl::OkStatus();
@@ -302,8 +300,8 @@ absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend
   for (size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
       const auto rank = static_cast<int32_t>(i);
-      statuses[i] = Annotate(ranks[i].Prepare(setting, rank, make_backend),
-                             absl::StrCat("GPU ", setting.request.device_uuids[i]));
+      statuses[i] =
+          Annotate(ranks[i].Prepare(setting, rank, make_backend), absl::StrCat("GPU ", setting.request.device_uuids[i]));
       prepared.arrive_and_wait();
       const bool all = std::all_of(statuses.begin(), statuses.end(), [](const absl::Status& one) { return one.ok(); });
       prepared.arrive_and_wait();  // all have looked
@@ -326,7 +324,9 @@ LinkCost LinkOf(const Findings& rings, const Findings* messages) {
 }  // namespace
 
 OverlapCost OverlapOf(const OverlapTimes& times) {
-  const auto ratio = [](Nanos a, Nanos b) { return static_cast<double>(a.value) / static_cast<double>(std::max<int64_t>(b.value, 1)); };
+  const auto ratio = [](Nanos a, Nanos b) {
+    return static_cast<double>(a.value) / static_cast<double>(std::max<int64_t>(b.value, 1));
+  };
   const double slowdown = std::clamp(ratio(times.few_beside, times.few), 1.0, kMaxSlowdown / 1000.0);
   const Nanos hidden = std::clamp(times.many + times.transfer - times.both, Nanos(0), std::min(times.many, times.transfer));
   const double share = ratio(hidden, std::min(times.many, times.transfer));  // of the window
@@ -363,8 +363,7 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
     const int64_t routes = i == 0 || i + 1 == ranks.size() ? 3 : 4;
     const Bytes route = messages.memory / routes;
     result.overlap_slowdown_permille = std::max(result.overlap_slowdown_permille, own.overlap_slowdown_permille);
-    result.communication_compute_permille =
-        std::max(result.communication_compute_permille, own.communication_compute_permille);
+    result.communication_compute_permille = std::max(result.communication_compute_permille, own.communication_compute_permille);
     result.route_memory = std::max(result.route_memory, route);
     result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // with the first route
   }

@@ -20,8 +20,7 @@ constexpr int32_t kMaxSlowdown = 100'000;  // permille, as of a valid profile
 class HostBench {
  public:
   HostBench(Backend& backend, const Stopwatch& stopwatch, float* device, float* products)
-      : backend_(backend), stopwatch_(stopwatch), device_(device), products_(products),
-        host_(kCopied, 0.0f), copies_(1) {}
+      : backend_(backend), stopwatch_(stopwatch), device_(device), products_(products), host_(kCopied, 0.0f), copies_(1) {}
 
   HostLink Run() {
     HostLink link;

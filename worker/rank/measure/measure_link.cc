@@ -43,12 +43,8 @@ struct Findings {
 class LinkRank {
  public:
   LinkRank(Communicator& communicator, const LinkRequest& request)
-      : communicator_(communicator),
-        stopwatch_(request.repetitions, request.budget_seconds),
-        repetitions_(request.repetitions),
-        backend_(MakeCpuBackend(1)),
-        data_(kMaxFloats, 0.0f),
-        matrices_(2 * kRows * kSide + kSide * kSide, 0.5f) {}
+      : communicator_(communicator), stopwatch_(request.repetitions, request.budget_seconds), repetitions_(request.repetitions),
+        backend_(MakeCpuBackend(1)), data_(kMaxFloats, 0.0f), matrices_(2 * kRows * kSide + kSide * kSide, 0.5f) {}
 
   absl::StatusOr<Findings> Run() {
     for (int64_t bytes : kSizes) {
@@ -62,8 +58,7 @@ class LinkRank {
 
  private:
   absl::Status AllReduce(int64_t count) {
-    LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
-                          communicator_.StartAllReduce(Group::kTensor, data_.data(), count));
+    LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, communicator_.StartAllReduce(Group::kTensor, data_.data(), count));
     return communicator_.Wait(ticket).status();
   }
 
@@ -108,8 +103,7 @@ class LinkRank {
   absl::Status MeasureOverlap() {
     const LinkCost link = FitLink(findings_.samples);
     LYNX_ASSIGN_OR_RETURN(const double rate, Mean(static_cast<double>(link.bytes_per_second)));
-    const int64_t bytes =
-        std::clamp<int64_t>(std::llround(rate * kOverlapSeconds), kMinOverlapBytes, kMaxOverlapBytes);
+    const int64_t bytes = std::clamp<int64_t>(std::llround(rate * kOverlapSeconds), kMinOverlapBytes, kMaxOverlapBytes);
     data_.resize(std::max<size_t>(data_.size(), bytes / 4));
     Multiply(1);
     const Nanos product = std::max(CpuTimeOf([&] { Multiply(1); }), Nanos(1));
@@ -142,8 +136,7 @@ class LinkRank {
 
   absl::StatusOr<Nanos> ProductsBeside(int64_t count, int64_t products) {
     LYNX_RETURN_IF_ERROR(communicator_.Barrier());
-    LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
-                          communicator_.StartAllReduce(Group::kTensor, data_.data(), count));
+    LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, communicator_.StartAllReduce(Group::kTensor, data_.data(), count));
     const Nanos time = CpuTimeOf([&] { Multiply(products); });
     LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
     return time;
@@ -158,8 +151,8 @@ class LinkRank {
   Findings findings_;
 };
 
-absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int listen_fd,
-                                 const std::vector<PeerAddress>& peers, const std::string& secret) {
+absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int listen_fd, const std::vector<PeerAddress>& peers,
+                                 const std::string& secret) {
   if (!request.cores.empty()) LYNX_RETURN_IF_ERROR(PinCallingThread(request.cores[rank]).status());
   CommunicatorOptions options;
   options.job = JobId("measure-link");
@@ -239,12 +232,10 @@ absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPla
 
   // The slower of the two counts.
   std::vector<TransferSample> samples = findings[0]->samples;
-  for (size_t i = 0; i < samples.size(); ++i)
-    samples[i].time = std::max(samples[i].time, findings[1]->samples[i].time);
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].time = std::max(samples[i].time, findings[1]->samples[i].time);
   LinkResult result;
   result.link = FitLink(samples);
-  result.overlap_slowdown_permille =
-      std::max(findings[0]->overlap_slowdown_permille, findings[1]->overlap_slowdown_permille);
+  result.overlap_slowdown_permille = std::max(findings[0]->overlap_slowdown_permille, findings[1]->overlap_slowdown_permille);
   result.communication_compute_permille =
       std::max(findings[0]->communication_compute_permille, findings[1]->communication_compute_permille);
   return result;

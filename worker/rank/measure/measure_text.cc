@@ -90,8 +90,7 @@ class FieldReader {
     return nullptr;
   }
   void Fail(const std::string& name, const char* expected) {
-    if (status_.ok())
-      status_ = absl::InvalidArgumentError(absl::StrCat("field '", PathOf(name), "' must be ", expected));
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("field '", PathOf(name), "' must be ", expected));
   }
 
   const Json& object_;
@@ -165,7 +164,8 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   const int32_t turning = shape.rotary_dims == 0 ? shape.head_size() : shape.rotary_dims;
   reader.Require(shape.rotary_dims >= 0 && shape.rotary_dims <= shape.head_size(), "rotary_dims", "0, or at most a head");
   reader.Require(shape.family == ModelFamily::kGpt || (turning % 2 == 0 && turning <= kMaxRotaryDims),
-                 shape.head_dim == 0 ? "hidden" : "head_dim", "such that an even number of at most 512 elements of a head turn");
+                 shape.head_dim == 0 ? "hidden" : "head_dim",
+                 "such that an even number of at most 512 elements of a head turn");
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
   reader.Require(shape.heads % shape.key_heads() == 0, "kv_heads", "a divisor of heads");
   reader.Require(shape.key_heads() % shape.tp == 0, "kv_heads", "a multiple of tp");
@@ -363,12 +363,9 @@ absl::StatusOr<LinkResult> ParseLinkResult(const std::string& text) {
 }
 
 std::string GpuLinksRequestText(const GpuLinksRequest& request) {
-  const Json json = {{"host", request.host},
-                     {"device_uuids", request.device_uuids},
-                     {"cores", request.cores},
-                     {"blocks", request.blocks},
-                     {"repetitions", request.repetitions},
-                     {"budget_seconds", request.budget_seconds}};
+  const Json json = {
+      {"host", request.host},     {"device_uuids", request.device_uuids}, {"cores", request.cores},
+      {"blocks", request.blocks}, {"repetitions", request.repetitions},   {"budget_seconds", request.budget_seconds}};
   return json.dump(2);
 }
 

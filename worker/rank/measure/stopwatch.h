@@ -41,14 +41,10 @@ enum class Counted : uint8_t { kWall, kProcessor };
 class Stopwatch {
  public:
   Stopwatch(int32_t repetitions, double budget_seconds, Counted counted = Counted::kWall)
-      : repetitions_(repetitions),
-        deadline_(clock_.Monotonic() + NanosFromSeconds(budget_seconds)),
-        counted_(counted) {}
+      : repetitions_(repetitions), deadline_(clock_.Monotonic() + NanosFromSeconds(budget_seconds)), counted_(counted) {}
 
   bool expired() const { return clock_.Monotonic() >= deadline_; }  // wall time in any case
-  Nanos Now() const {
-    return counted_ == Counted::kProcessor ? ProcessorTime(CLOCK_PROCESS_CPUTIME_ID) : clock_.Monotonic();
-  }
+  Nanos Now() const { return counted_ == Counted::kProcessor ? ProcessorTime(CLOCK_PROCESS_CPUTIME_ID) : clock_.Monotonic(); }
 
   // One run to warm up, then the median of the repetitions; of fewer, but one at least, once the budget is spent.
   template <class Run>

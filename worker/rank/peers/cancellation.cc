@@ -65,9 +65,7 @@ Cancellation::~Cancellation() {
   close(stop_fd_);
 }
 
-bool Cancellation::YieldRequested() const {
-  return !yield_file_.empty() && access(yield_file_.c_str(), F_OK) == 0;
-}
+bool Cancellation::YieldRequested() const { return !yield_file_.empty() && access(yield_file_.c_str(), F_OK) == 0; }
 
 void Cancellation::Attach(Communicator* communicator) {
   const std::lock_guard lock(mutex_);
@@ -76,8 +74,7 @@ void Cancellation::Attach(Communicator* communicator) {
 }
 
 void Cancellation::Watch() {
-  pollfd both[2] = {{.fd = signal_fd_, .events = POLLIN, .revents = 0},
-                    {.fd = stop_fd_, .events = POLLIN, .revents = 0}};
+  pollfd both[2] = {{.fd = signal_fd_, .events = POLLIN, .revents = 0}, {.fd = stop_fd_, .events = POLLIN, .revents = 0}};
   while (poll(both, 2, -1) < 0) LYNX_CHECK(errno == EINTR);
   if (both[1].revents != 0) return;
   {

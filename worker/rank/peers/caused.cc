@@ -23,19 +23,14 @@ absl::Status WithCause(absl::Status status, FaultCause cause) {
 
 absl::Status CausedByCode(absl::Status status) {
   switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      return WithCause(std::move(status), FaultCause::kMemory);
-    case absl::StatusCode::kAborted:
-      return WithCause(std::move(status), FaultCause::kDevice);
-    case absl::StatusCode::kDataLoss:
-      return WithCause(std::move(status), FaultCause::kToken);
+    case absl::StatusCode::kResourceExhausted: return WithCause(std::move(status), FaultCause::kMemory);
+    case absl::StatusCode::kAborted: return WithCause(std::move(status), FaultCause::kDevice);
+    case absl::StatusCode::kDataLoss: return WithCause(std::move(status), FaultCause::kToken);
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kUnimplemented:
-      return WithCause(std::move(status), FaultCause::kProgram);
-    default:
-      return status;
+    case absl::StatusCode::kUnimplemented: return WithCause(std::move(status), FaultCause::kProgram);
+    default: return status;
   }
 }
 
@@ -56,7 +51,8 @@ std::vector<int32_t> LinkPeersOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kPeersPayload);
   if (!payload.has_value()) return peers;
   const std::string text(*payload);
-  for (const std::string& peer : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) peers.push_back(std::stoi(peer));
+  for (const std::string& peer : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty())))
+    peers.push_back(std::stoi(peer));
   return peers;
 }
 

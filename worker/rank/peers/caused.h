@@ -1,5 +1,5 @@
-// A FaultCause that travels with a status, from where it is known to the rank's last report. Annotate (common/status.h) keeps the
-// code alone, so it is set above the last of those. Thread-safe.
+// A FaultCause that travels with a status, from where it is known to the rank's last report. Annotate (common/status.h) keeps
+// the code alone, so it is set above the last of those. Thread-safe.
 #ifndef LYNX_WORKER_RANK_PEERS_CAUSED_H_
 #define LYNX_WORKER_RANK_PEERS_CAUSED_H_
 
@@ -16,7 +16,8 @@ namespace lynx {
 // The same status with the cause; one that has a cause already, or tells of a lost peer, is left as it is.
 absl::Status WithCause(absl::Status status, FaultCause cause);
 // What the code of an error of the backend, the states or the engine says of its cause (worker/backend/backend.h): memory, the
-// device, or the program. DataLoss is a token of the data that the engine was given (worker/data/dataset.h). Others say nothing.
+// device, or the program. DataLoss is a token of the data that the engine was given (worker/data/dataset.h). Others say
+// nothing.
 absl::Status CausedByCode(absl::Status status);
 FaultCause CauseOf(const absl::Status& status);
 // DataLoss with the cause kLink: the links to those ranks are bad.

@@ -56,9 +56,7 @@ class IdleLimit {
 // While it lives, the limit is that of a checkpoint of so many bytes.
 class CheckpointPatience {
  public:
-  CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) {
-    limit_.Set(CheckpointIdleLimit(checkpoint));
-  }
+  CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) { limit_.Set(CheckpointIdleLimit(checkpoint)); }
   ~CheckpointPatience() { limit_.Set(limit_.now()); }
   CheckpointPatience(const CheckpointPatience&) = delete;
   CheckpointPatience& operator=(const CheckpointPatience&) = delete;

@@ -36,11 +36,10 @@ absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard
     checkpoint += Bytes(cards[rank].shard_bytes);
     const DataFingerprint first = DataOf(cards[0]), other = DataOf(cards[rank]);
     if (first == other) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the ranks read different data: rank 0 has ", FingerprintText(first), "; rank ", rank, " has ",
-                     FingerprintText(other),
-                     "; give every node the same data.path on a shared file system, or equal "
-                     "copies of it"));
+    return absl::FailedPreconditionError(absl::StrCat("the ranks read different data: rank 0 has ", FingerprintText(first),
+                                                      "; rank ", rank, " has ", FingerprintText(other),
+                                                      "; give every node the same data.path on a shared file system, or equal "
+                                                      "copies of it"));
   }
   return checkpoint;
 }

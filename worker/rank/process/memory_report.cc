@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kNoMemory[] = "the process ran out of memory: it asked for more than this node, or its limit, had left";
 constexpr char kNoThreads[] =
-    "cannot start a thread, though there is memory for it: raise the limit on processes and threads (ulimit -u, or pids.max of the "
+    "cannot start a thread, though there is memory for it: raise the limit on processes and threads (ulimit -u, or pids.max of "
+    "the "
     "cgroup) or end others on this node";
 
 // As they stand, for handlers that any thread may call.

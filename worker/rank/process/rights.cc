@@ -22,7 +22,8 @@ struct Rights {
 };
 
 absl::StatusOr<Rights> Parse(const std::string& text) {
-  const absl::Status bad = absl::InvalidArgumentError(absl::StrCat("--run-as ", text, " is not UID:GID:GROUP,GROUP of a user other than root"));
+  const absl::Status bad =
+      absl::InvalidArgumentError(absl::StrCat("--run-as ", text, " is not UID:GID:GROUP,GROUP of a user other than root"));
   const std::vector<std::string> parts = absl::StrSplit(text, ':');
   Rights rights;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &rights.user) || !absl::SimpleAtoi(parts[1], &rights.group)) return bad;

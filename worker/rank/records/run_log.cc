@@ -92,8 +92,8 @@ absl::Status RunLog::Open(const RankConfig& config, int64_t first) {
   if (error) return absl::InternalError(absl::StrCat("cannot rename ", fresh, ": ", error.message()));
 
   const Nanos wall = clock_.Wall();
-  const std::string events = absl::StrCat(folder_, "/events.out.tfevents.", wall.value / 1'000'000'000, ".",
-                                          config.job.value, ".g", config.generation.value);
+  const std::string events = absl::StrCat(folder_, "/events.out.tfevents.", wall.value / 1'000'000'000, ".", config.job.value,
+                                          ".g", config.generation.value);
   LYNX_ASSIGN_OR_RETURN(events_fd_, OpenNew(events));
   return WriteAll(events_fd_, EventRecord(VersionEvent(wall)) + EventRecord(StartEvent(wall, first + 1)), events);
 }
@@ -104,8 +104,7 @@ void RunLog::Add(const StepReport& step, const std::optional<EvaluationReport>& 
   const std::string line =
       absl::StrCat(done, ",", NumberText(step.loss), ",", NumberText(step.lr), ",", NumberText(step.gradient_norm), ",",
                    evaluation ? NumberText(evaluation->loss) : "", "\n");
-  std::vector<Scalar> scalars = {
-      {"loss", step.loss}, {"learning_rate", step.lr}, {"gradient_norm", step.gradient_norm}};
+  std::vector<Scalar> scalars = {{"loss", step.loss}, {"learning_rate", step.lr}, {"gradient_norm", step.gradient_norm}};
   if (evaluation) scalars.push_back({"validation_loss", evaluation->loss});
   absl::Status written = WriteAll(csv_fd_, line, folder_ + "/metrics.csv");
   if (written.ok()) {

@@ -44,7 +44,7 @@ class RunLog {
 
   const Clock& clock_;
   std::string folder_;
-  int csv_fd_ = -1;  // -1: closed
+  int csv_fd_ = -1;        // -1: closed
   int64_t csv_bytes_ = 0;  // of whole lines
   int events_fd_ = -1;
 };

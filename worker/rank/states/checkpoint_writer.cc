@@ -26,15 +26,10 @@ bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done) {
   return every_steps > 0 && steps_done < spec.train.steps && steps_done % every_steps == 0;
 }
 
-CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
-                                   ModelState& state, ReportFile& reports)
-    : config_(config),
-      run_(run),
-      seat_(seat),
-      coordinates_(CoordinatesOf(config.context.layout, config.rank)),
-      state_(state),
-      reports_(reports),
-      shard_([] { return AvailableMemory(); }) {}
+CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat, ModelState& state,
+                                   ReportFile& reports)
+    : config_(config), run_(run), seat_(seat), coordinates_(CoordinatesOf(config.context.layout, config.rank)), state_(state),
+      reports_(reports), shard_([] { return AvailableMemory(); }) {}
 
 absl::Status CheckpointWriter::Write(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
@@ -78,9 +73,9 @@ absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
     if (waited == Nanos(0)) Report(steps_done, outcome.failure);
     pause = std::min(pause, config_.last_checkpoint_patience - waited);
     if (pause <= Nanos(0)) {
-      return absl::DataLossError(
-          absl::StrCat("all ", steps_done, " steps are done, but their checkpoint could not be ", "written, nor in ",
-                       FormatDuration(waited), " of trying again: ", std::string(outcome.failure.message())));
+      return absl::DataLossError(absl::StrCat("all ", steps_done, " steps are done, but their checkpoint could not be ",
+                                              "written, nor in ", FormatDuration(waited),
+                                              " of trying again: ", std::string(outcome.failure.message())));
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause.value));
     waited += pause;
@@ -115,8 +110,8 @@ void CheckpointWriter::StartOwnShard(const CheckpointIdentity& identity) {
   if (coordinates_.dp != 0 && !state_.shares_updates()) return;
   shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.updated(), /*weights_only=*/false),
                ContentOf(state_), [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
-                 return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp,
-                                   coordinates_.dp, header, content)
+                 return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, coordinates_.dp,
+                                   header, content)
                      .status();
                });
 }
@@ -133,8 +128,7 @@ absl::Status CheckpointWriter::FinishOwnShard(const CheckpointIdentity& identity
 absl::Status CheckpointWriter::Publish(const CheckpointIdentity& identity) {
   const std::string& directory = config_.checkpoint_directory;
   LYNX_ASSIGN_OR_RETURN(const Bytes bytes, PublishCheckpoint(directory, identity));
-  reports_.Append(
-      CheckpointReport{.step = identity.step, .path = CheckpointPath(directory, identity.step), .bytes = bytes});
+  reports_.Append(CheckpointReport{.step = identity.step, .path = CheckpointPath(directory, identity.step), .bytes = bytes});
   PruneCheckpoints(directory, identity, config_.spec.checkpoint.keep);
   return absl::OkStatus();
 }

@@ -65,8 +65,8 @@ absl::StatusOr<std::set<PlacedCopy>> CopyResume::Verify() {
   std::set<PlacedCopy> found;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     for (size_t at = 0, end; (end = texts[rank].find('\n', at)) != std::string::npos; at = end + 1) {
-      found.insert({copies_.nodes()[rank],
-                    {current_->identity.generation, current_->identity.step, texts[rank].substr(at, end - at)}});
+      found.insert(
+          {copies_.nodes()[rank], {current_->identity.generation, current_->identity.step, texts[rank].substr(at, end - at)}});
     }
   }
   return found;
@@ -82,8 +82,9 @@ absl::StatusOr<bool> CopyResume::Load(const CheckpointIdentity& run, ModelState&
   CopyFiles files(*current_, copies_.store(), copies_.node(),
                   [this](int32_t node) -> CopyClient& { return copies_.ClientOfNode(node); });
   touched_ = true;
-  const absl::Status own = LoadCopies(files.Summary(), run, config_.context, CoordinatesOf(config_.context.layout, seat_.rank).tp,
-                                      state, ReadShare{.index = 0, .of = 0}, files);
+  const absl::Status own =
+      LoadCopies(files.Summary(), run, config_.context, CoordinatesOf(config_.context.layout, seat_.rank).tp, state,
+                 ReadShare{.index = 0, .of = 0}, files);
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, GatherStatuses(own, seat_));
   const absl::Status failure = FirstFailure(loaded);
   if (failure.ok()) return true;

@@ -1,6 +1,6 @@
-// Copy resume: the newest states that the nodes' memories hold together. The ranks tell one another what their nodes have, choose
-// the same step (copies/copy_choice.h), verify it, each node what it has, and load it, each rank what it needs, from its own
-// node or another's. What is damaged is told and passed over.
+// Copy resume: the newest states that the nodes' memories hold together. The ranks tell one another what their nodes have,
+// choose the same step (copies/copy_choice.h), verify it, each node what it has, and load it, each rank what it needs, from its
+// own node or another's. What is damaged is told and passed over.
 //
 // Collective; runs on the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_RESUME_H_

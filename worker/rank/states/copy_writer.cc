@@ -40,13 +40,9 @@ absl::StatusOr<std::string> DigestOf(int fd, int64_t bytes, const std::string& w
 
 CopyWriter::CopyWriter(const RankConfig& config, const CheckpointIdentity& run, PeerCopies* copies, ModelState& state,
                        ReportFile& reports, const Clock& clock)
-    : config_(config),
-      run_(run),
-      copies_(copies),
-      partner_(copies != nullptr && copies->partner() >= 0 ? &copies->Client(copies->partner()) : nullptr),
-      state_(state),
-      reports_(reports),
-      clock_(clock) {}
+    : config_(config), run_(run), copies_(copies),
+      partner_(copies != nullptr && copies->partner() >= 0 ? &copies->Client(copies->partner()) : nullptr), state_(state),
+      reports_(reports), clock_(clock) {}
 
 CopyWriter::~CopyWriter() { EndThread(); }
 
@@ -134,7 +130,8 @@ absl::StatusOr<OwnedFd> CopyWriter::WriteStates(int64_t steps_done, std::optiona
   const std::string what = copies_->store().ShardPath(key);
   const int32_t tp_rank = CoordinatesOf(config_.context.layout, config_.rank).tp;
   const SafetensorsHeader header = ShardHeader(identity, config_.context, tp_rank, state_.updated(), /*weights_only=*/false);
-  LYNX_ASSIGN_OR_RETURN(OwnedFd file, copies_->store().BeginShard(key, replaced ? std::optional(KeyOf(*replaced)) : std::nullopt));
+  LYNX_ASSIGN_OR_RETURN(OwnedFd file,
+                        copies_->store().BeginShard(key, replaced ? std::optional(KeyOf(*replaced)) : std::nullopt));
   LYNX_RETURN_IF_ERROR(WriteAll(file.get(), EncodeSafetensorsHeader(header), what));
   const TensorContent content = ContentOf(state_);
   for (size_t i = 0; i < header.tensors.size(); ++i) {

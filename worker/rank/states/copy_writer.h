@@ -73,8 +73,8 @@ class CopyWriter {
   std::optional<int64_t> pending_;  // of the one that is under way, or over with not all knowing
   int64_t not_before_step_ = 0;     // after a failure
   Nanos began_, waited_;            // of the newest copy: when, and how long training did
-  bool replaced_ = false;  // a newer generation has begun
-  bool told_ = false;      // of a failure
+  bool replaced_ = false;           // a newer generation has begun
+  bool told_ = false;               // of a failure
   bool first_whole_ = true;
   int64_t skipped_ = 0;
 

@@ -91,8 +91,8 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Prepare(const RankConfig
   return copies;
 }
 
-absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
-                                                             const Seat& seat, ReportFile& reports) {
+absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& config, const CheckpointIdentity& run,
+                                                             Bytes shard, const Seat& seat, ReportFile& reports) {
   if (config.spec.checkpoint.copy_every_steps == 0) return nullptr;
   absl::StatusOr<std::unique_ptr<PeerCopies>> prepared = Prepare(config);
   if (prepared.ok()) {
@@ -104,8 +104,10 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
                               .pacing_bytes_per_second = config.pacing_bytes_per_second,
                               .tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
     auto server = CopyServer::Listen(std::move(options), (*prepared)->store_);
-    if (server.ok()) (*prepared)->server_ = *std::move(server);
-    else prepared = server.status();
+    if (server.ok())
+      (*prepared)->server_ = *std::move(server);
+    else
+      prepared = server.status();
   }
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> statuses, GatherStatuses(prepared.status(), seat));
   if (const absl::Status failure = FirstFailure(statuses); !failure.ok()) {

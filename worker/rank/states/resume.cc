@@ -20,7 +20,7 @@ constexpr int64_t kInitialStates = -1;
 // What all ranks load next. Plain bytes: rank 0 tells the others.
 struct NextLoad {
   int64_t step = kInitialStates;
-  int64_t start = 0;  // 1: of checkpoint.from, not of the job's own directory
+  int64_t start = 0;       // 1: of checkpoint.from, not of the job's own directory
   int64_t generation = 0;  // that wrote it
 };
 
@@ -41,8 +41,7 @@ class Search {
     const absl::Status claimed = ClaimDirectory(config.checkpoint_directory, run);
     if (absl::IsAlreadyExists(claimed)) return ReplacedError(config, claimed);
     LYNX_RETURN_IF_ERROR(claimed);
-    LYNX_ASSIGN_OR_RETURN(std::vector<CheckpointSummary> found,
-                          ListCheckpoints(config.checkpoint_directory, &search.reasons_));
+    LYNX_ASSIGN_OR_RETURN(std::vector<CheckpointSummary> found, ListCheckpoints(config.checkpoint_directory, &search.reasons_));
     for (const std::string& reason : search.reasons_) search.Tell(reason);
     for (CheckpointSummary& summary : found) {
       (summary.identity.job == run.job ? search.candidates_ : search.foreign_).push_back(std::move(summary));
@@ -120,9 +119,7 @@ class Search {
         absl::StrCat("train.steps is ", steps, ", and ", Current().path, " has done as many; ask for more steps"));
   }
 
-  static void Tell(const std::string& reason) {
-    std::fprintf(stderr, "a checkpoint is passed over: %s\n", reason.c_str());
-  }
+  static void Tell(const std::string& reason) { std::fprintf(stderr, "a checkpoint is passed over: %s\n", reason.c_str()); }
 
   const RankConfig* config_;
   std::vector<CheckpointSummary> candidates_;  // to resume from, or to begin with; newest first
@@ -148,25 +145,25 @@ absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies,
   return all[0];
 }
 
-// Whether the copies are of a later step, and of the same line of generations: a generation that wrote a checkpoint goes back to
-// none that an older one made after it.
+// Whether the copies are of a later step, and of the same line of generations: a generation that wrote a checkpoint goes back
+// to none that an older one made after it.
 bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) {
   const bool older_line = disk.start == 0 && copies.identity.generation.value < disk.generation;
   return copies.identity.step > steps_done && !older_line;
 }
 
 // How each rank fared with its part of the checkpoint.
-absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity,
-                                                   const NextLoad& next, const Seat& seat, ModelState& state) {
+absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity, const NextLoad& next,
+                                                   const Seat& seat, ModelState& state) {
   identity.step = next.step;
   const int32_t tp_rank = CoordinatesOf(config.context.layout, config.rank).tp;
   const ReadShare share{seat.rank, seat.ranks};
   const CheckpointSpec& checkpoint = config.spec.checkpoint;
-  return GatherStatuses(next.start == 1 ? LoadStart(checkpoint.from, next.step, StartWithOf(checkpoint), identity,
-                                                      config.context, tp_rank, state, share)
-                                          : LoadCheckpoint(config.checkpoint_directory, identity, config.context,
-                                                           tp_rank, state, share),
-                        seat);
+  return GatherStatuses(
+      next.start == 1
+          ? LoadStart(checkpoint.from, next.step, StartWithOf(checkpoint), identity, config.context, tp_rank, state, share)
+          : LoadCheckpoint(config.checkpoint_directory, identity, config.context, tp_rank, state, share),
+      seat);
 }
 
 // On rank 0: news for the server.
@@ -178,8 +175,8 @@ void ReportNewer(const RankConfig& config, const CheckpointSummary& found, Repor
 }  // namespace
 
 absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason) {
-  return absl::FailedPreconditionError(absl::StrCat("this run (generation ", config.generation.value,
-                                                    ") has been replaced: ", std::string(reason.message())));
+  return absl::FailedPreconditionError(
+      absl::StrCat("this run (generation ", config.generation.value, ") has been replaced: ", std::string(reason.message())));
 }
 
 absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,

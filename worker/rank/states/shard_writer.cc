@@ -77,8 +77,7 @@ absl::Status ShardWriter::Copy(const SafetensorsHeader& header, const TensorCont
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::span<const char>> ShardWriter::TensorOfCopy(const SafetensorsHeader& header,
-                                                                size_t tensor) const {
+absl::StatusOr<std::span<const char>> ShardWriter::TensorOfCopy(const SafetensorsHeader& header, size_t tensor) const {
   if (give_up_) return absl::CancelledError("the rank ends before its shard is written");
   const SafetensorsEntry& entry = header.tensors[tensor];
   return std::span<const char>(copy_).subspan(static_cast<size_t>(entry.begin_bytes),

@@ -24,8 +24,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 namespace {
 
 double Read(const void* data, cudaDataType type, int64_t at) {
-  return type == CUDA_R_32F ? static_cast<const float*>(data)[at]
-                            : float{static_cast<const lynx::Bfloat16*>(data)[at]};
+  return type == CUDA_R_32F ? static_cast<const float*>(data)[at] : float{static_cast<const lynx::Bfloat16*>(data)[at]};
 }
 void Write(void* data, cudaDataType type, int64_t at, double value) {
   if (type == CUDA_R_32F) {
@@ -51,8 +50,7 @@ bool Supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayou
                const cublasLtMatrixLayoutOpaque_t& d) {
   const bool types = a.type == b.type && c.type == d.type && (a.type == CUDA_R_16BF || d.type == CUDA_R_32F);
   const bool shapes = Rows(a, desc.transpose_a) == d.rows && Columns(b, desc.transpose_b) == d.columns &&
-                      Columns(a, desc.transpose_a) == Rows(b, desc.transpose_b) && c.rows == d.rows &&
-                      c.columns == d.columns;
+                      Columns(a, desc.transpose_a) == Rows(b, desc.transpose_b) && c.rows == d.rows && c.columns == d.columns;
   const auto strided = [](const cublasLtMatrixLayoutOpaque_t& m) { return m.stride >= static_cast<int64_t>(m.rows); };
   return types && shapes && strided(a) && strided(b) && strided(c) && strided(d);
 }
@@ -63,8 +61,7 @@ struct Matrix {
 };
 
 // d, laid out as c, = alpha op(a) op(b) + beta c, and the bias.
-void Multiply(const cublasLtMatmulDescOpaque_t& desc, float alpha, Matrix a, Matrix b, float beta, Matrix c,
-              void* d) {
+void Multiply(const cublasLtMatmulDescOpaque_t& desc, float alpha, Matrix a, Matrix b, float beta, Matrix c, void* d) {
   const auto m = static_cast<int64_t>(c.layout->rows), n = static_cast<int64_t>(c.layout->columns);
   const auto k = static_cast<int64_t>(Columns(*a.layout, desc.transpose_a));
   const cudaDataType type = c.layout->type;
@@ -117,23 +114,15 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      Set(value, bytes, &desc->transpose_a);
-      return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      Set(value, bytes, &desc->transpose_b);
-      return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      Set(value, bytes, &desc->epilogue);
-      return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      Set(value, bytes, &desc->bias);
-      return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_TRANSA: Set(value, bytes, &desc->transpose_a); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_TRANSB: Set(value, bytes, &desc->transpose_b); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: Set(value, bytes, &desc->epilogue); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: Set(value, bytes, &desc->bias); return CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
-                                          uint64_t columns, int64_t stride) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows, uint64_t columns,
+                                          int64_t stride) {
   *layout = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, stride};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -161,8 +150,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -176,10 +165,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo, void*, size_t,
-                              cudaStream_t stream) {
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t stream) {
   if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a_layout, *b_layout, *c_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   uint32_t alignment[4];
@@ -190,8 +178,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   }
   // What describes the product may be other by the time that it is made.
   lynx::cuda_on_host::Issue(stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout,
-                                     b_layout = *b_layout, beta = *static_cast<const float*>(beta),
-                                     c_layout = *c_layout] {
+                                     b_layout = *b_layout, beta = *static_cast<const float*>(beta), c_layout = *c_layout] {
     Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -4,9 +4,10 @@
 //
 // A block's threads are fibers, and run one at a time from barrier to barrier, in the order of their numbers in every
 // other launch and in the reverse in the others, each warp as far as the block's next barrier before another one moves: a
-// kernel that lacks a barrier gives other bits, or aborts where some threads never come to one. Blocks run one after another, in the order of their numbers or in the reverse likewise.
-// When the work of streams is carried out is said in scheduler.h; unless a test says otherwise, as soon as can be. Each
-// OS thread has a device of its own: what cudaMalloc gave is out of the host's reach, as it is on a machine with a GPU.
+// kernel that lacks a barrier gives other bits, or aborts where some threads never come to one. Blocks run one after another,
+// in the order of their numbers or in the reverse likewise. When the work of streams is carried out is said in scheduler.h;
+// unless a test says otherwise, as soon as can be. Each OS thread has a device of its own: what cudaMalloc gave is out of the
+// host's reach, as it is on a machine with a GPU.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 #define LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 
@@ -120,8 +121,7 @@ struct cudaLaunchConfig_t {
 };
 
 template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
-                               Arguments&&... arguments) {
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
   lynx::cuda_on_host::Launch(config->stream, config->gridDim, config->blockDim,

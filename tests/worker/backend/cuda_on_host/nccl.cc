@@ -83,8 +83,8 @@ namespace {
 constexpr int kAskedUntilIssued = 2;
 
 void CheckFits(const Transfer& own, const Transfer& other) {
-  const bool pair = (own.kind == Kind::kSend && other.kind == Kind::kRecv) ||
-                    (own.kind == Kind::kRecv && other.kind == Kind::kSend);
+  const bool pair =
+      (own.kind == Kind::kSend && other.kind == Kind::kRecv) || (own.kind == Kind::kRecv && other.kind == Kind::kSend);
   const bool alike = own.kind == other.kind && own.kind != Kind::kSend && own.kind != Kind::kRecv;
   LYNX_CHECK((pair || alike) && own.count == other.count && own.type == other.type);
 }
@@ -111,11 +111,8 @@ void Sum(const Meeting& meeting, size_t first, const Transfer& transfer) {
 void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
   const size_t bytes = transfer.count * transfer.element();
   switch (transfer.kind) {
-    case Kind::kSend:
-      return;
-    case Kind::kRecv:
-      std::memcpy(transfer.to, meeting.members[static_cast<size_t>(1 - rank)].sent.data(), bytes);
-      return;
+    case Kind::kSend: return;
+    case Kind::kRecv: std::memcpy(transfer.to, meeting.members[static_cast<size_t>(1 - rank)].sent.data(), bytes); return;
     case Kind::kAllGather:
       for (size_t member = 0; member < meeting.members.size(); ++member) {
         std::memcpy(static_cast<char*>(transfer.to) + member * bytes, meeting.members[member].sent.data(), bytes);
@@ -167,10 +164,11 @@ void Put(ncclComm_t comm) {
   own.issued = true;
   own.transfer = transfer;
   own.number = Enqueue(transfer.stream, {.ready = [comm, meeting](bool wanted) { return Come(*comm, *meeting, wanted); },
-                                         .run = [comm, meeting, transfer] {
-                                           ++comm->done;
-                                           if (!comm->aborted) Receive(*meeting, comm->rank, transfer);
-                                         }});
+                                         .run =
+                                             [comm, meeting, transfer] {
+                                               ++comm->done;
+                                               if (!comm->aborted) Receive(*meeting, comm->rank, transfer);
+                                             }});
   comm->newest = own.number;
   if (meeting->wanted) Want(transfer.stream, own.number);
 }
@@ -223,7 +221,7 @@ int64_t LiveCommunicators() {
 }  // namespace lynx::cuda_on_host
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError ? "remote process exited or there was a network error"
+  return result == ncclRemoteError   ? "remote process exited or there was a network error"
          : result == ncclSystemError ? "unhandled system error"
                                      : "invalid usage";
 }
@@ -300,12 +298,11 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
                            cudaStream_t stream) {
   return Issue(comm, {Kind::kAllGather, from, to, count, type, stream});
 }
-ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t,
-                               ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
+                               cudaStream_t stream) {
   return Issue(comm, {Kind::kReduceScatter, from, to, count, type, stream});
 }
-ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   LYNX_CHECK(peer == 1 - comm->rank);
   return Issue(comm, {Kind::kSend, from, nullptr, count, type, stream});
 }

@@ -88,14 +88,10 @@ thread_local std::unique_lock<std::mutex> held;
 
 bool IsLate(const CudaOnHostStream& stream) {
   switch (TheState().order) {
-    case Order::kEager:
-      return false;
-    case Order::kLate:
-      return true;
-    case Order::kFirstLate:
-      return stream.first;
-    case Order::kFirstEager:
-      return !stream.first;
+    case Order::kEager: return false;
+    case Order::kLate: return true;
+    case Order::kFirstLate: return stream.first;
+    case Order::kFirstEager: return !stream.first;
   }
   return false;
 }
@@ -141,14 +137,10 @@ void Close() {
 
 const char* OrderName(Order order) {
   switch (order) {
-    case Order::kEager:
-      return "Eager";
-    case Order::kLate:
-      return "Late";
-    case Order::kFirstLate:
-      return "FirstLate";
-    case Order::kFirstEager:
-      return "FirstEager";
+    case Order::kEager: return "Eager";
+    case Order::kLate: return "Late";
+    case Order::kFirstLate: return "FirstLate";
+    case Order::kFirstEager: return "FirstEager";
   }
   return "";
 }

@@ -49,7 +49,8 @@ TEST(CheckDevice, WhatIsRightPasses) {
   for (const DataType type : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const int32_t size : {1, 7, 64, 130, 256}) {
       DamagedBackend backend;
-      EXPECT_TRUE(CheckDevice({.size = size, .type = type}, backend).ok()) << size << CheckDevice({.size = size, .type = type}, backend);
+      EXPECT_TRUE(CheckDevice({.size = size, .type = type}, backend).ok())
+          << size << CheckDevice({.size = size, .type = type}, backend);
     }
   }
   ForgetfulBackend elsewhere;
@@ -65,8 +66,8 @@ TEST(CheckDevice, AWrongElementIsNamed) {
       const absl::Status status = CheckDevice({.size = 64}, backend);
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr("the device computes wrongly: element (" + std::to_string(element / 64) + ", " + std::to_string(element % 64) +
-                            ") of the product of matrices of 64 x 64 is"));
+                  HasSubstr("the device computes wrongly: element (" + std::to_string(element / 64) + ", " +
+                            std::to_string(element % 64) + ") of the product of matrices of 64 x 64 is"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("in product " + std::to_string(product)));
     }
   }
@@ -78,7 +79,9 @@ TEST(CheckDevice, AWordThatIsNotKeptIsNamed) {
     backend.wrong_copy = copy;
     const absl::Status status = CheckDevice({.size = 64}, backend);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << copy;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("memory of the device does not keep what is written: word 250 of 12288 is 0x")) << copy;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("memory of the device does not keep what is written: word 250 of 12288 is 0x"))
+        << copy;
   }
 }
 

@@ -49,7 +49,8 @@ TEST(SlowPairs, AreFarFromTheOthersOfTheirKind) {
   EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(90)}}), ElementsAre(1u));
   EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {0, Millis(40)}}), IsEmpty()) << "that may be one bad moment";
   EXPECT_THAT(SlowPairs({{0, Millis(100)}, {0, Millis(100)}, {0, Millis(700)}}), IsEmpty());
-  EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {1, Millis(90)}, {1, Millis(80)}}), IsEmpty()) << "another kind of link";
+  EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {1, Millis(90)}, {1, Millis(80)}}), IsEmpty())
+      << "another kind of link";
   // All three links of one of four ranks.
   EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {0, Millis(1)}, {0, Millis(99)}, {0, Millis(98)}, {0, Millis(97)}}),
               ElementsAre(3u, 4u, 5u));

@@ -41,7 +41,8 @@ class BadPair : public Communicator {
     bool corrupts = false;
     Nanos delay;  // of every exchange
   };
-  BadPair(std::unique_ptr<Communicator> inner, Fault fault, int32_t rank) : inner_(std::move(inner)), fault_(fault), rank_(rank) {}
+  BadPair(std::unique_ptr<Communicator> inner, Fault fault, int32_t rank)
+      : inner_(std::move(inner)), fault_(fault), rank_(rank) {}
 
   absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override {
     count_ = count;
@@ -87,9 +88,11 @@ struct Outcome {
   std::vector<int32_t> peers;
 };
 
-// The ranks' results. `bad`: a rank with a device that computes wrongly; `ended`: called as each is done, before its peers hear of it.
-std::vector<Outcome> Check(const ParallelLayout& layout, const std::function<NodeCheckOptions(int32_t rank, const RankConfig&)>& options_of,
-                           int32_t bad = -1, const std::function<void()>& ended = [] {}) {
+// The ranks' results. `bad`: a rank with a device that computes wrongly; `ended`: called as each is done, before its peers hear
+// of it.
+std::vector<Outcome> Check(
+    const ParallelLayout& layout, const std::function<NodeCheckOptions(int32_t rank, const RankConfig&)>& options_of,
+    int32_t bad = -1, const std::function<void()>& ended = [] {}) {
   const std::vector<CommunicatorOptions> options = LoopbackOptions(layout);
   std::vector<Outcome> outcomes(static_cast<size_t>(layout.ranks()));
   RunRanks(options, [&](int32_t rank, Communicator& communicator) {
@@ -103,7 +106,8 @@ std::vector<Outcome> Check(const ParallelLayout& layout, const std::function<Nod
     cpu::CpuBackend whole;
     WrongBackend wrong;
     Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-    outcome.result = CheckNodes(config, options_of(rank, config), rank == bad ? static_cast<Backend&>(wrong) : whole, communicator);
+    outcome.result =
+        CheckNodes(config, options_of(rank, config), rank == bad ? static_cast<Backend&>(wrong) : whole, communicator);
     outcome.cause = CauseOf(outcome.result.status());
     outcome.peers = LinkPeersOf(outcome.result.status());
     ended();
@@ -127,8 +131,8 @@ NodeCheckOptions WithFault(const RankConfig& config, int32_t peer, BadPair::Faul
 }
 
 TEST(NodeCheck, WhatIsWholePassesAndIsCounted) {
-  for (const ParallelLayout& layout : {ParallelLayout{.tp = 1, .pp = 1, .dp = 1}, ParallelLayout{.tp = 2, .pp = 1, .dp = 1}, kFour,
-                                       ParallelLayout{.tp = 1, .pp = 3, .dp = 2}}) {
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 1, .pp = 1, .dp = 1}, ParallelLayout{.tp = 2, .pp = 1, .dp = 1},
+                                       kFour, ParallelLayout{.tp = 1, .pp = 3, .dp = 2}}) {
     for (const Outcome& outcome : Check(layout, Patient)) {
       ASSERT_TRUE(outcome.result.ok()) << outcome.result.status();
       EXPECT_EQ(outcome.result->devices, layout.ranks());
@@ -163,7 +167,8 @@ TEST(NodeCheck, WordsThatArriveWrongAreToldByTheRankThatReadThem) {
   EXPECT_THAT(std::string(outcomes[0].result.status().message()),
               HasSubstr("node check: what rank 3 at 127.0.0.1 sends arrives wrong: word 777 of 262144 is 0x"));
   for (const int32_t rank : {1, 2, 3}) {
-    EXPECT_TRUE(IsPeerLoss(outcomes[static_cast<size_t>(rank)].result.status())) << outcomes[static_cast<size_t>(rank)].result.status();
+    EXPECT_TRUE(IsPeerLoss(outcomes[static_cast<size_t>(rank)].result.status()))
+        << outcomes[static_cast<size_t>(rank)].result.status();
   }
 }
 
@@ -218,22 +223,26 @@ TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   std::mutex mutex;
   std::condition_variable changed;
   int done = 0;
-  const std::vector<Outcome> outcomes = Check(kFour, [&](int32_t rank, const RankConfig&) {
-    NodeCheckOptions options{.patience = Nanos(5'000'000'000)};
-    options.connect = [&, rank](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
-      if (rank == 3) {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return done > 0; });
-        return absl::UnavailableError("the test is over");
-      }
-      return ConnectTcp(pair);
-    };
-    return options;
-  }, /*bad=*/-1, [&] {
-    const std::lock_guard lock(mutex);
-    ++done;
-    changed.notify_all();
-  });
+  const std::vector<Outcome> outcomes = Check(
+      kFour,
+      [&](int32_t rank, const RankConfig&) {
+        NodeCheckOptions options{.patience = Nanos(5'000'000'000)};
+        options.connect = [&, rank](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
+          if (rank == 3) {
+            std::unique_lock lock(mutex);
+            changed.wait(lock, [&] { return done > 0; });
+            return absl::UnavailableError("the test is over");
+          }
+          return ConnectTcp(pair);
+        };
+        return options;
+      },
+      /*bad=*/-1,
+      [&] {
+        const std::lock_guard lock(mutex);
+        ++done;
+        changed.notify_all();
+      });
   int accusers = 0;
   for (const int32_t rank : {0, 1, 2}) {
     const Outcome& outcome = outcomes[static_cast<size_t>(rank)];
@@ -253,10 +262,11 @@ TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
 TEST(NodeCheck, APeerThatEndsIsAPeerThatEnds) {
   const std::vector<Outcome> outcomes = Check({.tp = 2, .pp = 1, .dp = 1}, [](int32_t rank, const RankConfig&) {
     NodeCheckOptions options{.patience = kLong};
-    if (rank == 1) options.connect = [](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
-      LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> connected, ConnectTcp(pair));
-      return absl::CancelledError("it ends");  // and so do its connections
-    };
+    if (rank == 1)
+      options.connect = [](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
+        LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> connected, ConnectTcp(pair));
+        return absl::CancelledError("it ends");  // and so do its connections
+      };
     return options;
   });
   EXPECT_TRUE(IsPeerLoss(outcomes[0].result.status())) << outcomes[0].result.status();

@@ -30,7 +30,8 @@ TEST(FitLink, TakesTransfersOfSeveralKindsTogether) {
   // 5 us latency, 100 GB/s, of rings of 4 and messages.
   std::vector<TransferSample> samples;
   for (const int64_t steps : {1, 3, 6}) {
-    for (const int64_t bytes : {100'000, 10'000'000}) samples.push_back({steps, Bytes(bytes), Nanos(5'000 * steps + bytes / 100)});
+    for (const int64_t bytes : {100'000, 10'000'000})
+      samples.push_back({steps, Bytes(bytes), Nanos(5'000 * steps + bytes / 100)});
   }
   const LinkCost link = FitLink(samples);
   EXPECT_NEAR(static_cast<double>(link.latency.value), 5'000, 1);
@@ -67,8 +68,7 @@ TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
 
 TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   const TestFolder folder;
-  LayerShape shape{
-      .micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
+  LayerShape shape{.micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
   MeasureRequest request{.shapes = {shape}, .cores = {}, .repetitions = 3, .budget_seconds = 20};
   shape.dropout = false;
   shape.sequence_parallel = true;

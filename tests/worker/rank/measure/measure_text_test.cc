@@ -51,14 +51,10 @@ TEST(MeasureText, RequestRoundTrips) {
 TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
 
 TEST(MeasureText, LinkRoundTrips) {
-  const LinkRequest request{.host = "10.0.0.1",
-                            .cores = {{0}, {1, 2}},
-                            .repetitions = 3,
-                            .budget_seconds = 2,
-                            .pacing_bytes_per_second = 12};
+  const LinkRequest request{
+      .host = "10.0.0.1", .cores = {{0}, {1, 2}}, .repetitions = 3, .budget_seconds = 2, .pacing_bytes_per_second = 12};
   EXPECT_EQ(ParseLinkRequest(LinkRequestText(request)).value(), request);
-  const LinkResult result{
-      .link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 30};
+  const LinkResult result{.link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 30};
   EXPECT_EQ(ParseLinkResult(LinkResultText(result)).value(), result);
 }
 
@@ -80,16 +76,24 @@ TEST(MeasureText, ADeviceHasAKindAndAGpuItsUuid) {
 TEST(MeasureText, ErrorsNameTheField) {
   EXPECT_THAT(ErrorOf(ParseMeasureRequest("nonsense").status()), HasSubstr("JSON"));
   EXPECT_THAT(ErrorOf(ParseMeasureRequest("[]").status()), HasSubstr("object"));
-  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(
+                          R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})")
+                          .status()),
               HasSubstr("'repetitions'"));
   EXPECT_THAT(
-      ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
+      ErrorOf(ParseMeasureRequest(
+                  R"({"device_kind":"cpu","device_uuid":"","cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})")
+                  .status()),
       HasSubstr("'cores'"));
-  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1})").status()),
-              HasSubstr("'shapes'"));
+  EXPECT_THAT(
+      ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1})")
+                  .status()),
+      HasSubstr("'shapes'"));
   EXPECT_THAT(
       ErrorOf(
-          ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
+          ParseMeasureRequest(
+              R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})")
+              .status()),
       HasSubstr("'shapes[0].micro_batch'"));
   EXPECT_THAT(ErrorOf(ParseLinkResult(R"({"latency_ns":1,"bytes_per_second":0,"overlap_slowdown_permille":1000,
                                           "communication_compute_permille":0})")
@@ -156,7 +160,8 @@ TEST(MeasureText, LinksBetweenGpusMustMakeSense) {
     change(request);
     return ErrorOf(ParseGpuLinksRequest(GpuLinksRequestText(request)).status());
   };
-  EXPECT_THAT(request_error([](auto& r) { r.device_uuids = {"GPU-a"}, r.cores = {}, r.blocks = {}; }), HasSubstr("'device_uuids'"));
+  EXPECT_THAT(request_error([](auto& r) { r.device_uuids = {"GPU-a"}, r.cores = {}, r.blocks = {}; }),
+              HasSubstr("'device_uuids'"));
   EXPECT_THAT(request_error([](auto& r) { r.cores.pop_back(); }), HasSubstr("'cores'"));
   for (const std::vector<int32_t>& blocks : std::vector<std::vector<int32_t>>{{0}, {3}, {4}, {2, 2}, {-2}}) {
     EXPECT_THAT(request_error([&](auto& r) { r.blocks = blocks; }), HasSubstr("'blocks'"));
@@ -170,9 +175,11 @@ TEST(MeasureText, LinksBetweenGpusMustMakeSense) {
   };
   EXPECT_THAT(result_error([](auto& r) { r.link.bytes_per_second = 0; }), HasSubstr("'bytes_per_second'"));
   EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].devices = 1; }), HasSubstr("'inner_links[0].devices'"));
-  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].link.latency = Nanos(-1); }), HasSubstr("'inner_links[0].latency_ns'"));
+  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].link.latency = Nanos(-1); }),
+              HasSubstr("'inner_links[0].latency_ns'"));
   EXPECT_THAT(result_error([](auto& r) { r.overlap_slowdown_permille = 999; }), HasSubstr("'overlap_slowdown_permille'"));
-  EXPECT_THAT(result_error([](auto& r) { r.communication_compute_permille = 1001; }), HasSubstr("'communication_compute_permille'"));
+  EXPECT_THAT(result_error([](auto& r) { r.communication_compute_permille = 1001; }),
+              HasSubstr("'communication_compute_permille'"));
   EXPECT_THAT(result_error([](auto& r) { r.nccl_memory = Bytes(-1); }), HasSubstr("'nccl_bytes'"));
   EXPECT_THAT(result_error([](auto& r) { r.route_memory = Bytes(-1); }), HasSubstr("'route_bytes'"));
 }

@@ -65,8 +65,8 @@ TEST(AgreeOnNccl, AllHaveItOrNoneHas) {
 TEST(AgreeOnNccl, NodesThatAreUnlikeAreNamedOnEveryRank) {
   for (const std::string& other : {std::string(), std::string("NCCL 2.19.0")}) {
     RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
-      const absl::Status status = AgreeOnNccl(rank == 2 ? other : "NCCL 2.28.3", "node-" + std::to_string(rank),
-                                              {rank, 4, communicator}).status();
+      const absl::Status status =
+          AgreeOnNccl(rank == 2 ? other : "NCCL 2.28.3", "node-" + std::to_string(rank), {rank, 4, communicator}).status();
       EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr("rank 0 on node-0 has NCCL 2.28.3, but rank 2 on node-2 has " +
@@ -86,8 +86,7 @@ TEST(AgreeOnNccl, LongNamesAreCut) {
 
 TEST(Introduction, AddsUpTheCheckpoint) {
   RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
-    const auto bytes =
-        CheckSameData(SomeData(), Bytes(rank < 2 ? int64_t{1} << (40 + rank) : 0), {rank, 4, communicator});
+    const auto bytes = CheckSameData(SomeData(), Bytes(rank < 2 ? int64_t{1} << (40 + rank) : 0), {rank, 4, communicator});
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     EXPECT_EQ(*bytes, Bytes(int64_t{3} << 40));
   });

@@ -19,7 +19,8 @@ TEST(LinkMeter, TellsWhatWasSinceItWasLastRead) {
   communicator.uses = {{.peer = 2, .bytes = 100, .busy = Nanos(50)}};
   LinkMeter meter(communicator);
   communicator.uses = {{.peer = 1, .bytes = 7, .busy = Nanos(8)}, {.peer = 2, .bytes = 130, .busy = Nanos(90)}};
-  EXPECT_EQ(meter.SinceLast(), (std::vector<LinkUse>{{.peer = 1, .bytes = 7, .busy = Nanos(8)}, {.peer = 2, .bytes = 30, .busy = Nanos(40)}}));
+  EXPECT_EQ(meter.SinceLast(),
+            (std::vector<LinkUse>{{.peer = 1, .bytes = 7, .busy = Nanos(8)}, {.peer = 2, .bytes = 30, .busy = Nanos(40)}}));
   communicator.uses[1].busy = Nanos(80);
   EXPECT_EQ(meter.SinceLast(), (std::vector<LinkUse>{{.peer = 1}, {.peer = 2}})) << "never less than nothing";
 }

@@ -44,9 +44,9 @@ TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
     gid_t groups[8];
     const int count = ::getgroups(8, groups);
     const std::string status = ProcessStatus();
-    return ::getuid() == 65534 && ::geteuid() == 65534 && ::getegid() == 65533 && count == 2 && groups[0] + groups[1] == 65532 + 65531 &&
-           ::setuid(0) != 0 && ::setgid(0) != 0 && status.find("NoNewPrivs:\t1") != std::string::npos &&
-           status.find("CapEff:\t0000000000000000") != std::string::npos;
+    return ::getuid() == 65534 && ::geteuid() == 65534 && ::getegid() == 65533 && count == 2 &&
+           groups[0] + groups[1] == 65532 + 65531 && ::setuid(0) != 0 && ::setgid(0) != 0 &&
+           status.find("NoNewPrivs:\t1") != std::string::npos && status.find("CapEff:\t0000000000000000") != std::string::npos;
   }));
 }
 

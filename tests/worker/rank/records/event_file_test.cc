@@ -48,8 +48,7 @@ std::string TextOf(const std::string& bytes) {
   google::protobuf::DescriptorPool pool;
   const google::protobuf::FileDescriptor* const built = pool.BuildFile(file);
   google::protobuf::DynamicMessageFactory factory(&pool);
-  const std::unique_ptr<google::protobuf::Message> event(
-      factory.GetPrototype(built->FindMessageTypeByName("Event"))->New());
+  const std::unique_ptr<google::protobuf::Message> event(factory.GetPrototype(built->FindMessageTypeByName("Event"))->New());
   EXPECT_TRUE(event->ParseFromString(bytes));
   return event->ShortDebugString();
 }
@@ -70,8 +69,7 @@ TEST(EventFile, MessagesAreWhatProtobufReads) {
             "wall_time: 1500000000.25 step: 1099511627776 summary { value { tag: \"loss\" simple_value: 2.5 } "
             "value { tag: \"lr\" simple_value: -0.001 } }");
   EXPECT_EQ(TextOf(ScalarsEvent(kWall, 1, {{std::string(300, 't'), std::nan("")}})),
-            "wall_time: 1500000000.25 step: 1 summary { value { tag: \"" + std::string(300, 't') +
-                "\" simple_value: nan } }");
+            "wall_time: 1500000000.25 step: 1 summary { value { tag: \"" + std::string(300, 't') + "\" simple_value: nan } }");
 }
 
 TEST(EventFile, RecordsAreReadBackAndTheirDamageIsNoticed) {

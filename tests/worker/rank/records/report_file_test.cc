@@ -53,8 +53,7 @@ TEST(ReportFile, ATornReportDestroysNoOther) {
     }
     reports.Append(StepReport{.step = 4});
     reports.Append(StepReport{.step = 5});
-    const std::vector<int64_t> expected =
-        torn_bytes == 0 ? std::vector<int64_t>{1, 4, 5} : std::vector<int64_t>{1, -1, 4, 5};
+    const std::vector<int64_t> expected = torn_bytes == 0 ? std::vector<int64_t>{1, 4, 5} : std::vector<int64_t>{1, -1, 4, 5};
     EXPECT_EQ(StepsByLine(folder.Read("reports")), expected) << torn_bytes;
   }
 }

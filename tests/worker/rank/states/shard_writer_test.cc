@@ -78,13 +78,10 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
 TEST(ShardWriter, SaysWhyItFailed) {
   ShardWriter writer([] { return kGiB; });
   std::string states = "AAAABBBB";
-  writer.Start(Header(), ContentOf(states), [](const SafetensorsHeader&, const TensorContent&) {
-    return absl::ResourceExhaustedError("disk full");
-  });
+  writer.Start(Header(), ContentOf(states),
+               [](const SafetensorsHeader&, const TensorContent&) { return absl::ResourceExhaustedError("disk full"); });
   EXPECT_EQ(writer.Finish().message(), "disk full");
-  const TensorContent broken = [](size_t) -> absl::StatusOr<std::span<const char>> {
-    return absl::InternalError("no states");
-  };
+  const TensorContent broken = [](size_t) -> absl::StatusOr<std::span<const char>> { return absl::InternalError("no states"); };
   writer.Start(Header(), broken, [](const SafetensorsHeader&, const TensorContent&) { return absl::OkStatus(); });
   EXPECT_TRUE(writer.Done());
   EXPECT_EQ(writer.Finish().message(), "no states");
@@ -107,9 +104,8 @@ TEST(ShardWriter, WithoutMemoryForACopyTrainingWaits) {
   EXPECT_EQ(read, "AAAABBBB");
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.Finish().ok());
-  EXPECT_EQ(
-      testing::internal::GetCapturedStderr(),
-      "checkpoints are written while training waits: a copy of this rank's states takes 8 B, and 15 B are left\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "checkpoints are written while training waits: a copy of this rank's states takes 8 B, and 15 B are left\n");
   available = Bytes(16);
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
