@@ -4,6 +4,8 @@ import collections
 import graphlib
 import pathlib
 import re
+import shutil
+import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -168,6 +170,13 @@ class SourcesTest(unittest.TestCase):
     def test_files_stay_readable(self):
         tested = list(sources()) + [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".cc", ".py")]
         self.assert_none([f"{p.relative_to(ROOT)}: {n} lines" for p in tested if (n := len(p.read_text().splitlines())) > 620])
+
+    @unittest.skipUnless(shutil.which("clang-format") and (ROOT / ".git").exists(), "needs clang-format and a git checkout")
+    def test_sources_are_formatted(self):
+        """`git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format -i` mends it."""
+        files = subprocess.run(["git", "ls-files", "*.cc", "*.h", "*.cu", "*.cuh"], cwd=ROOT, capture_output=True, text=True, check=True)
+        result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files.stdout.split()], cwd=ROOT, capture_output=True, text=True)
+        self.assert_none(sorted({line.split(": error")[0] for line in result.stderr.splitlines() if ": error" in line}))
 
     def test_each_type_is_defined_once(self):
         """Two types of one name in one namespace are a violation of the one-definition rule that no linker reports."""
