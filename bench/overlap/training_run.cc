@@ -17,6 +17,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "node/process.h"
+#include "worker/collectives/communicator.h"
 #include "worker/collectives/peer_proof.h"
 #include "worker/contract/rank_config.h"
 

@@ -17,6 +17,7 @@
 #include "planner/lower/lower.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/recompute_policy.h"
+#include "worker/collectives/communicator.h"
 
 namespace lynx {
 namespace {
