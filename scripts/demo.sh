@@ -41,7 +41,9 @@ done
 [ -z "$dashboards" ] || command -v prometheus >/dev/null || [ -z "${LYNX_SKIP_BUILD:-}" ] ||
   fail "prometheus is not installed, which --dashboards needs: run scripts/install.sh, or apt-get install prometheus"
 
-[ -n "${LYNX_SKIP_BUILD:-}" ] || "$root/scripts/build.sh" lynxctl lynx-server lynx-agent lynx-worker lynx-rank
+programs=(lynxctl lynx-server lynx-agent lynx-worker lynx-rank)
+[ ! -e /dev/nvidiactl ] || programs+=(lynx-gpu-ranks)  # the kernels take minutes to build
+[ -n "${LYNX_SKIP_BUILD:-}" ] || "$root/scripts/build.sh" "${programs[@]}"
 export LYNX_HOME=${LYNX_HOME:-$root/.lynx}
 mkdir -p "$LYNX_HOME"
 unset LYNX_SERVER LYNX_CONTEXT LYNX_CA_FILE LYNX_TOKEN_FILE

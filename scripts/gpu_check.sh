@@ -73,7 +73,7 @@ fi
 build_all() {
   # shellcheck disable=SC2086  # several arguments are meant
   cmake -B "$build" "${arguments[@]}" ${LYNX_CMAKE_ARGS:-} &&
-    cmake --build "$build" -j "$(nproc)" --target cuda_device_test lynx-rank
+    cmake --build "$build" -j "$(nproc)" --target cuda_device_test lynx-rank lynx-gpu-ranks
 }
 # shellcheck disable=SC2317
 use_each_gpu() {
