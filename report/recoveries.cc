@@ -1,8 +1,10 @@
 // What stopped a job, and how it went on. See job_report.h.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "proto/event_kind.h"
 #include "report/job_report.h"
 
 namespace lynx {
@@ -10,15 +12,15 @@ namespace {
 
 bool Stops(const v1::JobEvent& event) {
   if (event.state() != v1::JOB_STATE_RUNNING && event.state() != v1::JOB_STATE_STARTING) return false;
-  for (const char* kind : {"rank-lost", "node-lost", "replan-adopted", "preempted", "held", "draining"}) {
-    if (event.kind() == kind) return true;
-  }
-  return false;
+  const std::optional<EventKind> kind = ParseEventKind(event.kind());
+  return kind && InfoOf(*kind).stops;
 }
 
-bool SaysHow(const v1::JobEvent& event) {
-  for (const char* kind : {"restarting", "replanned", "resuming", "moving", "planned", "placed", "resumed"}) {
-    if (event.kind() == kind) return true;
+// The event says how the job goes on.
+bool SaysHow(std::optional<EventKind> kind) {
+  using enum EventKind;
+  for (const EventKind how : {kRestarting, kReplanned, kResuming, kMoving, kPlanned, kPlaced, kResumed}) {
+    if (kind == how) return true;
   }
   return false;
 }
@@ -52,12 +54,13 @@ std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curv
     }
     if (!stopped) continue;
     Recovery& recovery = recoveries.back();
-    if (event.kind() == "fault") recovery.fault = event.reason();
-    if (SaysHow(event)) recovery.resumed = event.reason();
-    if (event.kind() == "goes-on" || event.kind() == "replan-kept") {  // its ranks did not give way, and train on
+    const std::optional<EventKind> kind = ParseEventKind(event.kind());
+    if (kind == EventKind::kFault) recovery.fault = event.reason();
+    if (SaysHow(kind)) recovery.resumed = event.reason();
+    if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {  // its ranks did not give way, and train on
       recoveries.pop_back();
       stopped = false;
-    } else if (event.kind() == "running") {
+    } else if (kind == EventKind::kRunning) {
       recovery.goes_on = true;
       recovery.away_ns = event.time_unix_ns() - recovery.time_unix_ns;
       recovery.resumed = event.reason();

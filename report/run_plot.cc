@@ -1,6 +1,7 @@
 // The run: states and throughput over the time, losses over the steps. See job_report.h.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/event_kind.h"
 #include "report/job_report.h"
 #include "report/plot.h"
 #include "report/texts.h"
@@ -32,16 +34,9 @@ const char* StateClass(v1::JobState state) {
   }
 }
 
-enum class MarkKind { kNone, kFailure, kChange, kCheckpoint };
-MarkKind MarkOf(const std::string& kind) {
-  for (const char* failure : {"rank-lost", "node-lost", "fault", "checkpoint-failed"}) {
-    if (kind == failure) return MarkKind::kFailure;
-  }
-  for (const char* change :
-       {"replan-adopted", "replan-forced", "preempted", "held", "draining", "drift", "leaving", "time-limit"}) {
-    if (kind == change) return MarkKind::kChange;
-  }
-  return kind == "checkpoint" ? MarkKind::kCheckpoint : MarkKind::kNone;
+EventMark MarkOf(const std::string& name) {
+  const std::optional<EventKind> kind = ParseEventKind(name);
+  return kind ? InfoOf(*kind).mark : EventMark::kNone;
 }
 
 // A strip of the job's states, with a mark for each event that a person would look for.
@@ -59,12 +54,12 @@ std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end,
     const std::string title = absl::StrCat(TimeOfDay(event.time_unix_ns()), ": ", event.kind(), ": ", event.reason());
     const double where = at(event.time_unix_ns());
     switch (MarkOf(event.kind())) {
-      case MarkKind::kCheckpoint:
+      case EventMark::kCheckpoint:
         absl::StrAppend(&marks, SvgLine("mark-checkpoint", where, y + 20, where, y + 27, title));
         break;
-      case MarkKind::kFailure: absl::StrAppend(&marks, SvgLine("mark-failure", where, y - 4, where, bottom, title)); break;
-      case MarkKind::kChange: absl::StrAppend(&marks, SvgLine("mark-change", where, y - 4, where, bottom, title)); break;
-      case MarkKind::kNone: break;
+      case EventMark::kFailure: absl::StrAppend(&marks, SvgLine("mark-failure", where, y - 4, where, bottom, title)); break;
+      case EventMark::kChange: absl::StrAppend(&marks, SvgLine("mark-change", where, y - 4, where, bottom, title)); break;
+      case EventMark::kNone: break;
     }
   }
   return svg + marks;

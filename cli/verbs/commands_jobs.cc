@@ -29,6 +29,7 @@
 #include "common/utf8.h"
 #include "planner/problem/layout.h"
 #include "proto/convert.h"
+#include "proto/event_kind.h"
 
 namespace lynx {
 namespace {
@@ -99,7 +100,7 @@ class ProgressPrinter {
     for (const v1::JobEvent& event : update.events()) {
       if (event.sequence() <= last_event_) continue;
       last_event_ = event.sequence();
-      if (event.kind() == "checkpoint") continue;  // in the page at the end; too many to show
+      if (event.kind() == EventKindName(EventKind::kCheckpoint)) continue;  // in the page at the end; too many to show
       PrintState(event.state(), event.reason());
       why_.Said(event.reason());
     }

@@ -168,7 +168,7 @@ void AddSharedStates(const Action& action, const StageContext& context, AccessLi
 
 // Host copies: the device's buffer is read until an offload is done, and written from a reload's start on.
 void AddCopy(const Action& action, AccessList& list) {
-  const bool reload = InfoOf(action.kind).letters == "LD";
+  const bool reload = action.kind == ActionKind::kReloadStart || action.kind == ActionKind::kReloadWait;
   const bool start = InfoOf(action.kind).phase == Phase::kStart;
   for (int i = 0; i < kTensorCount; ++i) {
     const auto tensor = static_cast<Tensor>(i);

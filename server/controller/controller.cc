@@ -114,7 +114,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
     for (const NodeId& node : job.record.excluded) unused_by_[node][id] = wall;
     switch (job.record.state) {
       case JobState::kPlanning:
-        SetState(job, JobState::kQueued, "server-restarted", "the server restarted; the job is planned again");
+        SetState(job, JobState::kQueued, EventKind::kServerRestarted, "the server restarted; the job is planned again");
         [[fallthrough]];
       case JobState::kQueued:
         if (!Makes(Mistake::kForgetTheQueue)) restored.push_back(id);
@@ -129,7 +129,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
 void Controller::RestoreGeneration(Job& job) {
   active_.insert(job.record.id);
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
-  AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
+  AddEvent(job, EventKind::kServerRestarted, "the server restarted; ranks go on and their nodes are expected back");
   if (GivesWay(job.record.stop)) {  // whom to went with the server, or is found again
     job.record.stop = StopKind::kNone;
     job.record.stop_reason.clear();
@@ -164,14 +164,15 @@ void Controller::RestoreGeneration(Job& job) {
   }
 }
 
-void Controller::AddEvent(Job& job, const std::string& kind, const std::string& reason) {
-  JobEvent event{.sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = kind, .reason = reason};
+void Controller::AddEvent(Job& job, EventKind kind, const std::string& reason) {
+  JobEvent event{
+      .sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = EventKindName(kind), .reason = reason};
   notices_[job.record.id].push_back(event);
   effects_.push_back(InsertEvent{job.record.id, std::move(event)});
   Touch(job);  // the number of the event is in its record
 }
 
-void Controller::SetState(Job& job, JobState state, const std::string& kind, const std::string& reason) {
+void Controller::SetState(Job& job, JobState state, EventKind kind, const std::string& reason) {
   job.record.state = state;
   job.record.reason = reason;
   AddEvent(job, kind, reason);

@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/event_kind.h"
 #include "server/health/attribution.h"
 #include "server/health/check_verdict.h"
 #include "server/health/link_watch.h"
@@ -297,8 +298,8 @@ class Controller {
 
   // controller.cc: bookkeeping of one Step
   std::vector<Effect> Finish();
-  void AddEvent(Job& job, const std::string& kind, const std::string& reason);
-  void SetState(Job& job, JobState state, const std::string& kind, const std::string& reason);
+  void AddEvent(Job& job, EventKind kind, const std::string& reason);
+  void SetState(Job& job, JobState state, EventKind kind, const std::string& reason);
   void Touch(Job& job) { touched_.insert(job.record.id); }
   void TouchNodesOf(const Job& job);
   Job* FindJob(const JobId& id);
@@ -322,7 +323,7 @@ class Controller {
   static PlanTrigger TriggerOf(const Job& job);
   static bool IsPlanned(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
-  void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
+  void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, EventKind kind, std::string reason);
   // Not of nodes that are cordoned, nor of those that `for_job` does not use. Its own devices count as free.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
   // Of cordoned nodes only if told.
@@ -334,7 +335,7 @@ class Controller {
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   void LeaveNodes(Job& job);
   static void IndexRanks(Job& job);
-  void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
+  void EndJob(Job& job, JobState state, EventKind kind, std::string reason);
 
   // controller_drift.cc: nodes and links that have become slower or faster
   void CheckDrift(Job& job);
@@ -379,10 +380,10 @@ class Controller {
   void OnCordon(const CordonRequested& event);
   void OnQueue(const QueueRequested& event);
   void StopMoving(const NodeId& name);
-  void AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason,
+  void AskToGiveWay(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason,
                     Nanos deadline = Nanos(0));
   void CheckWishes(Job& job);
-  void Requeue(Job& job, const std::string& kind, std::string reason);
+  void Requeue(Job& job, EventKind kind, std::string reason);
   void LeaveDevices(Job& job);
   void ForceOut(Job& job);
   Nanos Trained(const Job& job) const;
@@ -468,7 +469,7 @@ class Controller {
   void CheckListening(Job& job);
   void CheckRunning(Job& job);
   void CheckSucceeded(Job& job);
-  void BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason);
+  void BeginStop(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason);
   void CheckStopped(Job& job);
   void EndGeneration(Job& job);
   void EndFailed(Job& job);
@@ -476,7 +477,7 @@ class Controller {
   void Restart(Job& job, const std::string& reason);
   // False: the generation that is over trained nothing, and the next one must wait a little.
   bool PauseIsOver(Job& job, bool fruitless);
-  void StartAgain(Job& job, const std::string& kind, std::string reason);
+  void StartAgain(Job& job, EventKind kind, std::string reason);
   bool NodesServe(const Job& job) const;
   bool RankGone(const Job& job, int32_t rank) const;
   bool RankOver(const Job& job, int32_t rank) const;

@@ -18,7 +18,7 @@ void Controller::FoldCheck(Job& job, const NodeCheckReport& checked) {
       absl::StrCat("the check passed in ", FormatDuration(checked.duration), ": ", checked.devices,
                    checked.devices == 1 ? " device, " : " devices, ", checked.links, checked.links == 1 ? " link" : " links");
   if (checked.links > 0) absl::StrAppend(&text, ", the slowest ", FormatBytes(Bytes(checked.slowest_bytes_per_second)), "/s");
-  AddEvent(job, "node-check", text);
+  AddEvent(job, EventKind::kNodeCheck, text);
   Touch(job);
 }
 
@@ -47,7 +47,7 @@ std::vector<BadNode> Controller::FoundBad(const Job& job) const {
 // In place of Blame. `bad` is not empty.
 Attributed Controller::BlameFound(Job& job, int32_t rank, const std::vector<BadNode>& bad) {
   for (const BadNode& found : bad) {
-    AddEvent(job, "fault",
+    AddEvent(job, EventKind::kFault,
              absl::StrCat("the failure of rank ", rank, " is attributed to node ", found.node.value, ": ", found.why));
     RankFailureFacts facts = FactsOf(job, rank);
     facts.node = found.node;
@@ -64,7 +64,7 @@ bool Controller::ExcludeFound(Job& job, const std::vector<BadNode>& bad) {
     std::vector<NodeId> without = job.record.excluded;
     without.push_back(found.node);
     if (WithoutNodes(AttachedDevices(KindOf(job), {}), without).empty()) {
-      AddEvent(job, "node-kept",
+      AddEvent(job, EventKind::kNodeKept,
                absl::StrCat("node ", found.node.value, " is used further, though ", found.why,
                             ": there is no other that the job could run on"));
       continue;

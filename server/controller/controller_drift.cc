@@ -119,10 +119,10 @@ void Controller::CheckDrift(Job& job) {
   job.links.Rebase();
   job.slowness_watched = SlownessOf(job);
   const std::string text = absl::StrJoin(texts, ", ");
-  AddEvent(job, "drift", text);
+  AddEvent(job, EventKind::kDrift, text);
   Touch(job);
   job.replanning.trigger = text;
-  AddEvent(job, "replan", absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
+  AddEvent(job, EventKind::kReplan, absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
   // In their order now, of which slow ones are the last.
   Prepare(job, *Reserve(Among(FreeDevices(KindOf(job), &job), had), same));
 }

@@ -43,7 +43,7 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
       std::any_of(ranks.begin(), ranks.end(), [&](const RankRecord& other) { return other.where.node != facts.node; });
   Attributed attributed = Attribute(facts, faults_, spans_nodes);
   if (attributed.to != Attribution::kUnknown) {
-    AddEvent(job, "fault",
+    AddEvent(job, EventKind::kFault,
              absl::StrCat(
                  "the failure of rank ", rank, " is attributed to ",
                  attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
@@ -96,14 +96,14 @@ bool Controller::ExcludeNode(Job& job, const NodeId& node, const std::string& wh
   std::vector<NodeId>& excluded = job.record.excluded;
   if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return false;
   if (excluded.size() >= kMaxExcluded) {
-    AddEvent(job, "node-kept",
+    AddEvent(job, EventKind::kNodeKept,
              absl::StrCat("node ", node.value, " is used further: the job does without ", excluded.size(),
                           " nodes already, the most"));
     return false;
   }
   excluded.push_back(node);
   unused_by_[node][job.record.id] = wall_;
-  AddEvent(job, "node-excluded", absl::StrCat("node ", node.value, " is not used for this job any more", why));
+  AddEvent(job, EventKind::kNodeExcluded, absl::StrCat("node ", node.value, " is not used for this job any more", why));
   return true;
 }
 

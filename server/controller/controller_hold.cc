@@ -35,15 +35,15 @@ void Controller::OnHold(const HoldRequested& event) {
     job->speculative = false;
     EndPlanning(*job);
     Enqueue(*job);
-    SetState(*job, JobState::kQueued, "held", reason);
+    SetState(*job, JobState::kQueued, EventKind::kHeld, reason);
   } else if (record.state == JobState::kQueued) {
     SetReady(*job);
     record.expected_start = Nanos(0);
-    AddEvent(*job, "held", reason);
+    AddEvent(*job, EventKind::kHeld, reason);
     Touch(*job);
   } else {
     Touch(*job);
-    if (record.stop == StopKind::kNone) AskToGiveWay(*job, StopKind::kPreempt, "held", reason);
+    if (record.stop == StopKind::kNone) AskToGiveWay(*job, StopKind::kPreempt, EventKind::kHeld, reason);
     return;
   }
   SetPending(*job, WhyNotReady(*job));
@@ -56,7 +56,7 @@ void Controller::OnRelease(const ReleaseRequested& event) {
   effects_.push_back(Reply{event.request, known, event.job});
   if (job == nullptr || !job->record.held || IsFinal(job->record.state)) return;
   job->record.held = false;
-  AddEvent(*job, "released", "released on request");
+  AddEvent(*job, EventKind::kReleased, "released on request");
   Touch(*job);
   if (job->record.state != JobState::kQueued) return;  // it is giving way, and will be queued
   SetReady(*job);
@@ -133,24 +133,25 @@ void Controller::CheckWishes(Job& job) {
   if (!placed || record.stop != StopKind::kNone || (now_ < job.spared_until && !IsPastDeadline(job))) return;
   const Nanos limit = record.spec->scheduling.time_limit;
   if (limit > Nanos(0) && Trained(job) >= limit) {
-    return AskToGiveWay(job, StopKind::kTimeLimit, "time-limit",
+    return AskToGiveWay(job, StopKind::kTimeLimit, EventKind::kTimeLimit,
                         absl::StrCat("its time limit of ", FormatDuration(limit), " is over"));
   }
-  if (record.cancel_requested) return AskToGiveWay(job, StopKind::kLeave, "leaving", "cancelled on request");
-  if (record.held) return AskToGiveWay(job, StopKind::kPreempt, "held", "is held");
+  if (record.cancel_requested) return AskToGiveWay(job, StopKind::kLeave, EventKind::kLeaving, "cancelled on request");
+  if (record.held) return AskToGiveWay(job, StopKind::kPreempt, EventKind::kHeld, "is held");
   for (const RankRecord& rank : record.ranks) {
     const auto cordon = cordons_.find(rank.where.node);
     if (cordon == cordons_.end() || !cordon->second.drain) continue;
     const std::string reason = cordon->second.reason.empty() ? "" : absl::StrCat(": ", cordon->second.reason);
     const Nanos deadline = cordon->second.deadline;
-    return AskToGiveWay(job, StopKind::kMove, "draining", absl::StrCat("node ", rank.where.node.value, " is drained", reason),
+    return AskToGiveWay(job, StopKind::kMove, EventKind::kDraining,
+                        absl::StrCat("node ", rank.where.node.value, " is drained", reason),
                         deadline == Nanos(0) ? Nanos(0) : now_ + std::max(Nanos(1), deadline - wall_));
   }
 }
 
 // The ranks of a job that trains write a checkpoint first; one that is starting has done nothing yet. `deadline`: monotonic,
 // when they are ended if they have not given way; 0: as soon as the usual time for that is over.
-void Controller::AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason,
+void Controller::AskToGiveWay(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason,
                               Nanos deadline) {
   const bool starting = job.record.state == JobState::kStarting;
   job.yield_deadline = deadline != Nanos(0) ? deadline : now_ + YieldTime(job);
@@ -180,7 +181,7 @@ void Controller::LeaveDevices(Job& job) {
   schedule_ = true;
 }
 
-void Controller::Requeue(Job& job, const std::string& kind, std::string reason) {
+void Controller::Requeue(Job& job, EventKind kind, std::string reason) {
   EndReplanning(job);
   LeaveDevices(job);
   Enqueue(job);

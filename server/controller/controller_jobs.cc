@@ -65,7 +65,7 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
   Enqueue(job);
   SetPending(job, job.record.pending);
   effects_.push_back(InsertJob{job.record});
-  AddEvent(job, "submitted", job.record.reason);
+  AddEvent(job, EventKind::kSubmitted, job.record.reason);
   Touch(job);
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.id, false});
   schedule_ = true;
@@ -117,15 +117,15 @@ void Controller::OnCancel(const CancelRequested& event) {
   const std::string reason = event.reason.empty() ? "cancelled on request" : absl::StrCat("cancelled: ", event.reason);
   if (job->record.state == JobState::kQueued || job->record.state == JobState::kPlanning) {
     EndPlanning(*job);
-    EndJob(*job, JobState::kCancelled, "cancelled", reason);
+    EndJob(*job, JobState::kCancelled, EventKind::kCancelled, reason);
     return;
   }
   if (!IsStopping(*job) && event.checkpoint) {
     const Nanos deadline = event.grace > Nanos(0) ? now_ + event.grace : Nanos(0);
-    return AskToGiveWay(*job, StopKind::kLeave, "leaving", reason, deadline);
+    return AskToGiveWay(*job, StopKind::kLeave, EventKind::kLeaving, reason, deadline);
   }
   if (!IsStopping(*job)) {
-    BeginStop(*job, StopKind::kCancel, "", reason);
+    BeginStop(*job, StopKind::kCancel, std::nullopt, reason);
     return;
   }
   job->record.stop = StopKind::kCancel;
@@ -231,7 +231,7 @@ std::vector<NodeDevices> Controller::StillThere(const std::vector<DeviceRef>& he
 void Controller::BeginPlanning(Job& job, Reservation reservation) {
   Dequeue(job);
   const std::vector<DeviceRef>& devices = reservation.devices;
-  SetState(job, JobState::kPlanning, "planning",
+  SetState(job, JobState::kPlanning, EventKind::kPlanning,
            absl::StrCat("measures and plans for ", CountText(static_cast<int32_t>(devices.size()), KindOf(job)), " on ",
                         NodeNames(devices)));
   Prepare(job, std::move(reservation));
@@ -379,7 +379,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   if (!placement.has_value()) {
     job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind
     Enqueue(*job);
-    SetState(*job, JobState::kQueued, "queued",
+    SetState(*job, JobState::kQueued, EventKind::kQueued,
              absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
     return;
   }
@@ -390,12 +390,12 @@ void Controller::OnPlanReady(const PlanReady& event) {
   if (speculative) {
     Enqueue(*job);
     SetState(
-        *job, JobState::kQueued, "queued",
+        *job, JobState::kQueued, EventKind::kQueued,
         absl::StrCat("takes about ", FormatDuration(Remaining(*job)), "; passes those before it if it ends before they begin"));
     return;
   }
   const std::string where = absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement));
-  StartGeneration(*job, *placement, less_memory ? "replanned" : "placed",
+  StartGeneration(*job, *placement, less_memory ? EventKind::kReplanned : EventKind::kPlaced,
                   less_memory ? absl::StrCat(change, "; ", where) : where);
 }
 
@@ -430,22 +430,21 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
     job.replanning.considered = std::move(devices);
     Enqueue(job);
-    SetState(job, JobState::kQueued, "queued",
+    SetState(job, JobState::kQueued, EventKind::kQueued,
              absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason, "); waits for more"));
     return;
   }
   job.min_devices = tried + 1;
   if (!Reserve(AttachedDevices(KindOf(job), {}, true), DemandOf(job)).has_value()) {
-    EndJob(job, JobState::kFailed, "failed", reason);
+    EndJob(job, JobState::kFailed, EventKind::kFailed, reason);
     return;
   }
   Enqueue(job);
-  SetState(job, JobState::kQueued, "queued",
+  SetState(job, JobState::kQueued, EventKind::kQueued,
            absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that were free (", reason, "); waits for more"));
 }
 
-void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,
-                                 std::string reason) {
+void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placement, EventKind kind, std::string reason) {
   LYNX_CHECK(job.plan != nullptr && placement.size() == static_cast<size_t>(job.plan->layout.ranks()));
   JobRecord& record = job.record;
   Dequeue(job);
@@ -506,7 +505,7 @@ void Controller::LeaveNodes(Job& job) {
   for (const RankRecord& rank : job.record.ranks) NodeOf(rank.where.node).jobs.erase(job.record.id);
 }
 
-void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::string reason) {
+void Controller::EndJob(Job& job, JobState state, EventKind kind, std::string reason) {
   JobRecord& record = job.record;
   Dequeue(job);
   unfinished_.erase(record.id);

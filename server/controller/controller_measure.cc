@@ -79,11 +79,11 @@ void Controller::TellMeasured(Job& job) {
     }
   }
   if (!late.empty()) {
-    AddEvent(job, "measured",
+    AddEvent(job, EventKind::kMeasured,
              absl::StrCat("not all has been measured within ", took, ", on ", NodeNames(late),
                           "; plans with what other nodes have measured, or with stated speeds"));
   } else if (now_ - job.measured_since >= kNoticedWait) {
-    AddEvent(job, "measured",
+    AddEvent(job, EventKind::kMeasured,
              absl::StrCat("op times of ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
                           " were measured in ", took));
   }

@@ -65,7 +65,7 @@ void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
 bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& free, const std::string& reason) {
   std::optional<Reservation> devices = Reserve(free, DemandOf(job));
   if (!devices.has_value()) return false;
-  AddEvent(job, "replan-forced",
+  AddEvent(job, EventKind::kReplanForced,
            absl::StrCat(kTrigger, ": ", reason, job.memory_text.empty() ? "" : "; ", job.memory_text, "; plans for ",
                         CountText(static_cast<int32_t>(devices->devices.size()), KindOf(job)), " in place of ",
                         SummaryOf(*job.plan)));
@@ -104,7 +104,7 @@ void Controller::FailForMemory(Job& job, const std::string& reason) {
                     " on devices of model ", limit.device_model, ", which count as having ", FormatBytes(limit.limit));
   }
   EndPlanning(job);
-  EndJob(job, JobState::kFailed, "failed",
+  EndJob(job, JobState::kFailed, EventKind::kFailed,
          absl::StrCat("ran out of memory ", limits, ", and no plan fits that: ", reason,
                       "; free memory on these nodes, or give the job more ranks, a smaller train.microBatch or model.seq"));
 }

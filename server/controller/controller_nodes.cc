@@ -219,10 +219,10 @@ void Controller::LoseNode(Node& node) {
     CheckSucceeded(job);
     if (IsFinal(job.record.state)) continue;
     if (!IsStopping(job)) {
-      BeginStop(job, StopKind::kRestart, "node-lost", reason);
+      BeginStop(job, StopKind::kRestart, EventKind::kNodeLost, reason);
       continue;
     }
-    AddEvent(job, "node-lost", reason);
+    AddEvent(job, EventKind::kNodeLost, reason);
     if (job.record.stop == StopKind::kRestart) job.record.stop_reason = reason;
     Touch(job);
     CheckStopped(job);

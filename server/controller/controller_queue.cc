@@ -84,7 +84,7 @@ void Controller::SettleDependencies() {
         std::find_if(waits_for.begin(), waits_for.end(), [&](const JobId& other) { return IsFinal(state(other)); });
     if (ended != waits_for.end()) {
       const Job& other = jobs_.at(*ended);
-      EndJob(job, JobState::kCancelled, "cancelled",
+      EndJob(job, JobState::kCancelled, EventKind::kCancelled,
              absl::StrCat("it was to begin after ", NameText(other), ", which ",
                           other.record.state == JobState::kFailed ? "has failed" : "was cancelled"));
       continue;
@@ -226,7 +226,7 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
     return PlanForLessMemory(job, free, "the plan that it has takes more than there is");
   }
   if (placement.has_value() && !too_many) {
-    StartGeneration(job, *placement, "placed",
+    StartGeneration(job, *placement, EventKind::kPlaced,
                     absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
     return true;
   }
@@ -287,7 +287,8 @@ bool Controller::MakeSpeculatorsLeave(const Job& job, Line& line) {
     other.speculative = false;
     EndPlanning(other);
     Enqueue(other);
-    SetState(other, JobState::kQueued, "queued", absl::StrCat("makes room for ", NameText(job), ", which is before it"));
+    SetState(other, JobState::kQueued, EventKind::kQueued,
+             absl::StrCat("makes room for ", NameText(job), ", which is before it"));
   }
   return true;
 }
@@ -424,7 +425,7 @@ std::string Controller::SelectVictims(const Job& head, Standing standing, Line& 
   for (const size_t i : *chosen) {
     names.push_back(NameText(*victims[i]));
     victims[i]->makes_room = true;
-    AskToGiveWay(*victims[i], StopKind::kPreempt, "preempted",
+    AskToGiveWay(*victims[i], StopKind::kPreempt, EventKind::kPreempted,
                  absl::StrCat("makes room for ", NameText(head), " of priority ", priority, " in queue ",
                               head.record.spec->scheduling.queue));
   }

@@ -42,7 +42,7 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   } else if (const auto* step = std::get_if<StepReport>(&message.report)) {
     FoldStep(job, rank, *step);
   } else if (const auto* skipped = std::get_if<StepSkipped>(&message.report)) {
-    AddEvent(job, "step-skipped", absl::StrCat("step ", skipped->step, " changed no weight: ", skipped->reason));
+    AddEvent(job, EventKind::kStepSkipped, absl::StrCat("step ", skipped->step, " changed no weight: ", skipped->reason));
     Touch(job);
   } else if (const auto* evaluation = std::get_if<EvaluationReport>(&message.report)) {
     FoldEvaluation(job, *evaluation);
@@ -51,14 +51,14 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   } else if (const auto* checkpoint = std::get_if<CheckpointReport>(&message.report)) {
     FoldCheckpoint(job, *checkpoint);
   } else if (const auto* unsaved = std::get_if<CheckpointFailure>(&message.report)) {
-    AddEvent(job, "checkpoint-failed",
+    AddEvent(job, EventKind::kCheckpointFailed,
              absl::StrCat("no checkpoint of step ", unsaved->step, ": ", unsaved->reason,
                           unsaved->step < job.record.spec->train.steps
                               ? "; training goes on"
                               : "; it is the last one, so the ranks keep what they have and try again for a while"));
     Touch(job);
   } else if (const auto* copies = std::get_if<CopiesNotice>(&message.report)) {
-    AddEvent(job, "copies", copies->reason);
+    AddEvent(job, EventKind::kCopies, copies->reason);
     Touch(job);
   } else if (const auto* checked = std::get_if<NodeCheckReport>(&message.report)) {
     FoldCheck(job, *checked);
@@ -132,7 +132,7 @@ void Controller::FoldCheckpoint(Job& job, const CheckpointReport& checkpoint) {
   Touch(job);
   effects_.push_back(
       InsertCheckpoint{job.record.id, job.record.generation, checkpoint.step, checkpoint.path, checkpoint.bytes, wall_});
-  AddEvent(job, "checkpoint",
+  AddEvent(job, EventKind::kCheckpoint,
            absl::StrCat("step ", checkpoint.step, ": ", checkpoint.path, " (", FormatBytes(checkpoint.bytes), ")"));
   if (checkpoint.step < job.record.checkpoint_step) return;
   job.record.checkpoint_step = checkpoint.step;
@@ -209,7 +209,7 @@ void Controller::RankFailed(Job& job, int32_t rank, const RankFailure& fault, bo
   live.reason = fault.reason;
   if (IsStopping(job)) return;
   if (!fault.peer_lost) {
-    BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, rank));
+    BeginStop(job, StopKind::kRestart, EventKind::kRankLost, FailureText(job, rank));
   } else if (job.stop_deadline == Nanos(0)) {
     job.stop_deadline = now_ + options_.culprit_grace;
   }
@@ -277,10 +277,10 @@ void Controller::CheckRunning(Job& job) {
   job.replanning.not_before = now_ + options_.replan_after;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   if (job.from_copies) {
-    AddEvent(job, "resumed",
+    AddEvent(job, EventKind::kResumed,
              absl::StrCat("goes on at step ", first_step, ", from copies of the states in the memory of nodes"));
   }
-  SetState(job, JobState::kRunning, "running",
+  SetState(job, JobState::kRunning, EventKind::kRunning,
            job.from_copies  ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")
            : first_step > 0 ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
            : record.spec->checkpoint.from.empty()
@@ -332,12 +332,12 @@ void Controller::CheckSucceeded(Job& job) {
     if (Makes(Mistake::kSucceedEarly) && record.best_steps >= record.spec->train.steps) break;
     if (!RankOver(job, static_cast<int32_t>(r))) return;
   }
-  EndJob(job, JobState::kSucceeded, "succeeded",
+  EndJob(job, JobState::kSucceeded, EventKind::kSucceeded,
          absl::StrCat(record.progress.steps_done, " steps done; last loss ", record.progress.loss));
 }
 
 // The nodes are told to stop the ranks of this generation; EndGeneration goes on when all are gone.
-void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason) {
+void Controller::BeginStop(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason) {
   LYNX_CHECK(!IsStopping(job) && kind != StopKind::kNone);
   if (kind != StopKind::kReplan) EndReplanning(job);
   job.record.stop = kind;
@@ -349,7 +349,7 @@ void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kin
     job.stop_deadline = job.yield_deadline = Nanos(0);
     job.stopping_since = now_;
   }
-  if (!event_kind.empty()) AddEvent(job, event_kind, reason);
+  if (event_kind) AddEvent(job, *event_kind, reason);
   notices_[job.record.id];
   Touch(job);
   TouchNodesOf(job);
@@ -366,7 +366,7 @@ void Controller::CheckStopped(Job& job) {
 
 void Controller::EndGeneration(Job& job) {
   JobRecord& record = job.record;
-  if (record.stop == StopKind::kCancel) return EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
+  if (record.stop == StopKind::kCancel) return EndJob(job, JobState::kCancelled, EventKind::kCancelled, record.stop_reason);
   const std::string with_checkpoint = absl::StrCat(
       record.stop_reason, record.checkpoint_step < 0
                               ? "; it wrote no checkpoint"
@@ -374,15 +374,15 @@ void Controller::EndGeneration(Job& job) {
                                              record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
   // Also where a rank failed, or the job gave way to something else, after it was cancelled.
   if (record.cancel_requested) {
-    return EndJob(job, JobState::kCancelled, "cancelled",
+    return EndJob(job, JobState::kCancelled, EventKind::kCancelled,
                   absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
   }
-  if (record.stop == StopKind::kTimeLimit) return EndJob(job, JobState::kFailed, "failed", with_checkpoint);
+  if (record.stop == StopKind::kTimeLimit) return EndJob(job, JobState::kFailed, EventKind::kFailed, with_checkpoint);
   if (record.stop == StopKind::kReplan) return ChangePlan(job);
-  if (record.stop == StopKind::kMove) return StartAgain(job, "moving", record.stop_reason);
+  if (record.stop == StopKind::kMove) return StartAgain(job, EventKind::kMoving, record.stop_reason);
   if (record.stop == StopKind::kPreempt) {
     if (job.makes_room) ++record.preemptions;
-    return Requeue(job, job.makes_room ? "preempted" : "held", record.stop_reason);
+    return Requeue(job, job.makes_room ? EventKind::kPreempted : EventKind::kHeld, record.stop_reason);
   }
   EndFailed(job);
 }
@@ -407,7 +407,7 @@ void Controller::EndFailed(Job& job) {
     if (ExcludeFound(job, bad)) return Restart(job, reason);
     if (charge > record.spec->max_restarts) {
       record.restart_charge = charge;
-      EndJob(job, JobState::kFailed, "failed",
+      EndJob(job, JobState::kFailed, EventKind::kFailed,
              absl::StrCat(reason, "; after ", record.restarts, " restarts the budget, max_restarts ", record.spec->max_restarts,
                           ", is spent (a restart without a new step counts twice)"));
       return;
@@ -433,7 +433,7 @@ bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const 
         refused ? "; onFailure says that it is not to be tried again"
         : again ? absl::StrCat("; attributed to ", AttributionName(attributed.to), ": ", attributed.why, "; no restart helps")
                 : "";
-    EndJob(job, JobState::kFailed, "failed", absl::StrCat(reason, why));
+    EndJob(job, JobState::kFailed, EventKind::kFailed, absl::StrCat(reason, why));
     return false;
   }
   const auto exclude = [&](const std::string& why) {
@@ -478,13 +478,13 @@ bool Controller::NodesServe(const Job& job) const {
 
 void Controller::Restart(Job& job, const std::string& reason) {
   ++job.record.restarts;
-  StartAgain(job, "restarting", reason);
+  StartAgain(job, EventKind::kRestarting, reason);
 }
 
 // Where it was, on others, or with another plan for what there is.
-void Controller::StartAgain(Job& job, const std::string& kind, std::string reason) {
+void Controller::StartAgain(Job& job, EventKind kind, std::string reason) {
   JobRecord& record = job.record;
-  if (record.held) return Requeue(job, "held", reason);
+  if (record.held) return Requeue(job, EventKind::kHeld, reason);
   EndReplanning(job);
   std::vector<DeviceRef> had;
   for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
@@ -534,7 +534,7 @@ void Controller::JobTimers(Job& job) {
       if (job.ranks[r].failed || job.ranks[r].phase != RankPhase::kRunning) continue;
       silent.push_back(RankText(job.record, static_cast<int32_t>(r)));
     }
-    BeginStop(job, StopKind::kRestart, "rank-lost",
+    BeginStop(job, StopKind::kRestart, EventKind::kRankLost,
               silent.empty() || static_cast<std::ptrdiff_t>(silent.size()) > failed
                   ? seen
                   : absl::StrCat(absl::StrJoin(silent, ", "), " neither went on nor ended when others gave up: ", seen));
@@ -543,7 +543,7 @@ void Controller::JobTimers(Job& job) {
   if (due(job.listen_deadline)) {
     size_t r = 0;
     while (r + 1 < job.ranks.size() && job.ranks[r].phase.has_value()) ++r;
-    BeginStop(job, StopKind::kRestart, "rank-lost",
+    BeginStop(job, StopKind::kRestart, EventKind::kRankLost,
               absl::StrCat(RankText(job.record, static_cast<int32_t>(r)), " did not come up within ",
                            FormatDuration(options_.listen_timeout)));
   }

@@ -68,7 +68,7 @@ bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, c
   if (!IsElastic(job)) return false;
   std::optional<Reservation> others = Reserve(free, DemandOf(job));
   if (!others.has_value() || others->devices == job.replanning.considered) return false;
-  AddEvent(job, "replan-forced",
+  AddEvent(job, EventKind::kReplanForced,
            absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", SummaryOf(*job.plan)));
   BeginPlanning(job, *std::move(others));
   return true;
@@ -106,7 +106,7 @@ void Controller::LookForMore() {
     const std::string nodes = Newcomers(more->devices, job.record.ranks);
     job.replanning.trigger = nodes.empty() ? "devices are free" : absl::StrCat("there are free devices on ", nodes);
     AddEvent(
-        job, "replan",
+        job, EventKind::kReplan,
         absl::StrCat(job.replanning.trigger, "; plans for ", more->devices.size(), " devices beside ", SummaryOf(*job.plan)));
     Touch(job);
     Prepare(job, *std::move(more));
@@ -177,7 +177,7 @@ std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) c
 }
 
 void Controller::KeepPlan(Job& job, const std::string& reason) {
-  AddEvent(job, "replan-kept", absl::StrCat("goes on as planned: ", reason));
+  AddEvent(job, EventKind::kReplanKept, absl::StrCat("goes on as planned: ", reason));
   Touch(job);
   EndReplanning(job);
 }
@@ -195,7 +195,7 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
                    NowText(event.beside), "; a change takes about ", FormatDuration(CostOfChange(job)));
   replanning.considered.clear();  // should the change fail, there may be another attempt
   job.yield_deadline = now_ + YieldTime(job);
-  BeginStop(job, StopKind::kReplan, "replan-adopted", reason);
+  BeginStop(job, StopKind::kReplan, EventKind::kReplanAdopted, reason);
 }
 
 // A rank has written the checkpoint and ends; so do its peers, if nothing keeps them. (It may have been asked to by a server
@@ -205,7 +205,7 @@ void Controller::OnGaveWay(Job& job, int32_t rank) {
   if (IsStopping(job)) return;
   job.yield_deadline = now_ + options_.exit_grace;
   if (GivesWay(job.record.stop)) return;
-  BeginStop(job, StopKind::kReplan, "",
+  BeginStop(job, StopKind::kReplan, std::nullopt,
             absl::StrCat("rank ", rank, " on node ", job.record.ranks[static_cast<size_t>(rank)].where.node.value,
                          " gave way to another plan"));
 }
@@ -245,11 +245,11 @@ void Controller::ChangePlan(Job& job) {
     EndReplanning(job);
     if (placement.has_value()) {
       SetPlan(job, plan, cluster, devices);
-      return StartGeneration(job, *placement, "replanned", reason);
+      return StartGeneration(job, *placement, EventKind::kReplanned, reason);
     }
   }
   // The devices have gone, or this server never had the plan.
-  StartAgain(job, "resuming", reason);
+  StartAgain(job, EventKind::kResuming, reason);
 }
 
 // They do not give way in time.
@@ -263,7 +263,7 @@ void Controller::TakeYieldBack(Job& job) {
   job.spared_until = now_ + options_.yield_timeout;
   job.makes_room = false;
   AddEvent(
-      job, "goes-on",
+      job, EventKind::kGoesOn,
       absl::StrCat("the ranks have not given way in time, and are asked again in ", FormatDuration(options_.yield_timeout)));
   Touch(job);
 }
@@ -288,7 +288,7 @@ void Controller::SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::
   job.record.plan_digest = job.plan->digest;
   effects_.push_back(InsertPlan{job.record.id, job.plan, cluster});
   AddEvent(
-      job, "planned",
+      job, EventKind::kPlanned,
       absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ", job.plan->microbatches,
                    " microbatches, ", RecomputeModeName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
                    job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "proto/event_kind.h"
 #include "proto/message_limit.h"
 #include "server/wire/messages.h"
 #include "spdlog/spdlog.h"
@@ -189,7 +190,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   for (const JobEvent& event : notice.events) {
     spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
                  event.reason);
-    if (event.kind == "server-restarted") CountRestored(*job);
+    if (event.kind == EventKindName(EventKind::kServerRestarted)) CountRestored(*job);
   }
   if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));
   if (metrics_.jobs().LacksCheckpoint(*job)) CountRestoredCheckpoint(*job);

@@ -10,6 +10,7 @@
 
 #include "planner/problem/flops.h"
 #include "planner/problem/layout.h"
+#include "proto/event_kind.h"
 #include "server/metrics/job_series.h"
 #include "server/scheduling/slowest_profile.h"
 
@@ -298,12 +299,17 @@ void JobMetrics::Happened(const JobRecord& job, const JobEvent& event) {
   Series& series = book_->Of(job);
   const std::lock_guard lock(series.mutex);
   const auto replanned = [&](const char* decision) { series.values.Of(metric::kJobReplans, {{"decision", decision}}) += 1; };
-  if (event.kind == "replan-kept") replanned("kept");
-  if (event.kind == "replanned") replanned("adopted");
-  if (event.kind == "replan-forced") replanned("forced");
-  if (event.kind == "resumed") series.values.Of(metric::kJobResumesFromCopies) += 1;
-  if (event.kind == "step-skipped") series.values.Of(metric::kJobStepsSkipped) += 1;
-  if (event.kind == "checkpoint-failed") series.values.Of(metric::kJobCheckpointFailures) += 1;
+  const std::optional<EventKind> kind = ParseEventKind(event.kind);
+  if (!kind) return;
+  switch (*kind) {
+    case EventKind::kReplanKept: return replanned("kept");
+    case EventKind::kReplanned: return replanned("adopted");
+    case EventKind::kReplanForced: return replanned("forced");
+    case EventKind::kResumed: series.values.Of(metric::kJobResumesFromCopies) += 1; return;
+    case EventKind::kStepSkipped: series.values.Of(metric::kJobStepsSkipped) += 1; return;
+    case EventKind::kCheckpointFailed: series.values.Of(metric::kJobCheckpointFailures) += 1; return;
+    default: return;
+  }
 }
 
 void JobMetrics::Updated(const JobRecord& job, int32_t devices) {

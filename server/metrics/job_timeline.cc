@@ -2,26 +2,34 @@
 #include "server/metrics/job_timeline.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "proto/event_kind.h"
 
 namespace lynx {
 namespace {
 
-struct StopEvent {
-  const char* kind;
-  LossCause cause;
-};
-// Events after which a job's ranks end.
-constexpr StopEvent kStopEvents[] = {
-    {"rank-lost", LossCause::kRank},      {"node-lost", LossCause::kNode}, {"replan-adopted", LossCause::kReplan},
-    {"preempted", LossCause::kPreempted}, {"held", LossCause::kHeld},      {"draining", LossCause::kDrain},
-    {"time-limit", LossCause::kTimeLimit}};
-
+// Of an event after which a job's ranks end.
 std::optional<LossCause> CauseOf(const JobEvent& event) {
   const bool placed = event.state == JobState::kStarting || event.state == JobState::kRunning;
-  for (const StopEvent& stop : kStopEvents) {
-    if (placed && event.kind == stop.kind) return stop.cause;
+  const std::optional<EventKind> kind = ParseEventKind(event.kind);
+  if (!placed || !kind) return std::nullopt;
+  switch (*kind) {
+    case EventKind::kRankLost: return LossCause::kRank;
+    case EventKind::kNodeLost: return LossCause::kNode;
+    case EventKind::kReplanAdopted: return LossCause::kReplan;
+    case EventKind::kPreempted: return LossCause::kPreempted;
+    case EventKind::kHeld: return LossCause::kHeld;
+    case EventKind::kDraining: return LossCause::kDrain;
+    case EventKind::kTimeLimit: return LossCause::kTimeLimit;
+    default: return std::nullopt;
   }
-  return std::nullopt;
+}
+
+// The ranks of a generation are being started.
+bool Places(std::optional<EventKind> kind) {
+  return kind == EventKind::kPlaced || kind == EventKind::kRestarting || kind == EventKind::kResuming ||
+         kind == EventKind::kMoving || kind == EventKind::kReplanned;
 }
 
 }  // namespace
@@ -48,11 +56,10 @@ JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
   if (event.state == JobState::kQueued) return Phase::kQueued;
   if (event.state == JobState::kPlanning) return Phase::kPlanning;
   if (CauseOf(event).has_value()) return Phase::kStopping;
-  const bool placed = event.kind == "placed" || event.kind == "restarting" || event.kind == "resuming" ||
-                      event.kind == "moving" || event.kind == "replanned";
-  if (event.state == JobState::kStarting) return placed || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
+  const std::optional<EventKind> kind = ParseEventKind(event.kind);
+  if (event.state == JobState::kStarting) return Places(kind) || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
   // A job that was asked to give way and has not goes on.
-  const bool goes_on = event.kind == "running" || event.kind == "goes-on" || event.kind == "replan-kept";
+  const bool goes_on = kind == EventKind::kRunning || kind == EventKind::kGoesOn || kind == EventKind::kReplanKept;
   return goes_on || phase_ == Phase::kUnknown ? Phase::kRunning : phase_;
 }
 
@@ -102,7 +109,7 @@ void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
 
 JobTimeline::Report JobTimeline::OnEvent(const JobEvent& event, int32_t devices) {
   Report report;
-  if (event.kind == "submitted") seen_from_start_ = true;
+  if (event.kind == EventKindName(EventKind::kSubmitted)) seen_from_start_ = true;
   const Phase next = PhaseAfter(event);
   if (const std::optional<LossCause> cause = CauseOf(event); cause.has_value()) cause_ = *cause;
   if (next != phase_) Enter(next, event.time, report);

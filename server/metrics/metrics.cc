@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/metric_names.h"
+#include "proto/event_kind.h"
 
 namespace lynx {
 namespace {
@@ -132,7 +133,7 @@ void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& 
   // Thousands may wait: a job has series when it has had devices.
   const bool shown = devices > 0 || of_jobs_.Shows(job.id);
   for (const JobEvent& event : events) {
-    if (event.kind == "submitted") submitted_->Increment();
+    if (event.kind == EventKindName(EventKind::kSubmitted)) submitted_->Increment();
     if (IsFinal(event.state)) ended_.Add({{"state", JobStateName(event.state)}}).Increment();
     if (shown) of_jobs_.Happened(job, event);
     Account(job, timelines_[job.id].OnEvent(event, devices));

@@ -15,10 +15,7 @@ namespace {
 // Keeps the clipping factor finite for a gradient of nothing but zeros; as in PyTorch's clip_grad_norm_.
 constexpr double kNormEpsilon = 1e-6;
 
-bool IsReduceScatter(ActionKind kind) {
-  return kind == ActionKind::kReduceScatterStart || kind == ActionKind::kBackwardReduceScatterStart ||
-         kind == ActionKind::kRecomputeReduceScatterStart;
-}
+bool IsReduceScatter(ActionKind kind) { return InfoOf(kind).collective == Collective::kReduceScatter; }
 
 bool IsForward(ActionKind kind) {
   switch (kind) {
