@@ -18,7 +18,7 @@ constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
 // A link may lose much more of its speed than a processor.
 constexpr double kMaxLinkSlowness = 10'000;
-// From this factor on a node counts as slow (NodeDevices::slow in placement.h). A node that was slow must recover to less.
+// A node counts as slow above this factor (NodeDevices::slow in placement.h).
 constexpr double kSlow = 1.5;
 
 }  // namespace
@@ -111,7 +111,7 @@ void Controller::CheckDrift(Job& job) {
   for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
   const int32_t ranks = job.plan->layout.ranks();
   const Demand same{.min_ranks = ranks, .max_ranks = ranks, .group = DemandOf(job).group};
-  // some of its devices may not be used any more
+  // Some of its devices may not be used any more.
   if (!Reserve(Among(FreeDevices(KindOf(job), &job), had), same).has_value()) return;
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);

@@ -182,8 +182,8 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(NodeOf(name));
-  const std::set<JobId> jobs =
-      active_;  // queued jobs, perhaps thousands, need no timers: their only one is for their place in the line
+  // Queued jobs, of which there may be thousands, have only one timer: the one for their place in the line.
+  const std::set<JobId> jobs = active_;
   for (const JobId& id : jobs) JobTimers(jobs_.at(id));
   LeaveLine();
   // Jobs that could not be asked to give way before may be asked now, and expected start times change.

@@ -54,7 +54,7 @@ struct ReleaseRequested {
   int64_t request = 0;
   JobId job;
 };
-// cordon is nullopt: the node may take new ranks again.
+// Without a cordon the node may take new ranks again.
 struct CordonRequested {
   int64_t request = 0;
   NodeId node;
@@ -135,7 +135,7 @@ struct DeleteJob {
   JobId job;
 };
 
-// cordon is nullopt: the node is no longer cordoned.
+// Without a cordon the node is no longer cordoned.
 struct PutCordon {
   NodeId node;
   std::optional<Cordon> cordon;
