@@ -32,7 +32,7 @@ struct RankFailureFacts {
 struct Attributed {
   Attribution to = Attribution::kUnknown;
   std::string why;  // a clause; empty if unknown
-  // A new attempt would fail again: the code has failed like this before, or the failure is one that every run meets.
+  // A new attempt would fail again: the code has failed like this before, or the data have a token that no run gets past.
   bool again = false;
 };
 

@@ -22,8 +22,9 @@ constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : 
 
 // Records that the job has run out of memory on a device of the model, on which its plan took `taken`. Returns the new limit.
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
-// No plan fits the limit: half of what was taken off `taken` last is given back. False, and nothing is changed, where that
-// would leave less than kLeastMemoryCutPercent of it off: the next plan must take clearly less than the one that did not fit.
+// For when no plan fits the limit: raises it halfway towards `taken`, what the last plan took. Returns false and changes
+// nothing if the new limit would be less than kLeastMemoryCutPercent below `taken`: the next plan must take clearly less than
+// the one that did not fit.
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 inline constexpr int32_t kLeastMemoryCutPercent = 5;
 // 0: there is no limit.
