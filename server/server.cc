@@ -33,7 +33,7 @@ constexpr int kMinPingMillis = 5'000;
 constexpr std::chrono::milliseconds kFarewell{1000};
 
 void RemoveFile(const std::string& path) {
-  std::error_code ignored;  // the file only tells clients the address; a stale file does no harm
+  std::error_code ignored;  // the file only names an address where nobody listens any more
   std::filesystem::remove(path, ignored);
 }
 
@@ -234,7 +234,7 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
     std::vector<AccessChange> changes = {User{kFirstAdmin, Role::kAdmin, now}, token.token};
     AuditRecord record{.time = now, .who = "lynx-server", .what = "start", .target = kFirstAdmin};
     SetOutcome(record, absl::OkStatus());
-    // The file is written first: a token in a lost file does no harm, because it is not valid yet.
+    // The file is written first: a valid token that nobody has would be useless.
     absl::Status status =
         WriteContextFile(path, {.server = address, .authority = tls_->authority().certificate(), .token = token.secret});
     if (status.ok()) status = core_->store().CommitAccess(changes, record);
