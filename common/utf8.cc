@@ -36,7 +36,7 @@ size_t CharacterBytes(std::string_view text) {
   return size_t{1} + lead->following;
 }
 
-// True if the character of this many bytes is a control character; `bytes` 0: one invalid byte.
+// True if this is a control character of `bytes` bytes, or (`bytes` is 0) a byte that is not UTF-8.
 bool IsControl(std::string_view text, size_t bytes) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (bytes == 1) return byte(0) < 0x20 || byte(0) == 0x7f;

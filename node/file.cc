@@ -120,7 +120,7 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
         absl::StrCat(path, " is locked by process ",
                      holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
-  // The id only serves the error of the process that is refused the lock. A full disk must not keep a daemon from starting.
+  // Only a process that is refused the lock needs the id. A full disk must not keep a daemon from stopping its ranks.
   if (::ftruncate(fd.get(), 0) == 0) WriteAll(fd.get(), absl::StrCat(::getpid(), "\n"), path).IgnoreError();
   return fd;
 }

@@ -1,5 +1,5 @@
-// The exact solver of stages as a process of its own, lynx-opt: what comes with it (linear algebra that starts
-// threads as soon as it is loaded) stays out of the programs that plan.
+// Runs the exact solver of stages as a separate process, lynx-opt. So the libraries that the solver needs (linear algebra that
+// starts threads when it is loaded) stay out of the programs that plan.
 #ifndef LYNX_NODE_SOLVER_PROCESS_H_
 #define LYNX_NODE_SOLVER_PROCESS_H_
 

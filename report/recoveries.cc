@@ -1,4 +1,4 @@
-// What stopped a job, and how it went on. See job_report.h.
+// Recoveries: what stopped a job, and how it continued. See job_report.h.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -23,7 +23,7 @@ bool SaysHow(const v1::JobEvent& event) {
   return false;
 }
 
-// The first step that came after the ranks ran again, and how many had been done that far before.
+// Fills in the first step after the ranks ran again, and how many steps from there on had been done before.
 void FillSteps(Recovery& recovery, int64_t running_unix_ns, const v1::JobCurves& curves) {
   int64_t done = 0;
   int64_t generation = 0;
@@ -54,7 +54,7 @@ std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curv
     Recovery& recovery = recoveries.back();
     if (event.kind() == "fault") recovery.fault = event.reason();
     if (SaysHow(event)) recovery.resumed = event.reason();
-    if (event.kind() == "goes-on" || event.kind() == "replan-kept") {  // its ranks did not give way, and train on
+    if (event.kind() == "goes-on" || event.kind() == "replan-kept") {  // its ranks did not give way and continue to train
       recoveries.pop_back();
       stopped = false;
     } else if (event.kind() == "running") {
