@@ -122,7 +122,7 @@ std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string
     for (const Running& r : running) {
       if (r.ended) continue;
       fds.push_back({.fd = r.pidfd.get(), .events = POLLIN, .revents = 0});
-      // poll ignores negative descriptors.
+      // The call of poll ignores negative descriptors.
       fds.push_back({.fd = r.out.get(), .events = POLLIN, .revents = 0});
       fds.push_back({.fd = r.error.get(), .events = POLLIN, .revents = 0});
     }

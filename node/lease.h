@@ -3,10 +3,9 @@
 // cannot distinguish these cases. So it asks witnesses, a few other nodes that the server has named, when the server last
 // answered them:
 //
-//   the server answers a witness, and not this node   the ranks end, `cut_off` after the last report that it answered
-//   most witnesses answer, none hears of the server   the server is away: the ranks go on
-//   fewer answer                                      this node may be cut off from all: the ranks end, `isolated` after that
-//   report
+//   the server answers a witness, but not this node    the ranks end, `cut_off` after the last report that it answered
+//   most witnesses answer, none has contact to it      the server is away: the ranks continue
+//   fewer witnesses answer                             this node may be cut off: the ranks end, `isolated` after that report
 //
 // The server relies on this: it gives a node's work away only later than that, and only while at least half of the node's
 // witnesses are attached to the server (server/controller/controller.h), so the node cannot find that most of them have lost

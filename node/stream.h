@@ -229,7 +229,7 @@ class NodeStream {
   bool broken_ = false;    // this stream can no longer be read
   bool accepted_ = false;  // this stream has been read from
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // the last member, because it uses the others
 };
 
 }  // namespace lynx

@@ -23,7 +23,7 @@
 namespace lynx {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:7470";  // host:port; port 0 takes a free one
+  std::string listen = "127.0.0.1:7470";  // host:port; port 0: a free port
   bool tls = false;       // use TLS on loopback, too; on other addresses TLS is always used, except with `insecure`
   bool insecure = false;  // plain text on addresses that other machines can reach
   std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those it finds itself

@@ -94,7 +94,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
   LYNX_CHECK(jobs_.empty());
   std::vector<JobId> restored;
   now_ = began_ = now;
-  // a node that does not come back is forgotten some time after this
+  // A node that does not come back is forgotten some time after this.
   for (auto& [name, node] : nodes_) node.seen_monotonic = now;
   wall_ = wall;
   for (StoredJob& stored : jobs) {
@@ -131,7 +131,8 @@ void Controller::RestoreGeneration(Job& job) {
   active_.insert(job.record.id);
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
-  // the job or plan that they give way to is no longer known; if still needed, it is found again
+  // The plan or job for which the ranks should give way was lost with the earlier server; if it is still needed, it is found
+  // again.
   if (GivesWay(job.record.stop)) {
     job.record.stop = StopKind::kNone;
     job.record.stop_reason.clear();
@@ -233,7 +234,7 @@ std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<J
                                                const JobRecord* before) const {
   std::vector<const JobRecord*> records;
   const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
-  // unfinished jobs only: they are few compared with the ended ones
+  // Only unfinished jobs, which are few compared with the ended ones.
   if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {
     for (const JobId& id : unfinished_) {
       const JobRecord& record = jobs_.at(id).record;

@@ -236,7 +236,7 @@ class Controller {
     // ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
-    size_t awaited = 0;  // index of a reserved device whose node had not measured all of these at the last look
+    size_t awaited = 0;  // index of a reserved device whose node had not measured all wanted shapes at the last look
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
@@ -247,7 +247,7 @@ class Controller {
     bool structural = false;   // it needs more than exists; it holds up no other job
     bool over_quota = false;   // its queue's quota is used up; it holds up no other job
     bool makes_room = false;   // it was asked to give way to another job
-    // monotonic: until then it keeps its place in the line although there are too few devices; 0: it does not
+    // Monotonic: until then it keeps its place in the line although there are too few devices; 0: it does not.
     Nanos line_until;
     Nanos spared_until;                        // monotonic: its ranks did not give way and are not asked again before this time
     Nanos trained_before;                      // training time of earlier generations
@@ -551,14 +551,14 @@ class Controller {
   std::set<JobId> unfinished_;
   std::set<JobId> active_;     // unfinished jobs that are not QUEUED: they have devices or are planned for some
   std::set<JobId> measuring_;  // active jobs that wait for agents to measure
-  // by the first node that the job waits for; may still name jobs that wait no longer
+  // Jobs by the first node that they wait for; may still contain jobs that no longer wait.
   std::map<NodeId, std::set<JobId>> awaited_;
   std::set<std::pair<Nanos, int64_t>> ended_;  // wall clock time of the end, and submission number
   std::map<NodeId, Node> nodes_;
   std::map<int64_t, NodeId> streams_;          // admitted streams
   std::map<JobId, std::set<NodeId>> holders_;  // the nodes whose `copies` name the job
   std::set<NodeId> gpu_nodes_;                 // nodes that have reported GPUs
-  // nodes that can be witnesses, at scattered places; a node's witnesses are those that follow it
+  // Nodes that can be witnesses, at scattered places; the witnesses of a node are those that follow it.
   std::map<uint64_t, NodeId> ring_;
   // By node: unfinished jobs that do not use it (JobRecord::excluded), and since when (wall clock).
   std::map<NodeId, std::map<JobId, Nanos>> unused_by_;

@@ -111,7 +111,7 @@ void Controller::OnCancel(const CancelRequested& event) {
     return;
   }
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.job});
-  // a job that was asked to leave with a checkpoint can still be ended at once
+  // A job that was asked to leave with a checkpoint can still be ended at once.
   const bool asked = job->record.cancel_requested;
   if (IsFinal(job->record.state) || (asked && (event.checkpoint || job->record.stop == StopKind::kCancel))) return;
   job->record.cancel_requested = true;

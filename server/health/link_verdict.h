@@ -20,7 +20,7 @@ struct SlowLink {
 
 struct SlowNodes {
   std::vector<NodeId> nodes;  // one node, or both ends of a link that is alone
-  double factor = 1;          // of the slowest of their links
+  double factor = 1;          // of their slowest link
   std::string text;           // a clause that says which links are slow, and by how much
 };
 

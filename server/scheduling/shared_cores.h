@@ -13,8 +13,8 @@ namespace lynx {
 
 // The cores that a device uses.
 struct CoreUse {
-  std::string machine;         // that the cores are numbered on
-  std::vector<int32_t> cores;  // the machine that the core numbers belong to
+  std::string machine;         // the machine that the core numbers belong to
+  std::vector<int32_t> cores;  // empty: unknown, or a GPU, which computes on no cores; shared with no device
   std::string limit_group;     // devices with the same group share the limit
   int64_t limit_permille = 0;  // see ReportedCores
 };

@@ -1,7 +1,7 @@
 // LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON data for it.
 //
-//     /               the page, with /page.css and /page.js; the same for everybody, and nothing from elsewhere
-//     /api/cluster    nodes at a glance and counts of jobs
+//     /               the page, with /page.css and /page.js; the same for everybody; it loads nothing from other servers
+//     /api/cluster    summaries of nodes and counts of jobs
 //     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
 //     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
