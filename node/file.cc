@@ -40,7 +40,7 @@ absl::Status WriteAll(int fd, const std::string& content, const std::string& pat
 }
 
 absl::Status WriteAndSync(const std::string& path, const std::string& content, mode_t mode) {
-  // An old file with this name may be open in other processes, so remove it.
+  // An old file with this name may be readable for others, so remove it first.
   if ((mode & 077) == 0) ::unlink(path.c_str());
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));

@@ -65,7 +65,7 @@ std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
 
 void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
-  // The node never confirms these lists, so any list may be in use.
+  // The node has confirmed none of many lists. From now on it may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
