@@ -1,7 +1,7 @@
-// LYNX_CHECK: programmer errors stop the process, in release builds too.
+// LYNX_CHECK: stops the process on programmer errors, in release builds, too.
 //
-// Use it for broken invariants of our own code only. Anything that input, the operating system or a peer can
-// cause is an absl::Status.
+// Use it only for broken invariants of our own code. Anything that input, the operating system or a peer can cause is an
+// absl::Status.
 #ifndef LYNX_COMMON_CHECK_H_
 #define LYNX_COMMON_CHECK_H_
 

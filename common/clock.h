@@ -1,5 +1,5 @@
-// Clock: the seam through which code asks for the time. RealClock reads the machine; SimulatedClock is set by
-// a test. The planner never sees one.
+// Clock: the interface through which code asks for the time. RealClock reads the machine's clock; tests set SimulatedClock. The
+// planner uses no clock.
 #ifndef LYNX_COMMON_CLOCK_H_
 #define LYNX_COMMON_CLOCK_H_
 
@@ -24,7 +24,8 @@ class RealClock : public Clock {
   Nanos Wall() const override;
 };
 
-// Nanoseconds since the machine began: goes on while it sleeps, and is the same in all its processes. Thread-safe.
+// Nanoseconds since the machine booted. Includes time in which the machine sleeps, and is the same in all its processes.
+// Thread-safe.
 Nanos BootTime();
 
 class SimulatedClock : public Clock {

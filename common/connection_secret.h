@@ -1,5 +1,5 @@
-// The secret by which the ranks of one generation know one another (worker/collectives/peer_proof.h): made by the server,
-// brought to the ranks by worker daemons, and told to nobody else, in no log, argument or error.
+// Connection secret: the ranks of one generation use it to recognize each other (worker/collectives/peer_proof.h). The server
+// makes it and worker daemons pass it to the ranks. Nobody else may learn it, so it is in no log, argument or error.
 #ifndef LYNX_COMMON_CONNECTION_SECRET_H_
 #define LYNX_COMMON_CONNECTION_SECRET_H_
 
@@ -10,7 +10,7 @@ namespace lynx {
 
 inline constexpr size_t kConnectionSecretDigits = 64;
 
-// Whether it has the form of one: hexadecimal digits.
+// True if the text has the form of a secret: hexadecimal digits.
 inline bool IsConnectionSecret(std::string_view secret) {
   return secret.size() == kConnectionSecretDigits && secret.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

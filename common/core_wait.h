@@ -1,4 +1,4 @@
-// What Linux says of how long a thread had to wait for a processor core. Thread-safe.
+// Core wait: how long a thread had to wait for a processor core, as Linux reports it. Thread-safe.
 #ifndef LYNX_COMMON_CORE_WAIT_H_
 #define LYNX_COMMON_CORE_WAIT_H_
 
@@ -8,11 +8,11 @@
 
 namespace lynx {
 
-// From the text of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats: time on a core, time waiting on a run
-// queue, time slices): the second number; 0 if it is not that.
+// Reads the second number (time waiting on a run queue) from the text of /proc/PID/schedstat (Linux,
+// Documentation/scheduler/sched-stats: time on a core, time waiting on a run queue, time slices). 0: the text has another form.
 Nanos CoreWait(std::string_view schedstat);
-// Of the calling thread since it began: ready to run, while others had its core. Neither what it slept nor what a hypervisor
-// took from the core is in it. 0 where the kernel does not keep it. Allocates nothing.
+// Core wait of the calling thread since it began: time in which it was ready to run while others had its core. Time asleep and
+// time that a hypervisor took from the core are not included. 0 if the kernel does not record it. Allocates nothing.
 Nanos ThreadCoreWait();
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// SHA-256 of a byte string, as 64 lower-case hexadecimal digits. Names plans and verifies checkpoint files.
+// SHA-256 of a byte string as 64 lower-case hexadecimal digits. Used as name of plans and to verify checkpoint files.
 #ifndef LYNX_COMMON_DIGEST_H_
 #define LYNX_COMMON_DIGEST_H_
 
@@ -10,7 +10,7 @@ namespace lynx {
 
 std::string Sha256Hex(std::string_view bytes);
 
-// Incremental form for files. Not thread-safe.
+// Incremental form, for files. Not thread-safe.
 class Sha256 {
  public:
   Sha256();

@@ -1,5 +1,5 @@
-// FaultCause: what the rank that failed, or the daemon that saw it end, knows of why. Whose fault it was is the server's to say
-// (server/health/attribution.h). Thread-safe.
+// FaultCause: why a rank failed, as far as the rank itself or the daemon that saw it end knows. The server decides whom the
+// failure is attributed to (server/health/attribution.h). Thread-safe.
 #ifndef LYNX_COMMON_FAULT_CAUSE_H_
 #define LYNX_COMMON_FAULT_CAUSE_H_
 
@@ -10,18 +10,18 @@
 
 namespace lynx {
 
-// Kept as a number in messages: append only.
+// Messages contain the number, so only append values.
 enum class FaultCause : uint8_t {
   kUnknown,
-  kMemory,   // of the device or the machine: an allocation was refused, or the kernel ended the process for want of it
-  kData,     // the training or validation data cannot be read, or are not what they should be
-  kDisk,     // of the node: the rank's own files cannot be written
+  kMemory,   // memory of device or machine: an allocation failed, or the kernel killed the process because memory ran out
+  kData,     // training or validation data cannot be read, or are invalid
+  kDisk,     // the rank cannot write its own files on the node
   kDevice,   // the device has failed: an uncorrectable error, or it is gone
-  kProgram,  // the job or its program: it would fail anywhere
-  kCheck,    // the check before a generation found that the device computes or keeps what it should not
-  kLink,     // that check found a link to another rank to be bad, or that rank does not answer
-  kPath,     // the node does not let jobs use one that the job needs
-  kToken,    // the data were read and have a token beyond the model's vocabulary, as they will have the next time
+  kProgram,  // the job or its program; it would fail on any node
+  kCheck,    // the node check found that the device computes or stores wrong values
+  kLink,     // the node check found a bad link to another rank, or that rank does not answer
+  kPath,     // the node does not allow jobs to use a path that the job needs
+  kToken,    // the data contain a token beyond the model's vocabulary, so a new attempt fails, too
 };
 inline constexpr int kFaultCauseCount = 10;
 
@@ -39,9 +39,9 @@ inline bool ParseFaultCause(const std::string& text, FaultCause& cause) {
   }
   return false;
 }
-// Found by the check before a generation.
+// True if the node check before a generation found the fault.
 constexpr bool IsOfCheck(FaultCause cause) { return cause == FaultCause::kCheck || cause == FaultCause::kLink; }
-// From a message; what this version does not know is kUnknown.
+// Reads the number in a message; a number that this version does not know gives kUnknown.
 constexpr FaultCause FaultCauseOfNumber(int number) {
   return number >= 0 && number < kFaultCauseCount ? static_cast<FaultCause>(number) : FaultCause::kUnknown;
 }

@@ -1,4 +1,4 @@
-// HMAC-SHA256 (RFC 2104), random bytes, and a comparison that does not tell by its time how much is equal. Thread-safe.
+// HMAC-SHA256 (RFC 2104), random bytes, and a comparison whose time does not reveal how much is equal. Thread-safe.
 #ifndef LYNX_COMMON_HMAC_H_
 #define LYNX_COMMON_HMAC_H_
 
@@ -12,7 +12,7 @@ using Mac = std::array<char, 32>;
 
 Mac HmacSha256(std::string_view key, std::string_view bytes);
 bool SameMac(const Mac& a, const Mac& b);
-// From a generator that is fit for secrets.
+// Uses a generator that is suitable for secrets.
 void FillRandom(std::span<char> bytes);
 
 }  // namespace lynx

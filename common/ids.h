@@ -1,4 +1,4 @@
-// Distinct identifier types: a job, a node and a generation cannot be mistaken for one another.
+// Identifiers of distinct types, so that a job, a node and a generation cannot be confused.
 #ifndef LYNX_COMMON_IDS_H_
 #define LYNX_COMMON_IDS_H_
 
@@ -26,7 +26,7 @@ struct StringId {
 using JobId = StringId<struct JobIdTag>;
 using NodeId = StringId<struct NodeIdTag>;
 
-// A (re)start of a job. The first is 1; 0 means none yet. Commits of an older generation are refused.
+// Number of a start or restart of a job: 1, 2, ...; 0: not started yet. Commits of an older generation are refused.
 struct Generation {
   int64_t value = 0;
   constexpr Generation() = default;

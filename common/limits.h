@@ -1,4 +1,4 @@
-// Limits that hold everywhere, so that what one part accepts, no other refuses.
+// Limits that all parts of the program share, so that no part refuses what another has accepted.
 #ifndef LYNX_COMMON_LIMITS_H_
 #define LYNX_COMMON_LIMITS_H_
 
@@ -6,10 +6,10 @@
 
 namespace lynx {
 
-// Ranks of a job, and so each of its parallel degrees.
+// Ranks of a job; also the limit for each of its parallel degrees.
 inline constexpr int32_t kMaxRanks = 1 << 16;
 
-// What one process says to another: far above what a sane sender sends, far below where arithmetic could overflow.
+// Limits for messages between processes: far above what a correct sender sends, and far below values that overflow arithmetic.
 inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;     // 11 days
 inline constexpr int64_t kMaxWireBytes = int64_t{1} << 50;          // 1 PiB
 inline constexpr int64_t kMaxWireRate = 1'000'000'000'000'000'000;  // FLOP/s or bytes/s

@@ -12,14 +12,14 @@ namespace lynx {
 // Plain data.
 struct LinkUse {
   int32_t peer = 0;   // rank at the other end, on another host
-  int64_t bytes = 0;  // that its host has acknowledged
-  // While some were under way, but for what the peer's process left unread. The kernel counts in ticks of a few milliseconds.
-  // Connections to the same peer add up.
+  int64_t bytes = 0;  // bytes that the other host has acknowledged
+  // Time during which bytes were on their way, without time in which the peer's process did not read. The kernel counts in
+  // ticks of a few milliseconds. Several connections to the same peer add up.
   Nanos busy;
   bool operator==(const LinkUse&) const = default;
 };
 
-// Of one rank in one step: more than any layout has neighbours.
+// Limit for one rank in one step: more than the number of neighbours in any layout.
 inline constexpr size_t kMaxLinkUses = 64;
 
 }  // namespace lynx

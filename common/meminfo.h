@@ -1,4 +1,4 @@
-// What Linux says of a machine's memory. Thread-safe.
+// A machine's available memory, as Linux reports it. Thread-safe.
 #ifndef LYNX_COMMON_MEMINFO_H_
 #define LYNX_COMMON_MEMINFO_H_
 
@@ -8,9 +8,9 @@
 
 namespace lynx {
 
-// From the text of /proc/meminfo: MemAvailable; 0 when it is missing.
+// MemAvailable from the text of /proc/meminfo; 0: it is missing.
 Bytes AvailableMemory(const std::string& meminfo);
-// Of this machine, now; 0 when it does not say.
+// The available memory of this machine now; 0: unknown.
 Bytes AvailableMemory();
 
 }  // namespace lynx

@@ -1,7 +1,7 @@
-// Every metric that a Lynx daemon serves, in one place: daemons register only what stands here (node/metric_families.h), and
-// docs/metrics.md is made from it. Base units (seconds, bytes); shares from 0 to 1 end in `_ratio`; counters end in `_total`;
-// names begin with `lynx_`, but for those of GPUs. Labels have few values, or one for each job, stage or node that there is;
-// never a step. Constants only; a new one also goes into the list in metric_table.cc.
+// All metrics of the Lynx daemons. Daemons register only these (node/metric_families.h), and docs/metrics.md is generated from
+// them. Units are base units (seconds, bytes). Names of shares from 0 to 1 end in `_ratio`, names of counters in `_total`; all
+// names except those of GPU metrics begin with `lynx_`. A label has few values, or one for each job, stage or node; never one
+// for each step. Constants only. Add a new metric to the list in metric_table.cc, too.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 
@@ -15,10 +15,10 @@ enum class Daemon : uint8_t { kServer, kAgent, kWorker, kEvery };
 struct Metric {
   const char* name;
   Type type;
-  const char* unit;    // "s", "B", "1" where there is none
-  const char* labels;  // names, with ", "; "" = none
+  const char* unit;    // "s", "B"; "1": no unit
+  const char* labels;  // names, separated by ", "; empty: no labels
   Daemon daemon;
-  const char* help;  // a sentence, with the labels' values
+  const char* help;  // a sentence that names the labels' values
 };
 
 // ---- every daemon ----
@@ -164,8 +164,8 @@ inline constexpr Metric kRecovery{
     "Time to go on after the loss of a rank or a node, by phase: detect, stop, wait (for devices and a plan), start, redo "
     "(steps that were lost), and total."};
 
-// Per job: labels job_id and job_name. Not `job`, which is what Prometheus calls
-// the target that it has scraped.
+// For each job, with labels job_id and job_name. The label is not called `job`, because Prometheus uses that name for the
+// scraped target.
 inline constexpr Metric kJobInfo{
     "lynx_job_info",
     Type::kGauge,
@@ -373,7 +373,7 @@ inline constexpr Metric kMeasurementSeconds{
     "lynx_agent_measurement_seconds_total",          Type::kCounter, "s", "kind", Daemon::kAgent,
     "Time spent on measuring, by kind: shape, link."};
 
-// Per GPU, under the names, units and labels of NVIDIA's DCGM exporter: the only names that do not begin with `lynx_`.
+// For each GPU, with the names, units and labels of NVIDIA's DCGM exporter. Only these names do not begin with `lynx_`.
 inline constexpr const char* kGpuLabels = "gpu, UUID, modelName, Hostname";
 inline constexpr Metric kGpuUtilization{
     "DCGM_FI_DEV_GPU_UTIL", Type::kGauge, "%", kGpuLabels, Daemon::kAgent, "Share of time in which a kernel ran."};
@@ -445,7 +445,7 @@ inline constexpr Metric kWorkerCoreWait{
     "Time that the compute threads of this node's ranks were ready to run while others had their cores, of all "
     "of them together."};
 
-// Per rank on this node, where `lynx-worker --rank-metrics` asks for them: labels job_id and rank.
+// For each rank on this node if `lynx-worker --rank-metrics` is given: labels job_id and rank.
 inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter,  "1",
                                    "job_id, rank",          Daemon::kWorker, "Training steps that the rank has done."};
 inline constexpr Metric kRankTokens{"lynx_rank_tokens_total",

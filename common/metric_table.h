@@ -1,4 +1,4 @@
-// The list of all metrics, and the page that shows it. Pure; thread-safe.
+// The list of all metrics, and the documentation page that shows it. Pure; thread-safe.
 #ifndef LYNX_COMMON_METRIC_TABLE_H_
 #define LYNX_COMMON_METRIC_TABLE_H_
 
@@ -12,14 +12,14 @@ namespace lynx::metric {
 
 // In the order in which they are shown.
 std::span<const Metric* const> AllMetrics();
-// Whether it is in the list. By address: a copy is not.
+// True if the metric is in the list. Compares addresses, so a copy is not in the list.
 bool IsListed(const Metric& metric);
 // "job_id, stage" gives {"job_id", "stage"}.
 std::vector<std::string> LabelsOf(const Metric& metric);
 const char* TypeName(Type type);        // "counter", ...
 const char* DaemonName(Daemon daemon);  // "lynx-server", ..., "every daemon"
 
-// docs/metrics.md.
+// The text of docs/metrics.md.
 std::string MetricPage();
 
 }  // namespace lynx::metric

@@ -1,5 +1,5 @@
-// Moment: a point of a rank's time line. On the host it is a time; on a device a mark in the order of its work, which
-// has a time once it is reached (Backend::TimeOf), and which other work can be made to come after (Backend::Follow).
+// Moment: a point on a rank's time line. On the host it is a time. On a device it is a mark in the order of the device's work:
+// it has a time once it is reached (Backend::TimeOf), and other work can be ordered after it (Backend::Follow).
 //
 // A plain value.
 #ifndef LYNX_COMMON_MOMENT_H_
@@ -12,8 +12,8 @@
 namespace lynx {
 
 struct Moment {
-  Nanos time;         // on the monotonic clock; of no meaning for a mark
-  int32_t mark = -1;  // of a device; -1: none
+  Nanos time;         // on the monotonic clock; meaningless for a mark
+  int32_t mark = -1;  // mark of a device; -1: not a mark
 
   constexpr Moment() = default;
   constexpr Moment(Nanos when) : time(when) {}  // NOLINT: a time is a moment

@@ -1,5 +1,5 @@
-// RankKey: names one rank of one generation of a job, and RankPhase, how far its node is with it: what the server and the
-// worker daemons speak of. Plain data.
+// RankKey names one rank of one generation of a job. RankPhase is the state of that rank on its node. The server and the worker
+// daemons use both. Plain data.
 #ifndef LYNX_COMMON_RANK_KEY_H_
 #define LYNX_COMMON_RANK_KEY_H_
 
@@ -19,10 +19,10 @@ struct RankKey {
   auto operator<=>(const RankKey&) const = default;
 };
 
-// kListening: its socket is bound, and no process started.
+// kListening: its socket is bound, but no process is started yet.
 enum class RankPhase : uint8_t { kListening, kRunning, kExited };
 
-// "rank 3 of job j-12 (generation 2)", for messages.
+// Text for messages, such as "rank 3 of job j-12 (generation 2)".
 inline std::string RankKeyText(const RankKey& key) {
   return absl::StrCat("rank ", key.rank, " of job ", key.job.value, " (generation ", key.generation.value, ")");
 }

@@ -14,7 +14,7 @@ std::string RealText(double value) {
     std::snprintf(text, sizeof text, "%.*g", digits, value);
     if (std::strtod(text, nullptr) == value) return text;
   }
-  return absl::StrCat(value);  // no number
+  return absl::StrCat(value);  // not a finite number
 }
 
 }  // namespace lynx

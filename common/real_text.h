@@ -1,4 +1,4 @@
-// Real numbers as text that reads back. Pure; thread-safe.
+// Real numbers as text that can be read back exactly. Pure; thread-safe.
 #ifndef LYNX_COMMON_REAL_TEXT_H_
 #define LYNX_COMMON_REAL_TEXT_H_
 
@@ -6,7 +6,7 @@
 
 namespace lynx {
 
-// The shortest text that reads back as the same number: "0.1", "1e-08", "3.0517578125e-05".
+// The shortest text that reads back as the same number, such as "0.1", "1e-08", "3.0517578125e-05".
 std::string RealText(double value);
 
 }  // namespace lynx

@@ -24,7 +24,7 @@ constexpr PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
   return counter;
 }
 
-// A 64-bit mix (the finaliser of SplitMix64), for deriving keys from small integers.
+// A 64-bit mixing function (the finaliser of SplitMix64), used to derive keys from small integers.
 constexpr uint64_t Mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;

@@ -1,9 +1,9 @@
-// LYNX_SIMD: dispatch of a vectorised loop to the machine's instruction set.
+// LYNX_SIMD: compiles a vectorised loop for several instruction sets.
 #ifndef LYNX_COMMON_SIMD_H_
 #define LYNX_COMMON_SIMD_H_
 
-// Compiles a function once for AVX-512, AVX2 and the baseline; the loader picks one by the machine it runs on. Off
-// under the sanitizers, whose runtime is not up yet when the loader asks, and with clang, which cannot do so for templates.
+// Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses one for the machine. Disabled with the sanitizers,
+// whose runtime is not ready yet when the loader chooses, and with clang, which does not support this for templates.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LYNX_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

@@ -1,5 +1,5 @@
-// Shorthands around absl::Status. Operating errors are statuses whose text holds names and numbers and says
-// what to do; see docs/ARCHITECTURE.md.
+// Shorthands for absl::Status. Operating errors are statuses whose text contains names and numbers and says what to do; see
+// docs/ARCHITECTURE.md.
 #ifndef LYNX_COMMON_STATUS_H_
 #define LYNX_COMMON_STATUS_H_
 
@@ -12,7 +12,7 @@
 
 namespace lynx {
 
-// The same code, with `context` and ": " before the message. OK stays OK.
+// Returns the same code with `context` and ": " before the message. OK stays OK.
 inline absl::Status Annotate(const absl::Status& status, const std::string& context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(context, ": ", std::string(status.message())));

@@ -1,5 +1,5 @@
-// Bytes and Nanos: 64-bit integer quantities as distinct types, so that a size is never added to a time.
-// Plain values; thread-safe as ints are.
+// Bytes and Nanos: 64-bit integer quantities of distinct types, so that a size is never added to a time. Plain values;
+// thread-safe like ints.
 #ifndef LYNX_COMMON_UNITS_H_
 #define LYNX_COMMON_UNITS_H_
 
@@ -43,9 +43,9 @@ constexpr double Seconds(Nanos t) { return static_cast<double>(t.value) * 1e-9; 
 constexpr double Millis(Nanos t) { return static_cast<double>(t.value) * 1e-6; }
 constexpr Nanos NanosFromSeconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
 
-// "812 B", "3.1 KiB", "24.0 MiB", "1.2 GiB": binary units, one decimal.
+// For example "812 B", "3.1 KiB", "24.0 MiB", "1.2 GiB": binary units, one decimal.
 std::string FormatBytes(Bytes bytes);
-// "950 ns", "12.3 us", "4.5 ms", "1.20 s", "2m05s", "3h07m".
+// For example "950 ns", "12.3 us", "4.5 ms", "1.20 s", "2m05s", "3h07m".
 std::string FormatDuration(Nanos duration);
 
 }  // namespace lynx

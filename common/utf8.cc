@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// Lead bytes, how many bytes follow, and between which bounds the first of these lies; the others are 80..BF.
+// A range of lead bytes, the number of bytes that follow, and the bounds for the first of these; the others are 80..BF.
 struct Lead {
   uint8_t first, last, following, least, most;
 };
@@ -23,7 +23,7 @@ constexpr std::array<Lead, 9> kLeads = {{{0x00, 0x7f, 0, 0, 0},
                                          {0xf1, 0xf3, 3, 0x80, 0xbf},
                                          {0xf4, 0xf4, 3, 0x80, 0x8f}}};
 
-// Of the character at the begin of `text`; 0: it is not well-formed.
+// Length in bytes of the character at the beginning of `text`; 0: it is not well-formed.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const auto lead =
@@ -36,7 +36,7 @@ size_t CharacterBytes(std::string_view text) {
   return size_t{1} + lead->following;
 }
 
-// A character of so many bytes, or one byte that is none.
+// True if this is a control character of `bytes` bytes, or (`bytes` is 0) a byte that is not UTF-8.
 bool IsControl(std::string_view text, size_t bytes) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (bytes == 1) return byte(0) < 0x20 || byte(0) == 0x7f;

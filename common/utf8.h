@@ -1,4 +1,4 @@
-// UTF-8, the encoding of everything that people write for Lynx, and what of it a terminal may be given. Pure; thread-safe.
+// UTF-8 checks for text that people write for Lynx, and the part of it that is safe to print on a terminal. Pure; thread-safe.
 #ifndef LYNX_COMMON_UTF8_H_
 #define LYNX_COMMON_UTF8_H_
 
@@ -8,13 +8,14 @@
 
 namespace lynx {
 
-// Bytes of the longest beginning of `text` that is well-formed (Unicode 15, table 3-7): text.size() if all of it is.
+// Length in bytes of the longest well-formed prefix of `text` (Unicode 15, table 3-7); text.size() if all of it is well-formed.
 size_t ValidUtf8Prefix(std::string_view text);
 
-// Whether there is a control (C0 with tabs and line ends, DEL, C1) or a byte that is not UTF-8 in it: what a terminal may obey.
+// True if the text has control characters (C0 including tabs and line ends, DEL, C1) or bytes that are not UTF-8: a terminal
+// may obey these.
 bool HasControls(std::string_view text);
-// The same text with these written out ("\x1b", "\u009b", "\r") so that it moves no cursor, changes no title and hides nothing;
-// a tab is a space. In a line line ends are written out, too ("\n"); a text keeps them.
+// The text with these characters written out ("\x1b", "\u009b", "\r"), so that it moves no cursor, changes no title and hides
+// nothing. A tab becomes a space. VisibleLine also writes out line ends ("\n"); VisibleText keeps them.
 std::string VisibleLine(std::string_view text);
 std::string VisibleText(std::string_view text);
 

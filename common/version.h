@@ -1,10 +1,10 @@
-// The version of this software, as every binary prints it for --version and reports it to its peers.
+// The version of this software. Every binary prints it for --version and reports it to its peers.
 #ifndef LYNX_COMMON_VERSION_H_
 #define LYNX_COMMON_VERSION_H_
 
 namespace lynx {
 
-extern const char* const kVersion;  // "0.1.0": the project's version in CMakeLists.txt
+extern const char* const kVersion;  // such as "0.1.0"; from CMakeLists.txt
 
 }  // namespace lynx
 

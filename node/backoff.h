@@ -1,5 +1,5 @@
-// Backoff: how long to wait before the next attempt. Exponential, bounded, with jitter, so that the nodes of a
-// cluster do not all dial a restarted server at once. Not thread-safe.
+// Backoff: how long to wait before the next attempt. The wait grows exponentially up to a limit, with jitter, so that the nodes
+// of a cluster do not all connect to a restarted server at once. Not thread-safe.
 #ifndef LYNX_NODE_BACKOFF_H_
 #define LYNX_NODE_BACKOFF_H_
 
@@ -17,9 +17,9 @@ struct BackoffOptions {
 class Backoff {
  public:
   Backoff(BackoffOptions options, uint64_t seed) : options_(options), seed_(seed) {}
-  // In [half, whole] of first * 2^attempts, and never above `most`.
+  // Between half and all of first * 2^attempts, and never above `most`.
   Nanos Next();
-  // After a success.
+  // Call after a success.
   void Reset() { attempts_ = 0; }
 
  private:

@@ -13,7 +13,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
   if (source != nullptr) {
     LYNX_ASSIGN_OR_RETURN(credentials, source());
   }
-  // gRPC does not tell an application why a connection was not made.
+  // gRPC does not tell an application why a connection failed, so the text lists the possible reasons.
   const std::string how = source == nullptr
                               ? ", in plain text: one that uses TLS wants --identity-dir"
                               : ", or it does not accept this node's certificate, or its own is not of this cluster";
@@ -23,7 +23,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // Every attempt is a connection of its own, not one shared with an attempt that failed before.
+  // Each attempt makes its own connection, instead of sharing one with an earlier failed attempt.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(server, credentials, arguments);
 

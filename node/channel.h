@@ -1,4 +1,4 @@
-// Dial: a gRPC channel to the server that is connected, or an error within a bounded time. Thread-safe.
+// Dial: returns a connected gRPC channel to the server, or an error within a bounded time. Thread-safe.
 #ifndef LYNX_NODE_CHANNEL_H_
 #define LYNX_NODE_CHANNEL_H_
 
@@ -14,12 +14,13 @@
 
 namespace lynx {
 
-// What a connection proves and asks for; called for each one, so that a renewed certificate is used. null: plain text.
+// Returns the credentials of a new connection. It is called for each connection, so that a renewed certificate is used. null:
+// plain text.
 using CredentialSource = std::function<absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>()>;
 
-// Unavailable when the server refuses, DeadlineExceeded when nobody answers within `limit`, Cancelled soon after
-// `stop` becomes true. The channel pings an idle server every 10 s and gives up after 5 s without an answer, so that
-// a lost machine is noticed; proxies from the environment are not used. An error of `credentials` is passed on.
+// Unavailable: the server refuses. DeadlineExceeded: no answer within `limit`. Cancelled: soon after `stop` becomes true.
+// Errors of `credentials` are returned unchanged. The channel pings an idle server every 10 s and gives up after 5 s without an
+// answer, so that the loss of a machine is noticed. Proxies from the environment are not used.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit, const std::atomic<bool>& stop,
                                                     const CredentialSource& credentials = nullptr);
 

@@ -37,7 +37,8 @@ bool MakePipe(UniqueFd& read_end, UniqueFd& write_end) {
   return ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
-// A file in memory, read from its begin: unlike a pipe, it never waits for its reader. -1 for an empty input.
+// A file in memory that contains `input`, at its beginning. Unlike a pipe, it never makes the writer wait for the reader. -1
+// for an empty input.
 absl::StatusOr<UniqueFd> InputFile(const std::string& input) {
   if (input.empty()) return UniqueFd();
   UniqueFd file(::memfd_create("lynx-input", MFD_CLOEXEC));
@@ -63,13 +64,14 @@ absl::Status Start(const std::vector<std::string>& argv, const std::string& inpu
   return absl::OkStatus();
 }
 
-// Appends what is there, up to the limit; beyond it, keeps the end (error) or notes that it was exceeded (output).
+// Appends what can be read now, up to the limit. Beyond the limit it keeps the end (error) or notes that the limit was exceeded
+// (output).
 void Drain(UniqueFd& fd, std::string& text) {
   char buffer[16 * 1024];
   while (fd.valid()) {
     const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;  // nothing now
+    if (got < 0) return;  // nothing to read now
     if (got == 0) {
       fd.Reset();
       return;
@@ -120,7 +122,7 @@ std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string
     for (const Running& r : running) {
       if (r.ended) continue;
       fds.push_back({.fd = r.pidfd.get(), .events = POLLIN, .revents = 0});
-      // A negative descriptor is passed over.
+      // The call of poll ignores negative descriptors.
       fds.push_back({.fd = r.out.get(), .events = POLLIN, .revents = 0});
       fds.push_back({.fd = r.error.get(), .events = POLLIN, .revents = 0});
     }

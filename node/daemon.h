@@ -1,4 +1,4 @@
-// What every program that talks to others does at its start: its name, its defaults.
+// Common start-up code of all programs that communicate: node names, addresses, binaries, boot ids.
 #ifndef LYNX_NODE_DAEMON_H_
 #define LYNX_NODE_DAEMON_H_
 
@@ -8,25 +8,25 @@
 
 namespace lynx {
 
-// Some builds of Abseil (Debian's is one) watch the order in which locks are taken, with one graph for the whole process that
-// every lock of gRPC passes through: thousands of streams then queue for it. From here on nothing is watched. To be called
-// before the first channel or server.
+// Turns off Abseil's detection of wrong lock orders. Some builds of Abseil (such as Debian's) record the order of all locks in
+// one graph for the process, so with thousands of streams every lock of gRPC waits for it. Call it before the first channel or
+// server.
 void StopWatchingLockOrder();
 
-// The machine's host name, with characters that a node name may not have replaced by '-'.
+// The machine's host name; characters that are not allowed in node names are replaced by '-'.
 std::string DefaultNodeName();
-// InvalidArgument unless [a-zA-Z0-9._-]{1,63}.
+// InvalidArgument unless the name matches [a-zA-Z0-9._-]{1,63}.
 absl::Status CheckNodeName(const std::string& name);
 
-// InvalidArgument unless an IPv4 or IPv6 address in numbers; names the flag.
+// InvalidArgument unless the address is a numeric IPv4 or IPv6 address; names the flag.
 absl::Status CheckNumericAddress(const std::string& address, const std::string& flag);
 
-// The file beside the running binary.
+// The path of the file with this name in the directory of the running binary.
 std::string BesideThisBinary(const std::string& name);
-// NotFound or PermissionDenied unless the path is a file that may be executed; says which flag to give.
+// NotFound or PermissionDenied unless the path is an executable file; says which flag to give.
 absl::Status CheckExecutable(const std::string& path, const std::string& flag);
 
-// Differs between any two starts of a process.
+// A new id for each start of a process.
 std::string NewBootId();
 
 }  // namespace lynx

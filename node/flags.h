@@ -1,5 +1,5 @@
-// Flags of a daemon: --name VALUE or --name=VALUE, and --name alone for a switch. Each is written into a variable of
-// its caller. Not thread-safe.
+// Flags of a daemon: --name VALUE or --name=VALUE, and --name alone for a switch. Each value is written into a variable of the
+// caller. Not thread-safe.
 #ifndef LYNX_NODE_FLAGS_H_
 #define LYNX_NODE_FLAGS_H_
 
@@ -18,15 +18,15 @@ struct Flag {
   std::string help;
 };
 
-// Every argument must be one of the flags, at most once. InvalidArgument names the argument, and the flag it may have
-// meant.
+// Every argument must be one of the flags, and each flag may occur once. InvalidArgument names the argument and the flag that
+// was probably meant.
 absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::vector<Flag>& flags);
 
-// "--node NAME   ...", one per line, with the defaults.
+// One line per flag with its default: "--node NAME   ...".
 std::string FlagsText(const std::vector<Flag>& flags);
 
-// What every daemon's main does with its command line. --help and --version print and end the process with code 0;
-// wrong flags end it with code 2 and a sentence on standard error.
+// Parses the command line for main. --help and --version print and end the process with code 0; wrong flags end it with code 2
+// and a sentence on standard error.
 void ParseCommandLine(int argc, char** argv, const std::string& program, const std::string& purpose,
                       const std::vector<Flag>& flags);
 

@@ -1,7 +1,8 @@
-// Heartbeat: when a node's next report is due though nothing has changed. Not thread-safe.
+// Heartbeat: when a node's next report is due if nothing changes. Not thread-safe.
 //
-// Reports come a little sooner than the server asks, by chance, and the second one after an attachment at any time: nodes that
-// attached together, or waited together for a busy server, would else report together ever after.
+// Reports come a little earlier than the server asks, by a random amount, and the second report after an attachment comes at a
+// random time. Otherwise nodes that attached together, or waited together for a busy server, would always report at the same
+// time.
 #ifndef LYNX_NODE_HEARTBEAT_H_
 #define LYNX_NODE_HEARTBEAT_H_
 
@@ -16,11 +17,12 @@ namespace lynx {
 class Heartbeat {
  public:
   explicit Heartbeat(uint64_t seed) : seed_(seed) {}
-  // As the server asks; 0 or less keeps what is. Bounded, so that no server makes a node flood it or fall silent.
+  // Sets the interval that the server asks for; 0 or less keeps the present one. The interval is bounded, so a server can
+  // neither make a node flood it nor silence it.
   void SetInterval(Nanos interval) {
     if (interval > Nanos(0)) interval_ = std::clamp(interval, kShortest, kLongest);
   }
-  // The node has attached: a report is due now.
+  // The node has attached, so a report is due now.
   void Attached() {
     due_ = Nanos(0);
     first_ = true;
@@ -36,7 +38,7 @@ class Heartbeat {
 
   static constexpr Nanos kShortest{50'000'000};
   static constexpr Nanos kLongest{60'000'000'000};
-  static constexpr double kSooner = 0.1;  // of the interval, at most
+  static constexpr double kSooner = 0.1;  // at most this share of the interval earlier
 
  private:
   uint64_t seed_;

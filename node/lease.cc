@@ -10,9 +10,9 @@
 namespace lynx {
 namespace {
 
-// An answer of a witness counts for so long.
+// How long an answer of a witness counts.
 constexpr Nanos kAnswerHolds{3'000'000'000};
-// A node that has just found the server again may be heard by it a little later than others.
+// The server may hear a node that has just found it again a little later than other nodes.
 constexpr Nanos kSuspicionLasts{2'000'000'000};
 constexpr size_t kMaxUnanswered = 1024;
 constexpr size_t kMaxWitnesses = 8;
@@ -50,7 +50,7 @@ void Lease::Renewed(const Renewal& renewal, Nanos now) {
     if (sent_.front().first == renewal.report) sent_at = sent_.front().second;
     sent_.pop_front();
   }
-  if (!sent_at.has_value()) return;  // of a report that this process never sent
+  if (!sent_at.has_value()) return;  // for a report that this process did not send
   renewed_ = renewal.report;
   own_ = Witnessed{.renewed_at = *sent_at, .server_began = now - renewal.server_up};
   std::vector<std::string> witnesses = renewal.witnesses;
@@ -77,8 +77,8 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
   answers_[witness] = {.at = now, .witnessed = answer};
 }
 
-// It has answered a report that a witness sent well after the first of ours that it left without an answer: were it only slow,
-// it would not have. A server that has begun anew meanwhile is given the same time to answer.
+// True if the server has answered a report that a witness sent well after our first unanswered report. A server that is only
+// slow would not have done that. A server that restarted in the meantime gets the same time to answer us.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;
@@ -88,7 +88,7 @@ bool Lease::ServerAnswersOthers(Nanos now) const {
   });
 }
 
-// Most witnesses say so, each as of now: none has had an answer for so long.
+// True if most witnesses have answered recently and none of them has had an answer from the server within `cut_off`.
 bool Lease::ServerIsAway(Nanos now) const {
   size_t without = 0;
   for (const auto& [witness, answer] : answers_) {
@@ -101,7 +101,7 @@ bool Lease::ServerIsAway(Nanos now) const {
 
 Nanos Lease::Deadline(Nanos now) {
   if (deadline_ == kForever || !AsksWitnesses(now)) return deadline_;
-  if (now >= deadline_) {  // the ranks have ended, or are about to
+  if (now >= deadline_) {  // the ranks have ended or are about to end
     if (reason_.empty()) reason_ = "this node has heard neither of the server nor of most other nodes that it asked";
     return deadline_;
   }

@@ -1,4 +1,4 @@
-// ListenAddress: "host:port" of a command line, taken apart and tried. Pure but for CheckFree.
+// ListenAddress: the parts of a "host:port" from a command line. Pure except CheckFree.
 #ifndef LYNX_NODE_LISTEN_ADDRESS_H_
 #define LYNX_NODE_LISTEN_ADDRESS_H_
 
@@ -16,11 +16,11 @@ struct ListenAddress {
   bool loopback = false;
 };
 
-// "127.0.0.1:7470", "[::1]:7470", "localhost:0". InvalidArgument says what is accepted.
+// For example "127.0.0.1:7470", "[::1]:7470", "localhost:0". InvalidArgument says what is accepted.
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
-// The same text form, with another port.
+// The same text form with another port.
 std::string AddressText(const ListenAddress& address, int port);
-// Whether a listening socket can be bound there now. Unavailable says why not: "address already in use".
+// Checks whether a listening socket can be bound there now. Unavailable says why not: "address already in use".
 absl::Status CheckFree(const ListenAddress& address);
 
 }  // namespace lynx

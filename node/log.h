@@ -1,4 +1,4 @@
-// The log of a daemon. By itself, so that programs without one do without its library.
+// The log of a daemon. It is a separate file, so that programs without a log do not need its library.
 #ifndef LYNX_NODE_LOG_H_
 #define LYNX_NODE_LOG_H_
 
@@ -8,8 +8,8 @@
 
 namespace lynx {
 
-// Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument
-// otherwise. To be called once.
+// Starts the log: lines with time, level and text on standard error. `level`: trace, debug, info, warn, error; InvalidArgument
+// for anything else. Call it once.
 absl::Status StartLog(const std::string& level);
 
 }  // namespace lynx

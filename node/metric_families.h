@@ -1,5 +1,5 @@
-// The families of a daemon's metrics, made from the table in common/metric_names.h alone: a daemon can serve nothing that is
-// not listed there, nor under another type. Thread-safe.
+// Creates the families of a daemon's metrics only from the table in common/metric_names.h. So a daemon cannot serve a metric
+// that is not in the table, or with another type. Thread-safe.
 #ifndef LYNX_NODE_METRIC_FAMILIES_H_
 #define LYNX_NODE_METRIC_FAMILIES_H_
 
@@ -16,13 +16,13 @@ using CounterFamily = prometheus::Family<prometheus::Counter>;
 using GaugeFamily = prometheus::Family<prometheus::Gauge>;
 using HistogramFamily = prometheus::Family<prometheus::Histogram>;
 
-// That which is there, where `registry` has it already. The metric must be in metric::AllMetrics() and of that type: else the
-// process ends.
+// Returns the existing family if `registry` has one. The process ends if the metric is not in metric::AllMetrics() or has
+// another type.
 CounterFamily& Counters(prometheus::Registry& registry, const metric::Metric& metric);
 GaugeFamily& Gauges(prometheus::Registry& registry, const metric::Metric& metric);
 HistogramFamily& Histograms(prometheus::Registry& registry, const metric::Metric& metric);
 
-// What every daemon serves.
+// Adds the metrics that every daemon serves.
 void AddBuildInfo(prometheus::Registry& registry);
 
 }  // namespace lynx

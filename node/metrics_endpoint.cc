@@ -16,8 +16,8 @@
 namespace lynx {
 namespace {
 
-// A thread waits for one connection's request at a time: with few of them, or long waits, two that ask nothing would keep the
-// page from whoever starts the daemon again when it does not answer.
+// Each thread waits for one connection's request at a time. With few threads or long waits, two idle connections would block
+// the page for the program that restarts the daemon when it does not answer.
 constexpr const char* kThreads = "16";
 constexpr const char* kRequestMillis = "10000";
 
@@ -26,7 +26,7 @@ struct Pages {
   HealthChecks checks;
 };
 
-// civetweb's callbacks are plain functions: which pages are meant is known by its context.
+// Callbacks of civetweb are plain functions, so the context tells which pages are meant.
 class PagesByContext {
  public:
   void Add(const mg_context* context, Pages pages) {
@@ -37,7 +37,7 @@ class PagesByContext {
     const std::lock_guard lock(mutex_);
     return pages_[context];
   }
-  // Of a server that is never destroyed: somebody points to it, so it is no leak.
+  // Keeps a pointer to a server that is never destroyed, so that it does not count as a leak.
   void Keep(const prometheus::Exposer* server) {
     const std::lock_guard lock(mutex_);
     servers_.push_back(server);
@@ -53,7 +53,7 @@ class PagesByContext {
   std::vector<const prometheus::Exposer*> servers_;  // guarded by mutex_
 };
 
-// Of the server that this thread is starting.
+// The pages of the server that this thread is starting.
 thread_local Pages* starting = nullptr;
 
 void TakeContext(const mg_context* context) { PagesByContext::All().Add(context, std::move(*starting)); }
@@ -70,7 +70,7 @@ int AnswerProbe(mg_connection* connection, const std::function<std::string()>& c
   return Answer(connection, wrong.empty() ? 200 : 503, "text/plain", wrong.empty() ? "ok\n" : wrong + "\n");
 }
 
-// 0: another page. The library's own /metrics would add metrics of its own, of itself.
+// 0: not one of these pages. The library's own /metrics would add metrics about itself.
 int AnswerPage(mg_connection* connection) {
   const mg_request_info* request = mg_get_request_info(connection);
   const std::string path = request->local_uri == nullptr ? "" : request->local_uri;
@@ -107,7 +107,7 @@ absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<pro
     const std::vector<int> ports = exposer->GetListeningPorts();
     if (!ports.empty()) return ports.front();
   } catch (const std::exception&) {
-    // Its text is only "null context when constructing CivetServer".
+    // The exception's text is only "null context when constructing CivetServer".
   }
   return absl::UnavailableError(
       absl::StrCat("cannot serve metrics on ", address,

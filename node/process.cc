@@ -66,7 +66,7 @@ struct SpawnPlan {
   }
 };
 
-// A copy above the numbers that the new process gets, so that placing one descriptor never overwrites another.
+// A copy of the descriptor above the numbers for the new process, so that placing one descriptor never overwrites another.
 absl::StatusOr<UniqueFd> Lifted(int fd) {
   if (fd < 0) return UniqueFd();
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
@@ -81,7 +81,7 @@ absl::Status SpawnError(int error, const std::string& binary) {
   return absl::InternalError(text);
 }
 
-// Live processes of whose arguments one is wanted.
+// Live processes with an argument that is `wanted`.
 std::vector<pid_t> FindProcesses(const std::function<bool(const std::string&)>& wanted) {
   std::vector<pid_t> found;
   DIR* proc = ::opendir("/proc");
@@ -124,7 +124,7 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
   pid_t pid = 0;
   const int rc = ::posix_spawn(&pid, argv[0].c_str(), &plan.files, &plan.attributes, arguments.data(), environ);
   if (rc != 0) return SpawnError(rc, argv[0]);
-  // A child keeps its id until it is reaped, which only the owner of the pidfd does.
+  // A child keeps its id until it is reaped, and only the owner of the pidfd reaps it.
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
     const int error = errno;
@@ -138,7 +138,7 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid) {
   const absl::StatusOr<std::string> stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"), 8192);
   if (!stat.ok()) return std::nullopt;
-  // The second field is the command in parentheses and may hold anything; the state follows the last parenthesis.
+  // The second field is the command in parentheses and may contain anything; the state follows the last parenthesis.
   const size_t close = stat->rfind(')');
   if (close == std::string::npos || close + 2 >= stat->size()) return std::nullopt;
   const std::vector<std::string> fields = absl::StrSplit(stat->substr(close + 2), ' ');
@@ -171,7 +171,7 @@ absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
   if (!pidfd.valid() && errno != ESRCH) {
     return absl::InternalError(absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
   }
-  // Compared after opening: the pidfd then refers to this very process, whatever happens to its id later.
+  // Compared after opening, so the pidfd refers to exactly this process, whatever happens to its id later.
   if (!pidfd.valid() || IdentifyProcess(identity.pid) != identity) {
     return absl::NotFoundError(absl::StrCat("process ", identity.pid, " is no more"));
   }

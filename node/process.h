@@ -1,8 +1,8 @@
-// Processes: starting one so that it outlives its starter, recognising it later, and learning how it ended. Free
-// functions over process ids and pidfds; thread-safe.
+// Processes: starting a process that outlives its starter, recognizing it later, and finding out how it ended. Free functions
+// over process ids and pidfds; thread-safe.
 //
-// A process id alone is never trusted: ids are used again. A process is named by its id, its start time and the boot
-// of the machine, and signalled through a pidfd that was opened before those were compared.
+// A process id alone is never trusted, because ids are reused. A process is identified by its id, its start time and the boot
+// of the machine. It is signalled through a pidfd that was opened before these were compared.
 #ifndef LYNX_NODE_PROCESS_H_
 #define LYNX_NODE_PROCESS_H_
 
@@ -25,7 +25,7 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// What the new process has as descriptors 0, 1, 2 and 3. -1: /dev/null; 3 is closed then. All others are closed.
+// The descriptors 0, 1, 2 and 3 of the new process. -1: /dev/null, or closed for 3. All other descriptors are closed.
 struct SpawnFds {
   int in = -1;
   int out = -1;
@@ -39,35 +39,35 @@ struct Child {
   UniqueFd pidfd;
 };
 
-// Starts argv[0], a path, as the leader of a new session, so that neither a terminal's Ctrl-C nor the end of this
-// process reaches it; signals unblocked and at their defaults. NotFound and PermissionDenied name the binary.
+// Starts argv[0], a path, as the leader of a new session, so it is not reached by a terminal's Ctrl-C or by the end of this
+// process. Signals are unblocked and have their default actions. NotFound and PermissionDenied name the binary.
 absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds);
 
-// Of a live process; nullopt when there is none or it is a zombie.
+// The identity of a live process; nullopt: there is no such process, or it is a zombie.
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid);
-// Whether the process is on its way out and still holds its files and connections: it has been killed and has not ended, or its
-// first thread is gone and others are not. False when there is none.
+// True if the process is ending but still holds its files and connections: it has been killed and has not ended yet, or its
+// first thread has ended and others have not. False if there is no such process.
 bool IsEnding(pid_t pid);
-// A pidfd of exactly that process; NotFound when it is no more.
+// A pidfd of exactly that process; NotFound: it no longer exists.
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity);
-// Live processes that have `argument` among their arguments.
+// Live processes with `argument` among their arguments.
 std::vector<pid_t> FindProcessesByArgument(const std::string& argument);
-// Live processes that have the path of something in the directory, whose own ends without a slash, among their arguments.
+// Live processes with an argument that is a path below `directory`, which must not end with a slash.
 std::vector<pid_t> FindProcessesBelow(const std::string& directory);
 
-// False when the process is gone (errno is ESRCH) or may not be signalled by this user (EPERM).
+// False: the process is gone (errno is ESRCH), or this user may not signal it (EPERM).
 bool SignalProcess(const UniqueFd& pidfd, int signal);
-// Whether the process has ended (its pidfd is readable).
+// True if the process has ended (its pidfd is readable).
 bool HasEnded(const UniqueFd& pidfd);
 
 struct ExitStatus {
   int code = 0;    // exit code, or 128 + signal
-  int signal = 0;  // 0 = none
+  int signal = 0;  // 0: no signal
   bool operator==(const ExitStatus&) const = default;
 };
-// Reaps an ended child. nullopt when it has not ended or is not a child of this process.
+// Reaps an ended child. nullopt: it has not ended, or is not a child of this process.
 std::optional<ExitStatus> ReapChild(const UniqueFd& pidfd);
-// "exit code 3", "killed by signal 9 (Killed)".
+// For example "exit code 3", "killed by signal 9 (Killed)".
 std::string ExitText(const ExitStatus& status);
 
 }  // namespace lynx

@@ -18,7 +18,7 @@ struct Unit {
   const char* suffix;
   double bytes;
 };
-// Longer suffixes first: "Gbit" ends in "bit".
+// Longer suffixes come first, because "Gbit" ends in "bit".
 constexpr Unit kRateUnits[] = {{"kbit", 1e3 / 8}, {"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8}, {"bit", 1.0 / 8}, {"kB", 1e3},
                                {"MB", 1e6},       {"GB", 1e9},       {"B", 1},          {"", 1}};
 
@@ -28,7 +28,7 @@ bool EndsWith(const std::string& text, const std::string& suffix) {
 
 constexpr Unit kSizeUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"", 1}};
 
-// A number and one of the units; false for anything else.
+// Parses a number with one of the units; false: anything else.
 template <size_t kCount>
 bool ParseQuantity(const std::string& text, const Unit (&units)[kCount], int64_t& bytes) {
   for (const Unit& unit : units) {

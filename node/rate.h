@@ -1,4 +1,4 @@
-// Transfer rates, sizes and core lists as people write them on a command line. Pure functions.
+// Transfer rates, sizes and core lists in the form that people write on a command line. Pure functions.
 #ifndef LYNX_NODE_RATE_H_
 #define LYNX_NODE_RATE_H_
 
@@ -11,14 +11,14 @@
 
 namespace lynx {
 
-// Bytes per second from "125000000", "125MB", "1Gbit", "100Mbit": k, M, G are powers of 1000; `bit` units count bits,
-// all others bytes. Empty and "0" are 0. InvalidArgument says what is accepted.
+// Bytes per second from text such as "125000000", "125MB", "1Gbit", "100Mbit": k, M, G are powers of 1000; `bit` units count
+// bits, all others bytes. Empty text and "0" give 0. InvalidArgument says what is accepted.
 absl::StatusOr<int64_t> ParseRate(const std::string& text);
 
-// "8GiB", "512MiB", "64KiB" or plain bytes. Empty and "0" are 0.
+// Bytes from text such as "8GiB", "512MiB", "64KiB", or a plain number. Empty text and "0" give 0.
 absl::StatusOr<Bytes> ParseBytes(const std::string& text);
 
-// "0-3,6" is {0, 1, 2, 3, 6}. At least one; no core twice; at most 4096.
+// "0-3,6" gives {0, 1, 2, 3, 6}. At least one core, no core twice, at most 4096.
 absl::StatusOr<std::vector<int32_t>> ParseCores(const std::string& text);
 
 }  // namespace lynx

@@ -16,7 +16,8 @@ namespace lynx {
 namespace {
 
 constexpr char kSolverName[] = "lynx-opt";
-// The solver looks at its clock between pieces of work; beyond so many times its limit and so much more, it is stuck.
+// The solver checks its clock between pieces of work. If it exceeds this multiple of its limit plus the grace time, it is
+// stuck.
 constexpr int64_t kPatience = 2;
 constexpr Nanos kGrace{30'000'000'000};
 

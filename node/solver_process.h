@@ -1,5 +1,5 @@
-// The exact solver of stages as a process of its own, lynx-opt: what comes with it (linear algebra that starts
-// threads as soon as it is loaded) stays out of the programs that plan.
+// Runs the exact solver of stages as a separate process, lynx-opt. So the libraries that the solver needs (linear algebra that
+// starts threads when it is loaded) stay out of the programs that plan.
 #ifndef LYNX_NODE_SOLVER_PROCESS_H_
 #define LYNX_NODE_SOLVER_PROCESS_H_
 
@@ -11,15 +11,15 @@
 namespace lynx {
 
 struct SolverProcessOptions {
-  std::string binary;   // "" = lynx-opt beside this program
-  double seconds = 10;  // for one problem, about; above 0
+  std::string binary;   // empty: lynx-opt in the directory of this program
+  double seconds = 10;  // approximate time for one problem; above 0
 };
 
-// Starts one process for each problem, gives it the problem and checks its answer (planner/recompute/solver_text.h). It ends
-// with this process, and is killed if it takes far longer than it should: then there is an answer without solution or
-// proof. Thread-safe; blocks the calling thread, which must live as long as the call. NotFound or PermissionDenied if
-// the program is not there, saying where it is looked for and what to do. What the solver returns is an error if the
-// process fails or answers nonsense, naming it.
+// Returns a solver that starts one process for each problem, sends it the problem and checks its answer
+// (planner/recompute/solver_text.h). The process ends with this process. It is killed if it takes far too long; then the answer
+// has neither solution nor proof. Thread-safe; blocks the calling thread, which must live as long as the call. NotFound or
+// PermissionDenied: the program is missing; the error says where it was expected and what to do. The solver returns an error
+// with the process's name if the process fails or gives an invalid answer.
 absl::StatusOr<StageSolver> SolverInProcess(SolverProcessOptions options);
 
 }  // namespace lynx

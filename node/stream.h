@@ -1,14 +1,14 @@
-// NodeStream: a node's side of a Cluster stream. It dials the server, keeps one bidirectional stream open, and dials
-// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states;
-// it never blocks on the network, and losing the server changes nothing but `attachment`.
+// NodeStream: a node's side of a Cluster stream. It connects to the server, keeps one bidirectional stream open, and connects
+// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. It never
+// blocks on the network; when the server is lost, only `attachment` changes.
 //
 //      dial ----------> attached (owner sends its full state) ------> stream ends
 //       ^  refused, timed out: back off                                   |
 //       +-------------------------- back off <----------------------------+
 //
-// Two threads: one dials and writes, one reads. Owner calls (TakeDesired, TrySend, attachment) from any one thread;
-// the WakeEvent is raised after every change that the owner may want to see. Bounded: one report waits to be written,
-// at most kInboxLimit desired states wait to be taken, then reading pauses.
+// It has two threads: one connects and writes, one reads. TakeDesired, TrySend and attachment are called on any one thread, the
+// owner's. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to be
+// written, and at most kInboxLimit desired states wait to be taken; then reading pauses.
 #ifndef LYNX_NODE_STREAM_H_
 #define LYNX_NODE_STREAM_H_
 
@@ -36,7 +36,7 @@ struct NodeStreamOptions {
   std::string server;  // host:port
   BackoffOptions backoff;
   Nanos connect_limit{5'000'000'000};
-  uint64_t seed = 0;             // of the backoff's jitter
+  uint64_t seed = 0;             // for the jitter of the backoff
   CredentialSource credentials;  // null: plain text
 };
 
@@ -53,26 +53,27 @@ class NodeStream {
   NodeStream& operator=(const NodeStream&) = delete;
   ~NodeStream() { Stop(); }
 
-  // 0: no stream. Else a number that is larger for every new stream: when it changes, the owner sends its full state.
+  // 0: there is no stream. Otherwise a number that is larger for each new stream; when it changes, the owner sends its full
+  // state.
   int64_t attachment() const {
     std::lock_guard lock(mutex_);
     return attached_ ? attachments_ : 0;
   }
 
-  // Whether there is a stream that the server has taken: it has sent something.
+  // True if there is a stream and the server has accepted it: it has sent something.
   bool accepted() const {
     std::lock_guard lock(mutex_);
     return attached_ && accepted_;
   }
 
-  // Whether TrySend would take a report now.
+  // True if TrySend would accept a report now.
   bool CanSend() const {
     std::lock_guard lock(mutex_);
     return attached_ && !outbox_.has_value() && !writing_;
   }
 
-  // Hands over a report to be written. False, and nothing is taken, while there is no stream or another report waits;
-  // the WakeEvent tells when to try again.
+  // Takes over a report to be written. Returns false and takes nothing while there is no stream or another report waits; the
+  // WakeEvent tells when to try again.
   bool TrySend(Report& report) {
     std::lock_guard lock(mutex_);
     if (!attached_ || outbox_.has_value() || writing_) return false;
@@ -81,7 +82,7 @@ class NodeStream {
     return true;
   }
 
-  // Everything that came since the last call, in order.
+  // Returns all desired states that came since the last call, in order.
   std::vector<Desired> TakeDesired() {
     std::lock_guard lock(mutex_);
     std::vector<Desired> taken(std::make_move_iterator(inbox_.begin()), std::make_move_iterator(inbox_.end()));
@@ -90,7 +91,7 @@ class NodeStream {
     return taken;
   }
 
-  // Writes what waits, half-closes the stream, gives the server a moment to end it, and joins the threads. Bounded;
+  // Writes the waiting report, half-closes the stream, gives the server a moment to end it, and joins the threads. Bounded;
   // idempotent.
   void Stop() {
     {
@@ -98,7 +99,7 @@ class NodeStream {
       stop_ = true;
       changed_.notify_all();
       changed_.wait_for(lock, kFarewell, [this] { return !writing_; });
-      // A write stalls for as long as the server does not read.
+      // A write waits as long as the server does not read.
       if (writing_) context_->TryCancel();
     }
     if (thread_.joinable()) thread_.join();
@@ -123,7 +124,7 @@ class NodeStream {
         failure = std::string(channel.status().message());
       }
       if (stop_) return;
-      // A server that stays away is one line in the log, not one per attempt.
+      // Logs one line while a server stays away, not one per attempt.
       if (failure != last_failure) spdlog::warn("{}; trying again", failure);
       last_failure = failure;
       std::unique_lock lock(mutex_);
@@ -136,7 +137,7 @@ class NodeStream {
     std::string text;
   };
 
-  // One stream, from its opening to its end.
+  // Runs one stream from its opening to its end.
   Outcome Attend(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
     const std::unique_ptr<Wire> wire = open_(channel, &context);
@@ -184,7 +185,7 @@ class NodeStream {
     changed_.notify_all();
   }
 
-  // Until the stream breaks or Stop; leaves the stream such that the reader ends.
+  // Runs until the stream breaks or Stop is called. Leaves the stream in a state in which the reader ends.
   void WriteAll(Wire& wire, grpc::ClientContext& context) {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -228,7 +229,7 @@ class NodeStream {
   bool broken_ = false;    // this stream can no longer be read
   bool accepted_ = false;  // this stream has been read from
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // the last member, because it uses the others
 };
 
 }  // namespace lynx

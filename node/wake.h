@@ -1,5 +1,5 @@
-// What wakes a daemon's owner thread from poll(2): an event that other threads raise, and the signals that ask it to
-// end.
+// Wakes a daemon's owner thread from poll(2): WakeEvent, which other threads raise, and StopSignals, for the signals that ask
+// the daemon to end.
 #ifndef LYNX_NODE_WAKE_H_
 #define LYNX_NODE_WAKE_H_
 
@@ -9,7 +9,7 @@
 
 namespace lynx {
 
-// An eventfd. Raise: any thread. Readable until Clear.
+// An eventfd. Any thread may call Raise; then the descriptor is readable until Clear.
 class WakeEvent {
  public:
   WakeEvent();
@@ -21,13 +21,13 @@ class WakeEvent {
   UniqueFd fd_;
 };
 
-// SIGTERM and SIGINT as a descriptor. Construct before any other thread exists: it blocks both for the process,
-// ignores SIGPIPE, and every later thread inherits that.
+// SIGTERM and SIGINT as a descriptor. The constructor blocks both signals and ignores SIGPIPE. Construct it before any other
+// thread exists, because later threads inherit that.
 class StopSignals {
  public:
   StopSignals();
   int fd() const { return fd_.get(); }
-  // The signal that came, if one did. Does not block.
+  // Returns the signal that came, if any. Does not block.
   std::optional<int> Take();
 
  private:

@@ -25,7 +25,7 @@ Wire ToTable(const std::array<std::pair<Wire, Domain>, N>& table, Domain value) 
   for (const auto& [wire, domain] : table) {
     if (domain == value) return wire;
   }
-  return table[0].first;  // not reached: the tables are complete
+  return table[0].first;  // not reached, because the tables are complete
 }
 
 constexpr std::array<std::pair<v1::RecomputeMode, RecomputeMode>, 11> kRecomputeModes = {{
@@ -400,7 +400,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_checkpoint()->set_from(spec.checkpoint.from);
   message.mutable_checkpoint()->set_weights_only(spec.checkpoint.weights_only);
   message.set_max_restarts(spec.max_restarts);
-  // Left out where nothing is asked for: specs from before there was scheduling keep their digests.
+  // Left out if it has only default values, so that specs from before this field was added keep their digests.
   if (spec.scheduling != SchedulingSpec()) *message.mutable_scheduling() = SchedulingToProto(spec.scheduling);
   for (const FailureRule& rule : spec.on_failure) *message.add_on_failure() = FailureRuleToProto(rule);
   message.set_node_check(ToTable(kNodeCheckPolicies, spec.node_check));
@@ -474,7 +474,7 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   const int32_t cp = std::max(1, message.cp());
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cp"), message.cp(), 0, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "virtual_stages"), message.virtual_stages(), 0, kMaxPipelineChunks));
-  // Each factor is at most 2^16, so the product of three fits.
+  // Each factor is at most 2^16, so the product of three does not overflow.
   const int64_t replica = int64_t{message.tp()} * message.pp() * message.dp();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), replica, 1, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * cp * pp * dp"), replica * cp, 1, kMaxWireRanks));

@@ -1,8 +1,8 @@
-// Conversion between protocol messages (lynx::v1) and the planner's domain types: the only code that sees both.
+// Conversion between protocol messages (lynx::v1) and the planner's domain types. Only this code sees both.
 //
-// ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, oversized or non-finite number,
-// a missing or duplicate entry is InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3]
-// is ..."); `path` is the message's own place, put before its fields. Pure; thread-safe.
+// ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, too large or non-finite number, and a
+// missing or duplicate entry give InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3] is
+// ..."). `path` is the place of the message itself and is put before its fields. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_H_
 #define LYNX_PROTO_CONVERT_H_
 
@@ -26,10 +26,10 @@ v1::DeviceKind ToProto(DeviceKind kind);
 absl::StatusOr<DeviceKind> FromProto(v1::DeviceKind kind, const std::string& path);
 
 v1::ModelSpec ToProto(const ModelSpec& model);
-// Enums are known; numbers are not checked (ValidateJobSpec does that for jobs).
+// Enums are checked; numbers are not (ValidateJobSpec checks them for jobs).
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);
 
-// The result is normalized and passes ValidateJobSpec; paths are absolute. Fields are named as in the job file.
+// The result is normalized and passes ValidateJobSpec; paths are absolute. Fields have the names of the job file.
 v1::JobSpec ToProto(const JobSpec& spec);
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
 
@@ -39,21 +39,21 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
 v1::LayerShape ToProto(const LayerShape& shape);
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
 
-// Whether a profile's message carries the op times of every measured shape: many times as much as all else in it.
+// Whether the message of a profile contains the op times of every measured shape, which are by far its largest part.
 enum class ProfileShapes : uint8_t { kIncluded, kLeftOut };
-// Every op must have its times, once; every shape at most once.
+// Every op must have its times exactly once; every shape may occur at most once.
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes = ProfileShapes::kIncluded);
 absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
 
 v1::ClusterTopology ToProto(const ClusterTopology& cluster);
-// As CheckCluster demands it.
+// The result passes CheckCluster.
 absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path = "cluster");
 
-// Whether a plan message carries the stages' programs. Without them the digest cannot be checked.
+// Whether the message of a plan contains the stages' programs. Without them the digest cannot be checked.
 enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };
 
 v1::Plan ToProto(const Plan& plan, PlanPrograms programs = PlanPrograms::kIncluded);
-// kIncluded: the digest must be that of the content. kLeftOut: programs come back empty, the digest unchecked.
+// kIncluded: the digest must match the content. kLeftOut: programs are empty and the digest is not checked.
 absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs = PlanPrograms::kIncluded,
                                const std::string& path = "plan");
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
-constexpr size_t kMaxGroups = 1 << 14;  // nodes may all differ
+constexpr size_t kMaxGroups = 1 << 14;  // all nodes may differ
 constexpr size_t kMaxSharedCores = 1 << 16;
 constexpr size_t kMaxSharing = 4096;  // devices on the same cores
 
@@ -61,7 +61,8 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
   return message;
 }
 
-// What a cluster's description adds to the rates. Sizes and single values are bounded here; how they fit together is
+// The fields that the description of a cluster adds to the rates. Sizes and single values are checked here; CheckProfile checks
+// whether they are consistent.
 // for CheckProfile.
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
@@ -208,7 +209,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
 }
 
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path) {
-  // The same limits as those of a model (planner/problem/job_spec.cc).
+  // The same limits as for a model (planner/problem/job_spec.cc).
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "micro_batch"), message.micro_batch(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "seq"), message.seq(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "hidden"), message.hidden(), 1, 1 << 17));

@@ -26,7 +26,7 @@ std::string Time(int64_t unix_ns) {
 
 std::string Duration(int64_t ns) { return FormatDuration(Nanos(ns)); }
 
-// "+4.0%" of measured over predicted.
+// Deviation of `measured` from `predicted`, such as "+4.0%".
 std::string Difference(int64_t predicted, int64_t measured) {
   return predicted == 0
              ? ""
@@ -38,7 +38,7 @@ std::string Figure(const std::string& title, const std::string& value, const std
                       "</p><p class=\"sub\">", HtmlEscaped(sub), "</p></div>\n");
 }
 
-// Recomputation of a job, of all its stages together, per step.
+// Recomputation of all stages of a job together, per step.
 struct Recomputed {
   int64_t hidden = 0, exposed = 0;
   int64_t sum() const { return hidden + exposed; }
@@ -221,7 +221,7 @@ class Page {
         StepPlot(traced));
   }
 
-  // Stage by stage: hidden and exposed, as predicted and as measured.
+  // A table by stage: hidden and exposed recomputation, predicted and measured.
   Table RecomputedTable() const {
     Table table;
     table.columns = {
@@ -363,9 +363,9 @@ class Page {
   const v1::Job& job_;
   const v1::JobCurves& curves_;
   const Plan* plan_;
-  Recomputed predicted_, measured_;  // summed over the stages
-  int64_t measured_step_ = 0;        // 0: nothing measured
-  int64_t measured_steps_ = 0;       // over so many
+  Recomputed predicted_, measured_;  // sums over the stages
+  int64_t measured_step_ = 0;        // 0: nothing is measured
+  int64_t measured_steps_ = 0;       // number of measured steps
   int64_t measured_peak_ = 0, planned_peak_ = 0;
 };
 

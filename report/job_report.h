@@ -1,6 +1,6 @@
-// JobReport: a job as one self-contained page: what was predicted and measured, what was recomputed where and what that cost
-// and saved, what memory holds, how the run went, and what it recovered from. Plots are inline SVG; no script, no network;
-// every plot has its numbers as a table. Pure; thread-safe.
+// JobReport: one self-contained page about a job: predictions and measurements, what was recomputed where with its cost and
+// savings, what memory contains, how the run went, and how it recovered from failures. Plots are inline SVG, without scripts or
+// network access; every plot has its numbers as a table. Pure; thread-safe.
 #ifndef LYNX_REPORT_JOB_REPORT_H_
 #define LYNX_REPORT_JOB_REPORT_H_
 
@@ -16,59 +16,59 @@
 
 namespace lynx {
 
-// What a page is made of. Not owned.
+// The input of a page. The pointers are not owned.
 struct JobReport {
   const v1::Job* job = nullptr;  // with its events
   const v1::JobCurves* curves = nullptr;
-  const Plan* plan = nullptr;                    // null: it was never planned. Programs are needed only where `traced` is set
-  const TracedJob* traced = nullptr;             // null: no step of its plan has been traced
-  const PolicyComparison* comparison = nullptr;  // other policies in its layout; null: not made
+  const Plan* plan = nullptr;                    // null: the job was never planned. Programs are needed only if `traced` is set
+  const TracedJob* traced = nullptr;             // null: no step of the plan has been traced
+  const PolicyComparison* comparison = nullptr;  // other policies with the same layout; null: no comparison
   std::string version;                           // of this program
   Nanos now;                                     // Unix time
 };
 
-// FailedPrecondition as MemoryOf. The same input gives the same bytes.
+// FailedPrecondition as for MemoryOf. The same input gives the same bytes.
 absl::StatusOr<std::string> JobReportPage(const JobReport& report);
 
-// The same page part by part, for a page that is brought up to date: first "head", what stands in its header, then each section
-// that there is something to say in. The ids are those of the sections.
+// The parts of the same page, for a page that is updated: first "head", the content of its header, then each section that is
+// not empty. The ids are those of the sections.
 struct ReportPart {
   std::string id;
   std::string html;
 };
 absl::StatusOr<std::vector<ReportPart>> JobReportParts(const JobReport& report);
 
-// ---- Parts of the page, each a part of a section's HTML; "" where there is nothing to say. ----
+// ---- Parts of the page: HTML inside a section; empty: there is nothing to show. ----
 
-// "<section ...>": with a heading, and a remark beside it.
+// A "<section ...>" with a heading, and `aside` as a remark beside it.
 std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside,
                           const std::string& content);
-// A table that stands below a plot, folded.
+// A table below a plot, collapsed.
 std::string FoldedTable(const Table& table);
 
-// The lanes of each stage, predicted above measured.
+// The lanes of each stage, the prediction above the measurement.
 std::string StepPlot(const TracedJob& traced);
-// What a device of the fullest stage holds, kind by kind, and over the step.
+// The memory of a device of the fullest stage, kind by kind and over the step.
 absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced);
-// The same from the plan's figures alone.
+// The same, only from the figures of the plan.
 std::string PlannedMemory(const Plan& plan);
-// What a device of each stage holds at its peak, planned and measured.
+// The peak memory of a device of each stage, planned and measured.
 std::string StagesMemory(const Plan& plan, const v1::Job& job);
-// States and throughput over the time, and losses over the steps.
+// States and throughput over time.
 std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now);
 std::string LossPlot(const v1::JobCurves& curves);
 
-// What stopped a job's training, and how it went on.
+// An event that stopped a job's training, and how the job continued.
 struct Recovery {
   int64_t time_unix_ns = 0;
-  std::string kind;  // of the event that stopped it
+  std::string kind;  // kind of the event that stopped it
   std::string reason;
-  std::string fault;       // whose fault it was found to be; "" = not known
-  bool goes_on = false;    // it trained again
-  int64_t away_ns = 0;     // from the event until all ranks ran again
-  int64_t from_step = -1;  // the first step afterwards; -1 = not known
-  int64_t done_again = 0;  // steps that had been done before
-  std::string resumed;     // what the event of the restart says: from which checkpoint, on which plan
+  std::string fault;       // the attribution of the failure; empty: unknown
+  bool goes_on = false;    // the job trained again
+  int64_t away_ns = 0;     // time from the event until all ranks ran again
+  int64_t from_step = -1;  // the first step afterwards; -1: unknown
+  int64_t done_again = 0;  // number of steps that had been done before
+  std::string resumed;     // text of the restart event: from which checkpoint, with which plan
 };
 std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curves);
 

@@ -1,4 +1,4 @@
-// What the memory of a device holds. See job_report.h.
+// Plots of a device's memory. See job_report.h.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxPoints = 600;
 
-// An axis of bytes counts in the unit that suits the largest.
+// The unit for an axis of bytes, chosen for the largest amount.
 struct ByteUnit {
   double bytes = 1;
   std::string name = "B";
@@ -43,7 +43,7 @@ struct Step {
   Bytes bytes;
 };
 
-// Each amount begins where the one before ends.
+// A waterfall chart: each amount begins where the one before ends.
 std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::string& caption) {
   constexpr double kLeft = 190, kRow = 24, kTop = 4;
   Bytes total;
@@ -80,7 +80,7 @@ std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::st
                       "</figure>\n");
 }
 
-// The arena over the step: kinds upon each other.
+// The arena during the step, with the kinds of memory stacked.
 std::string OverTime(const StageMemory& memory, Nanos step, Bytes arena, const std::string& caption) {
   constexpr double kLeft = 90, kTop = 8, kBottom = 250;
   const std::vector<MemoryPoint> points = Thinned(memory.points, step, kMaxPoints);

@@ -63,7 +63,7 @@ std::string SvgPath(const std::string& classes, const std::vector<std::pair<doub
   if (points.empty()) return "";
   std::string path;
   for (const auto& [x, y] : points) absl::StrAppend(&path, path.empty() ? "M" : "L", Coordinate(x), " ", Coordinate(y));
-  if (points.size() == 1) absl::StrAppend(&path, "h0.1");  // a dot, by its round cap
+  if (points.size() == 1) absl::StrAppend(&path, "h0.1");  // a dot, drawn by the round line cap
   return absl::StrCat("<path class=\"", classes, "\" d=\"", path, "\"/>\n");
 }
 

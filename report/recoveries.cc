@@ -1,4 +1,4 @@
-// What stopped a job, and how it went on. See job_report.h.
+// Recoveries: what stopped a job, and how it continued. See job_report.h.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -25,7 +25,7 @@ bool SaysHow(std::optional<EventKind> kind) {
   return false;
 }
 
-// The first step that came after the ranks ran again, and how many had been done that far before.
+// Fills in the first step after the ranks ran again, and how many steps from there on had been done before.
 void FillSteps(Recovery& recovery, int64_t running_unix_ns, const v1::JobCurves& curves) {
   int64_t done = 0;
   int64_t generation = 0;
@@ -57,7 +57,7 @@ std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curv
     const std::optional<EventKind> kind = ParseEventKind(event.kind());
     if (kind == EventKind::kFault) recovery.fault = event.reason();
     if (SaysHow(kind)) recovery.resumed = event.reason();
-    if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {  // its ranks did not give way, and train on
+    if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {  // its ranks did not give way and continue to train
       recoveries.pop_back();
       stopped = false;
     } else if (kind == EventKind::kRunning) {

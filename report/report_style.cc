@@ -28,7 +28,7 @@ std::string_view ReportTemplate() {
 )html";
 }
 
-// Kinds of spans and of memory have the colours of plan pages: c- fills a shape as k- fills a box there.
+// Kinds of spans and of memory have the colours of plan pages: a class c-... fills a shape as k-... fills a box there.
 std::string_view ReportStyle() {
   return R"css(
 .plots { overflow-x: auto; overflow-y: hidden; }

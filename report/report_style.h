@@ -1,4 +1,4 @@
-// The report's own template and style, beside the style of plan pages (planner/report/page_text.h).
+// The report's own template and style, in addition to the style of plan pages (planner/report/page_text.h).
 #ifndef LYNX_REPORT_REPORT_STYLE_H_
 #define LYNX_REPORT_REPORT_STYLE_H_
 

@@ -1,4 +1,4 @@
-// The run: states and throughput over the time, losses over the steps. See job_report.h.
+// Plots of the run: states and throughput over time, losses over steps. See job_report.h.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -24,7 +24,7 @@ std::string TimeOfDay(int64_t unix_ns) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
 }
 
-// Which colour tells a state.
+// The style class that colours a state.
 const char* StateClass(v1::JobState state) {
   switch (state) {
     case v1::JOB_STATE_PLANNING: return "c-weight";
@@ -39,7 +39,7 @@ EventMark MarkOf(const std::string& name) {
   return kind ? InfoOf(*kind).mark : EventMark::kNone;
 }
 
-// A strip of the job's states, with a mark for each event that a person would look for.
+// A strip of the job's states, with a mark for each important event.
 std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end, double y, double bottom) {
   const auto at = [&](int64_t unix_ns) { return x.At(static_cast<double>(std::clamp(unix_ns, begin, end) - begin) * 1e-9); };
   std::string svg, marks;
@@ -65,7 +65,7 @@ std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end,
   return svg + marks;
 }
 
-// Means of `width` points around each, of as many as there are at the ends.
+// A moving average over `width` points; near the ends over fewer points.
 Points Smoothed(const Points& points, size_t width) {
   Points smooth;
   for (size_t i = 0; i < points.size(); ++i) {
@@ -81,14 +81,14 @@ Points Smoothed(const Points& points, size_t width) {
   return smooth;
 }
 
-// The points of one generation as a line; many of them as what they are on the average, with each as it was behind it.
+// A line through the points of one generation. If there are many points, a smoothed line with the original points behind it.
 std::string Line(const Points& points) {
   constexpr size_t kFew = 24, kParts = 16;
   if (points.size() < kFew) return SvgPath("line", points);
   return SvgPath("each", points) + SvgPath("line", Smoothed(points, points.size() / kParts));
 }
 
-// Each generation as a line of its own.
+// One line for each generation.
 template <class X, class Y>
 std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
   std::string svg;
@@ -106,7 +106,7 @@ std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
   return svg + Line(points);
 }
 
-// "0 s", "30 s", "1m30s".
+// For example "0 s", "30 s", "1m30s".
 std::string TickTime(double seconds) {
   return seconds < 60 ? Coordinate(seconds) + " s"
                       : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));

@@ -1,4 +1,4 @@
-// The step: what each stage did when, predicted above measured. See job_report.h.
+// Plot of a step: what each stage did when, the prediction above the measurement. See job_report.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,14 +14,14 @@ namespace {
 constexpr double kLeft = 150, kRight = 8, kTop = 6;
 constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
 constexpr size_t kMaxStages = 16;
-constexpr size_t kColumns = 2000;  // of a lane: what is narrower is told by what most of its column is
+constexpr size_t kColumns = 2000;  // columns of a lane; a column shows the kind that fills most of it
 
 struct Lane {
   bool compute = false;
   std::vector<TimelineSpan> spans;
 };
 
-// Runs of one kind, column by column: of each the kind that has most of it.
+// A run of columns of one kind. A column has the kind that fills most of it.
 struct Run {
   size_t begin = 0, end = 0;
   int kind = -1;  // -1: nothing
@@ -66,7 +66,7 @@ std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const
   return rects;
 }
 
-// Compute above what is in flight beside it.
+// Draws compute above the transfers that run at the same time.
 std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, Nanos whole, const Axis& x, double y) {
   StageTimes times;
   times.spans = spans;
@@ -76,7 +76,7 @@ std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, 
   return absl::StrCat(LaneRects(compute, whole, x, y, kCompute), LaneRects(transfers, whole, x, y + kCompute + 1, kTransfers));
 }
 
-// All, or as many as there is room for: the first and the last.
+// The stages to show: all of them, or if there are too many, the first and the last ones.
 std::vector<size_t> ShownStages(size_t stages) {
   std::vector<size_t> shown;
   for (size_t stage = 0; stage < stages; ++stage) {
@@ -129,7 +129,7 @@ std::string StepPlot(const TracedJob& traced) {
                     Lanes(program, traced.measured.stages[stage], whole, x, y));
     y += lane + kBetweenStages;
   }
-  // Where a step ends, by both.
+  // Marks the predicted and the measured end of the step.
   const auto end = [&](const char* classes, Nanos at, const std::string& title) {
     const double where = x.At(static_cast<double>(at.value) * 1e-6);
     absl::StrAppend(&svg, SvgLine(classes, where, kTop, where, bottom, title));

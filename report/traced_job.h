@@ -1,4 +1,4 @@
-// TracedJob: a job's newest traced step as the server tells it, beside its prediction.
+// TracedJob: a job's newest traced step from the server, together with its prediction.
 #ifndef LYNX_REPORT_TRACED_JOB_H_
 #define LYNX_REPORT_TRACED_JOB_H_
 
@@ -13,17 +13,17 @@
 
 namespace lynx {
 
-// The prediction points to the request and the plan, so it stays where it is.
+// Must not be moved, because the prediction points to the request and the plan.
 struct TracedJob {
-  PlanRequest request;  // without a cluster, where the server does not know what the plan was made for
+  PlanRequest request;  // without a cluster if the server does not know which one the plan was made for
   Plan plan;
   MeasuredStep measured;
-  std::optional<PredictedStep> predicted;  // unless that is not known any more, or another version made the plan
+  std::optional<PredictedStep> predicted;  // nullopt: the prediction is no longer known, or another version made the plan
 
   const Simulation* simulation() const { return predicted.has_value() ? &predicted->simulation : nullptr; }
 };
 
-// DataLoss, or as SpansOfTrace, where the answer is not of one piece.
+// DataLoss, or an error of SpansOfTrace: the answer is inconsistent.
 absl::StatusOr<std::unique_ptr<const TracedJob>> ReadTrace(const v1::TraceJobResponse& response);
 
 }  // namespace lynx

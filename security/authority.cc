@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr Nanos kAuthorityLife{10 * 365 * 86'400 * kNanosPerSecond};
-// Clocks of other machines may be behind by so much, or a tenth of the certificate's life if that is less.
+// Clocks of other machines may be behind by this much, or by a tenth of the certificate's lifetime if that is less.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
 constexpr int kWeakestEcBits = 256;
@@ -52,14 +52,14 @@ bool AddExtension(X509* certificate, X509* issuer, const Extension& extension) {
 bool SetSerial(X509* certificate) {
   unsigned char bytes[kSerialBytes];
   LYNX_CHECK(RAND_bytes(bytes, sizeof(bytes)) == 1);
-  bytes[0] = static_cast<unsigned char>((bytes[0] & 0x7F) | 0x40);  // positive, and always as long
+  bytes[0] = static_cast<unsigned char>((bytes[0] & 0x7F) | 0x40);  // makes the number positive and of constant length
   BIGNUM* number = BN_bin2bn(bytes, sizeof(bytes), nullptr);
   const bool set = BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate)) != nullptr;
   BN_free(number);
   return set;
 }
 
-// `issuer` null: signs itself.
+// `issuer` null: the certificate is self-signed.
 absl::StatusOr<std::string> Sign(const Contents& contents, EVP_PKEY* subject_key, X509* issuer, EVP_PKEY* key) {
   const X509Handle certificate(X509_new());
   const auto seconds = [](Nanos time) { return static_cast<time_t>(time.value / kNanosPerSecond); };
@@ -103,7 +103,7 @@ absl::StatusOr<KeyHandle> KeyOfRequest(const std::string& pem) {
                                                  " bits of its kind: use P-256, RSA of 2048 bits, or Ed25519"));
 }
 
-// The alternative names of OpenSSL's text form; what could end one and begin another is refused.
+// The alternative names in OpenSSL's text form. Refuses characters that could end one name and begin another.
 absl::StatusOr<std::string> NamesText(const std::vector<std::string>& names) {
   std::vector<std::string> parts;
   for (const std::string& name : names) {
@@ -159,7 +159,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   if (!has_key && !has_certificate) {
     LYNX_ASSIGN_OR_RETURN(const KeyHandle key, GenerateKey());
     LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key.get(), now));
-    // The certificate last: a start that was cut short in between has no authority that anybody trusts.
+    // The certificate is written last: if a start is interrupted in between, nobody trusts an authority yet.
     LYNX_RETURN_IF_ERROR(WriteSecretFile(key_path, PemOf(key.get())));
     LYNX_RETURN_IF_ERROR(WriteFileDurably(certificate_path, certificate));
   } else if (!has_certificate) {
@@ -197,7 +197,7 @@ absl::StatusOr<Authority::Issued> Authority::IssueServer(const std::string& requ
 absl::StatusOr<Authority::Issued> Authority::IssueNode(const std::string& request, const std::string& node, Nanos now,
                                                        Nanos life) const {
   LYNX_RETURN_IF_ERROR(CheckNodeName(node));
-  // The common name is no host's, so that no client takes a node for the server.
+  // The common name is not a host name, so that no client mistakes a node for the server.
   return IssuedOf(IssueFrom(request,
                             {.common_name = "lynx node",
                              .extensions = {{NID_ext_key_usage, "clientAuth,serverAuth"},

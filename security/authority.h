@@ -1,5 +1,5 @@
-// Authority: the small certificate authority of one cluster. Its key signs the server's own certificate and those of nodes; it
-// lies in the server's data directory, is read by nobody else, and never leaves it. Thread-safe after Open.
+// Authority: the small certificate authority of one cluster. Its key signs the certificates of the server and of nodes. The key
+// is in the server's data directory, nobody else reads it, and it never leaves this machine. Thread-safe after Open.
 #ifndef LYNX_SECURITY_AUTHORITY_H_
 #define LYNX_SECURITY_AUTHORITY_H_
 
@@ -13,24 +13,24 @@ namespace lynx {
 
 class Authority {
  public:
-  // Reads DIRECTORY/ca.key and ca.pem; makes both, and the directory, where neither is there. The certificate is for ten years.
-  // FailedPrecondition: one is missing, they do not belong together, the key may be read by others, or the certificate has
-  // ended; each says which and what to do.
+  // Reads DIRECTORY/ca.key and ca.pem; creates both, and the directory, if neither exists. The certificate is valid for ten
+  // years. FailedPrecondition: one of the files is missing, they do not belong together, others may read the key, or the
+  // certificate has expired; each error says which and what to do.
   static absl::StatusOr<Authority> Open(const std::string& directory, Nanos now);
 
   const std::string& certificate() const { return certificate_; }  // PEM
-  const std::string& digest() const { return digest_; }            // CertificateDigest of it
+  const std::string& digest() const { return digest_; }            // CertificateDigest of the certificate
 
   struct Issued {
-    std::string pem;     // the certificate and after it the authority's
+    std::string pem;     // the certificate, followed by the authority's
     std::string serial;  // hexadecimal; random
     Nanos ends;
   };
   // `names`: host names and numeric addresses by which clients reach the server.
   absl::StatusOr<Issued> IssueServer(const std::string& request, const std::vector<std::string>& names, Nanos now,
                                      Nanos life) const;
-  // For `node`, whatever the request says of names. InvalidArgument where the request is not one, is not signed by its own
-  // key, or has a key that is too weak.
+  // Issues a certificate for `node`, whatever names the request contains. InvalidArgument: the text is not a certificate
+  // request, is not signed by its own key, or its key is too weak.
   absl::StatusOr<Issued> IssueNode(const std::string& request, const std::string& node, Nanos now, Nanos life) const;
 
  private:

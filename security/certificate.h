@@ -1,4 +1,4 @@
-// Certificates as values: what one says, and what a node needs to get one. Pure but for randomness; thread-safe.
+// Certificates as values: reading them, and creating the keys and requests for them. Pure except for randomness; thread-safe.
 #ifndef LYNX_SECURITY_CERTIFICATE_H_
 #define LYNX_SECURITY_CERTIFICATE_H_
 
@@ -13,28 +13,28 @@ namespace lynx {
 
 struct CertificateFacts {
   std::string serial;             // hexadecimal, lower case
-  std::vector<std::string> uris;  // of its alternative names
+  std::vector<std::string> uris;  // from its alternative names
   Nanos begins;                   // Unix
   Nanos ends;
-  bool authority = false;  // it may sign others
+  bool authority = false;  // it may sign other certificates
 };
-// InvalidArgument where it is not one certificate, or more, in PEM form; the first is read.
+// InvalidArgument: the text is not one or more certificates in PEM form. Reads the first certificate.
 absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);
 // SHA-256 of its DER form.
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem);
 
-// The name that a node's certificate has, as "lynx://node/NAME"; nullopt: it is not one node's.
+// The name in a node's certificate, "lynx://node/NAME"; nullopt: it is not the certificate of one node.
 std::string NodeUri(const std::string& node);
 std::optional<std::string> NodeOf(const CertificateFacts& facts);
 
-// When the one whose certificate it is gets the next: when two thirds of its life are over.
+// When its owner gets the next certificate: after two thirds of the lifetime.
 Nanos RotationTime(const CertificateFacts& facts);
 
-// A private key, PKCS #8, PEM.
+// A new private key, PKCS #8, PEM.
 absl::StatusOr<std::string> NewPrivateKey();
-// A request for a certificate of that key, PKCS #10, PEM. It names nobody: who asks is known by other means.
+// A certificate request for this key, PKCS #10, PEM. It contains no name, because the requester is identified in another way.
 absl::StatusOr<std::string> NewRequest(const std::string& private_key);
-// InvalidArgument unless the key is the certificate's.
+// InvalidArgument unless the key belongs to the certificate.
 absl::Status CheckKeyFits(const std::string& certificate, const std::string& private_key);
 
 }  // namespace lynx

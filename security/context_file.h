@@ -1,5 +1,5 @@
-// ContextFile: what a person needs to reach a server, in one file: its address, the cluster's authority, and a token. JSON, for
-// its owner alone. Values; thread-safe for different paths.
+// ContextFile: the file with all that a person needs to reach a server: its address, the cluster's authority, and a token.
+// JSON, readable only for its owner. Values; thread-safe for different paths.
 #ifndef LYNX_SECURITY_CONTEXT_FILE_H_
 #define LYNX_SECURITY_CONTEXT_FILE_H_
 
@@ -12,12 +12,12 @@ namespace lynx {
 
 struct ClientContext {
   std::string server;     // host:port
-  std::string authority;  // PEM; "" = no TLS
-  std::string token;      // "" = none
+  std::string authority;  // PEM; empty: no TLS
+  std::string token;      // empty: no token
 };
-// InvalidArgument for what is not UTF-8; else as WriteSecretFile.
+// InvalidArgument: a value is not UTF-8. Other errors are those of WriteSecretFile.
 absl::Status WriteContextFile(const std::string& path, const ClientContext& context);
-// NotFound; PermissionDenied where others may read it; InvalidArgument where it is no such file.
+// NotFound: there is no such file. PermissionDenied: others may read it. InvalidArgument: it is not a context file.
 absl::StatusOr<ClientContext> ReadContextFile(const std::string& path);
 
 }  // namespace lynx

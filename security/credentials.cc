@@ -18,10 +18,10 @@ namespace tls = grpc::experimental;
 
 constexpr unsigned kFollowSeconds = 1;
 
-// The other end's certificate is of the authority: gRPC has seen to that. Whose it is, is asked here.
+// gRPC has already verified that the other end's certificate is from the authority. This checks which node it names.
 class NodeVerifier : public tls::ExternalCertificateVerifier {
  public:
-  // "" = any node.
+  // Empty: any node.
   explicit NodeVerifier(const std::string& node) : any_(node.empty()), uri_(NodeUri(node)) {}
 
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
@@ -38,7 +38,7 @@ class NodeVerifier : public tls::ExternalCertificateVerifier {
 
  private:
   const bool any_;
-  const std::string uri_;  // if any_, what it begins with
+  const std::string uri_;  // if any_: the beginning of the URI
 };
 
 }  // namespace
@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PeerChannelCredentials
   options.watch_identity_key_cert_pairs();
   options.set_verify_server_certs(true);
   options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<NodeVerifier>(node));
-  options.set_check_call_host(false);  // a node's certificate names the node, not its addresses
+  options.set_check_call_host(false);  // a node's certificate contains the node's name, not its addresses
   return tls::TlsCredentials(options);
 }
 

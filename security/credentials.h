@@ -1,9 +1,9 @@
-// From files to gRPC's credentials. Channels read the files once: make a new channel to use newer ones. Servers follow them.
-// Thread-safe.
+// Creates gRPC credentials from files. A channel reads the files once, so newer files need a new channel; servers reload
+// changed files. Thread-safe.
 //
-// Between nodes: a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired) and is dialled with
-// PeerChannelCredentials(directory); both ends then know that the other is a node of the cluster, and where the dialling one
-// names a node, that it has reached just that one. NodeIdentity has both as PeerCredentials.
+// Between nodes, a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired), and others connect with
+// PeerChannelCredentials(directory). Then both ends know that the other is a node of the cluster. A client that names a node
+// also knows that it has reached that node. NodeIdentity provides both as PeerCredentials.
 #ifndef LYNX_SECURITY_CREDENTIALS_H_
 #define LYNX_SECURITY_CREDENTIALS_H_
 
@@ -20,21 +20,23 @@
 namespace lynx {
 
 enum class ClientCertificate : uint8_t {
-  kOptional,  // one that is shown must be of the authority
+  kOptional,  // a certificate that is presented must be from the authority
   kRequired,
 };
-// Follows the directory's files, within a second.
+// Reloads the directory's files within a second of a change.
 std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const IdentityDirectory& directory, ClientCertificate clients);
 
-// To the server, as the node. The server's certificate must be of the directory's authority and name the host that is dialled.
+// For calls to the server as the node. The server's certificate must be from the directory's authority and name the host in the
+// address.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> NodeChannelCredentials(const IdentityDirectory& directory);
-// To the server, as nobody: people's token goes with each call.
+// For calls to the server without a certificate: a person's token is sent with each call.
 std::shared_ptr<grpc::ChannelCredentials> AuthorityChannelCredentials(const std::string& authority_pem);
-// To another node's daemon, as this node. The other end must be that node ("" = any node of the cluster), at whatever address.
+// For calls to another node's daemon as this node. The other end must be that node (empty: any node of the cluster); its
+// address does not matter.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PeerChannelCredentials(const IdentityDirectory& directory,
                                                                                  const std::string& node = "");
 
-// The certificate that the other end of a connection has shown and that gRPC has verified; nullopt: none.
+// The certificate that the other end of a connection has presented and gRPC has verified; nullopt: there is none.
 std::optional<CertificateFacts> PeerCertificate(const grpc::AuthContext& connection);
 
 }  // namespace lynx

@@ -1,6 +1,6 @@
-// IdentityDirectory: who this process is, on disk: the authority that it trusts, its own certificate and private key. Processes
-// of one node share a directory; key and certificate are replaced together, by one rename of a link, so whoever reads finds a
-// pair. Free of state; thread-safe.
+// IdentityDirectory: the identity of this process on disk: the authority that it trusts, its own certificate and its private
+// key. Processes of one node share a directory. Key and certificate are replaced together, by one rename of a link, so a reader
+// always finds a matching pair. Stateless; thread-safe.
 //
 //     ca.pem    current -> identity-SERIAL/{key.pem, cert.pem}    lock
 #ifndef LYNX_SECURITY_IDENTITY_DIRECTORY_H_
@@ -17,7 +17,7 @@ namespace lynx {
 
 struct Identity {
   std::string authority;    // PEM
-  std::string certificate;  // PEM, the authority's after it
+  std::string certificate;  // PEM, followed by the authority's
   std::string private_key;  // PEM
 };
 
@@ -25,14 +25,16 @@ class IdentityDirectory {
  public:
   explicit IdentityDirectory(std::string path) : path_(std::move(path)) {}
 
-  // NotFound: there is none yet. PermissionDenied: others may read the key. InvalidArgument: the files do not belong together.
+  // NotFound: there is no identity yet. PermissionDenied: others may read the key. InvalidArgument: the files do not belong
+  // together.
   absl::StatusOr<Identity> Read() const;
-  // Makes the directory, for its owner alone, if it is not there. What Read gives afterwards is the old or the new one.
+  // Creates the directory, for its owner only, if it does not exist. Afterwards, even if this fails, Read returns either the
+  // old or the new identity.
   absl::Status Replace(const Identity& identity) const;
-  // Only the authority, of a process that has no certificate of its own.
+  // Reads only the authority, for a process without its own certificate.
   absl::StatusOr<std::string> ReadAuthority() const;
 
-  // Exclusive among the processes that share the directory, which is made if need be; waits at most `limit`.
+  // An exclusive lock among the processes that share the directory. Creates the directory if necessary; waits at most `limit`.
   absl::StatusOr<UniqueFd> Lock(Nanos limit) const;
 
   const std::string& path() const { return path_; }

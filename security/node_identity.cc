@@ -20,10 +20,10 @@ namespace {
 
 constexpr Nanos kLockLimit{60'000'000'000};
 constexpr Nanos kCallLimit{10'000'000'000};
-// A server that starts beside the node.
+// Time for a server that starts together with the node.
 constexpr Nanos kJoinPatience{30'000'000'000};
 constexpr std::chrono::milliseconds kBetweenAttempts{500};
-// How often the clock is looked at: it may be set.
+// The clock is read at least this often, because it may be adjusted.
 constexpr Nanos kMaxWait{60'000'000'000};
 constexpr Nanos kShortestWait{100'000'000};
 constexpr char kTokenVariable[] = "LYNX_JOIN_TOKEN";
@@ -36,7 +36,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// "" = none is given.
+// Empty: no token is given.
 absl::StatusOr<std::string> TakeJoinToken(const std::string& file) {
   std::string from_environment;
   if (const char* value = std::getenv(kTokenVariable)) from_environment = std::string(absl::StripAsciiWhitespace(value));
@@ -44,7 +44,7 @@ absl::StatusOr<std::string> TakeJoinToken(const std::string& file) {
   if (file.empty()) return from_environment;
   absl::StatusOr<std::string> token = ReadSecretFile(file);
   if (token.ok()) return token;
-  // The token has been used, and its file removed, as it should be: then it is not needed.
+  // Usually the token has been used and its file removed; then no token is needed.
   if (absl::IsNotFound(token.status())) return std::string();
   return Annotate(token.status(), "--join-token-file");
 }
@@ -124,7 +124,7 @@ absl::Status NodeIdentity::Join(const std::string& join_token) {
   request.set_secret(token.secret);
   request.set_node(node_);
   LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
-  // From here on the server must prove to be of that authority, and to have the name by which it is called.
+  // From here on the server must prove that it belongs to that authority and has the name in the address.
   LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                         Dial(server_, kCallLimit, stop_, [&] { return AuthorityChannelCredentials(authority); }));
   grpc::ClientContext context;
@@ -140,7 +140,7 @@ absl::Status NodeIdentity::Join(const std::string& join_token) {
 
 absl::Status NodeIdentity::RenewIfDue() {
   LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, directory_.Lock(kLockLimit));
-  // The other daemon of the node may have been faster.
+  // The node's other daemon may have renewed it already.
   LYNX_ASSIGN_OR_RETURN(const Identity old, directory_.Read());
   LYNX_ASSIGN_OR_RETURN(const CertificateFacts facts, Check(old));
   if (RotationTime(facts) > clock_.Wall()) return absl::OkStatus();
@@ -175,7 +175,7 @@ void NodeIdentity::RenewForever() {
         spdlog::warn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
       }
       last_failure = failure;
-      // Of a long life a third is left; of a short one little may be lost.
+      // A third of a long lifetime is left, so the retry may wait; with a short lifetime it must come soon.
       if (!renewed.ok() && facts.ok())
         wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
     }

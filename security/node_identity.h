@@ -1,8 +1,8 @@
-// NodeIdentity: the certificate by which the server knows this node. It is got once, with a join token, and renewed when two
-// thirds of its life are over, by a call that the old one vouches for. The agent and the worker daemon of a node share it: who
-// comes first gets or renews it, the other finds it.
+// NodeIdentity: the certificate by which the server knows this node. The node gets it once, with a join token. It is renewed
+// after two thirds of its lifetime, by a call that the old certificate authenticates. The agent and the worker daemon of a node
+// share it: the first one gets or renews it, and the other finds it.
 //
-// Opening blocks on the network; then one thread renews. Thread-safe.
+// Open blocks on the network; after that, one thread renews the certificate. Thread-safe.
 #ifndef LYNX_SECURITY_NODE_IDENTITY_H_
 #define LYNX_SECURITY_NODE_IDENTITY_H_
 
@@ -23,18 +23,19 @@
 
 namespace lynx {
 
-// What the command line of a node's daemon says of it.
+// The flags of a node's daemon that concern its identity.
 struct IdentityFlags {
-  std::string directory;        // "" = none: calls go in plain text
-  std::string join_token_file;  // "" = $LYNX_JOIN_TOKEN, if set
+  std::string directory;        // empty: no identity, so calls use plain text
+  std::string join_token_file;  // empty: $LYNX_JOIN_TOKEN, if set
   std::vector<Flag> All();
 };
 
 class NodeIdentity {
  public:
-  // The node's certificate, got with the join token if the directory has none that still holds. The token is taken out of the
-  // environment, so that no rank inherits it. nullptr: `flags` name no directory. FailedPrecondition: no certificate and no
-  // token, or the certificate of another node; Unavailable: the server does not answer; else what the server says.
+  // Opens the node's identity, and gets a certificate with the join token if the directory has no valid one. The token is
+  // removed from the environment, so that ranks do not inherit it. nullptr: `flags` name no directory. FailedPrecondition:
+  // there is neither a certificate nor a token, or the certificate is for another node. Unavailable: the server does not
+  // answer. Other errors come from the server.
   static absl::StatusOr<std::unique_ptr<NodeIdentity>> Open(const IdentityFlags& flags, const std::string& node,
                                                             const std::string& server, const Clock& clock);
   ~NodeIdentity();
@@ -60,15 +61,16 @@ class NodeIdentity {
   std::thread thread_;
 };
 
-// For Dial: reads the identity anew for each connection; null without one.
+// For Dial: reads the identity again for each connection; null if there is no identity.
 CredentialSource CredentialsOf(const NodeIdentity* identity);
 
-// For a daemon that other nodes' daemons dial, and that dials them: only nodes of the cluster, both ways.
+// For a daemon that connects to other nodes' daemons and accepts their connections: only nodes of the cluster, in both
+// directions.
 struct PeerCredentials {
   std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
   CredentialSource dial;  // null: plain text
 };
-// Plain text without an identity.
+// Plain text if there is no identity.
 PeerCredentials PeerCredentialsOf(const NodeIdentity* identity);
 
 }  // namespace lynx

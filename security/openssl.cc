@@ -22,7 +22,7 @@ std::string Written(Write write) {
   return std::string(data, static_cast<size_t>(size));
 }
 
-// Encrypted keys are not asked for on a terminal.
+// Prevents OpenSSL from asking on a terminal for the passphrase of an encrypted key.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 }  // namespace

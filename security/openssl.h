@@ -1,4 +1,5 @@
-// A little of OpenSSL's C interface with owners and statuses. Thread-safe as OpenSSL is: objects are not shared.
+// A thin C++ layer over OpenSSL's C interface, with owning handles and statuses. As thread-safe as OpenSSL: threads must not
+// share objects.
 #ifndef LYNX_SECURITY_OPENSSL_H_
 #define LYNX_SECURITY_OPENSSL_H_
 
@@ -27,10 +28,10 @@ using X509Handle = std::unique_ptr<X509, OpensslFree<X509_free>>;
 using RequestHandle = std::unique_ptr<X509_REQ, OpensslFree<X509_REQ_free>>;
 using BioHandle = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
 
-// Internal, with what OpenSSL says; empties its queue of errors.
+// Internal, with OpenSSL's error text; empties OpenSSL's error queue.
 absl::Status OpensslError(const std::string& doing);
 
-// From PEM; InvalidArgument where it is none.
+// Parses PEM text. InvalidArgument: it is not PEM of this kind.
 absl::StatusOr<X509Handle> ParseCertificate(const std::string& pem);
 absl::StatusOr<KeyHandle> ParsePrivateKey(const std::string& pem);
 absl::StatusOr<RequestHandle> ParseRequest(const std::string& pem);
@@ -38,7 +39,7 @@ std::string PemOf(X509* certificate);
 std::string PemOf(X509_REQ* request);
 std::string PemOf(EVP_PKEY* private_key);
 
-// A new key of the curve P-256.
+// Creates a new key on the curve P-256.
 absl::StatusOr<KeyHandle> GenerateKey();
 
 }  // namespace lynx

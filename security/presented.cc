@@ -28,7 +28,7 @@ absl::Status Silent(const std::string& server, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("no server answers at ", server, ": ", why));
 }
 
-// Whether the socket came to that before the deadline.
+// True if the socket has one of these events before the deadline.
 bool Await(int socket, short events, Deadline deadline) {
   pollfd fd{.fd = socket, .events = events, .revents = 0};
   while (true) {
@@ -77,7 +77,7 @@ absl::Status Handshake(SSL* ssl, int socket, const std::string& server, Deadline
     const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
     if (waits && Await(socket, error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, deadline)) continue;
     ERR_clear_error();
-    // A gRPC server without TLS waits for the rest of what it takes for its own protocol, or hangs up.
+    // A gRPC server without TLS waits for more data of its own protocol, or closes the connection.
     return absl::FailedPreconditionError(absl::StrCat("who answers at ", server, " does not speak TLS"));
   }
 }
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<std::string>> PresentedCertificates(const std::string
   if (context == nullptr) return OpensslError("begin TLS");
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   const SslHandle ssl(SSL_new(context.get()));
-  static constexpr unsigned char kProtocol[] = {2, 'h', '2'};  // gRPC's
+  static constexpr unsigned char kProtocol[] = {2, 'h', '2'};  // the name of gRPC's protocol
   if (ssl == nullptr || SSL_set_fd(ssl.get(), socket.get()) != 1 ||
       SSL_set_alpn_protos(ssl.get(), kProtocol, sizeof(kProtocol)) != 0) {
     return OpensslError("begin TLS");

@@ -1,5 +1,5 @@
-// What a server shows to anybody who connects: its certificates. Nothing is verified here: this is for a node that knows the
-// digest of the certificate that it looks for, and for saying why a connection failed. Blocks; thread-safe.
+// The certificates that a server presents to any client. They are not verified here: this is for a node that knows the digest
+// of the certificate it looks for, and for explaining why a connection failed. Blocks; thread-safe.
 #ifndef LYNX_SECURITY_PRESENTED_H_
 #define LYNX_SECURITY_PRESENTED_H_
 
@@ -11,11 +11,11 @@
 
 namespace lynx {
 
-// PEM, the server's own first. `server` is HOST:PORT. Unavailable: nobody answers there within `limit`. FailedPrecondition:
-// who answers does not speak TLS.
+// PEM, the server's own certificate first. `server` is HOST:PORT. Unavailable: no answer within `limit`. FailedPrecondition:
+// the other end does not use TLS.
 absl::StatusOr<std::vector<std::string>> PresentedCertificates(const std::string& server, Nanos limit);
 
-// The one with this digest. PermissionDenied where the server does not present it.
+// Returns the certificate with this digest. PermissionDenied: the server does not present it.
 absl::StatusOr<std::string> PresentedAuthority(const std::string& server, const std::string& digest, Nanos limit);
 
 }  // namespace lynx

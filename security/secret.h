@@ -1,4 +1,4 @@
-// Secrets: made of 256 random bits, known to who keeps them by a digest alone, and in files that only their owner reads.
+// Secrets: 256 random bits each. The server stores only their digests; files with secrets are readable only for their owner.
 // Thread-safe.
 #ifndef LYNX_SECURITY_SECRET_H_
 #define LYNX_SECURITY_SECRET_H_
@@ -10,18 +10,18 @@
 
 namespace lynx {
 
-// 64 hexadecimal digits.
+// Returns 64 hexadecimal digits.
 std::string NewSecret();
-// What is kept of one: its SHA-256. A slow hash protects what people think up and others can guess; 256 random bits cannot be
-// guessed at any speed, and a fast one lets every call be checked.
+// The SHA-256 of a secret, which is stored in its place. A slow hash would protect secrets that people invent and others can
+// guess. Nobody can guess 256 random bits, so a fast hash is enough, and it allows checking every call.
 std::string SecretDigest(const std::string& secret);
-// `digits` random hexadecimal digits, which need not be secret.
+// Returns `digits` random hexadecimal digits, which need not be secret.
 std::string NewRandomId(int digits);
 
-// As WriteFileDurably, and only its owner may read it.
+// Like WriteFileDurably, but only the owner may read the file.
 absl::Status WriteSecretFile(const std::string& path, const std::string& content);
-// Without space around it. "-" is standard input. PermissionDenied where others may read or write the file; InvalidArgument
-// where it is empty.
+// Returns the text without surrounding white space. "-" means standard input. PermissionDenied: others may read or write the
+// file. InvalidArgument: it is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 }  // namespace lynx

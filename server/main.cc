@@ -1,7 +1,7 @@
-// lynx-server: takes jobs, plans them, places them on nodes, and follows them to their end.
+// lynx-server: accepts jobs, plans them, places them on nodes, and watches them until they end.
 //
-// Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the data directory or its database cannot be used; 2 wrong flags, or an
-// address that cannot be listened on.
+// Exit codes: 0: stopped by SIGTERM or SIGINT; 1: the data directory or its database cannot be used; 2: wrong flags, or an
+// address on which it cannot listen.
 #include <grpc/support/log.h>
 #include <poll.h>
 #include <string.h>
@@ -68,7 +68,7 @@ absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag
       absl::StrCat(flag, " '", text, "' is not a time above zero: write for example 60s, 1.5s, 500ms or 2m"));
 }
 
-// On a thread of the planning pool, which waits for the solver's process.
+// Runs on a thread of the planning pool, which waits for the solver process.
 absl::StatusOr<PlanResult> PlanWithSolver(const PlanRequest& request) {
   if (request.spec.recompute != RecomputeMode::kOpt) return MakePlan(request);
   PlanRequest with = request;
@@ -81,7 +81,7 @@ bool IsLoopback(const std::string& listen) {
   return address.ok() && address->loopback;
 }
 
-// -1: the default. Its burst is what comes together in five seconds.
+// -1: the default rate. The burst is what the rate gives in five seconds.
 absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_default) {
   if (value < -1 || value > 1'000'000)
     return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));
@@ -99,7 +99,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   if (options.certificate_life < Nanos(1'000'000'000)) return absl::InvalidArgumentError("--certificate-life is less than 1s");
   options.new_admin = flags.new_admin;
   const bool open = flags.insecure || (!flags.tls && IsLoopback(flags.listen));
-  // Without TLS nobody can be told from another: no caller has a share.
+  // Without TLS callers cannot be told apart, so they have no rate limits by default.
   LYNX_ASSIGN_OR_RETURN(options.limits.reads, RateOf("--read-rate", flags.read_rate, open ? 0 : 100));
   LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;
@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
   const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) Fail(kExitUsage, options.status());
-  // Before any other thread, which inherits the signal mask.
+  // Before any other thread starts, because threads inherit the signal mask.
   StopSignals signals;
   StopWatchingLockOrder();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
@@ -179,7 +179,8 @@ int Main(int argc, char** argv) {
   spdlog::info("{}: stopping", ::strsignal(*signal));
   (*server)->Stop();
   spdlog::info("stopped");
-  // Threads that cannot be joined (a plan in the making, the metrics page) must not meet destructors of globals.
+  // Exits without destructors of globals, because threads that cannot be joined (a plan in progress, the metrics page) still
+  // use them.
   std::fflush(nullptr);
   std::_Exit(0);
 }

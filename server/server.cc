@@ -28,12 +28,12 @@ namespace {
 
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 5'000;
-// Nodes ping every 10 s; gRPC's default would take that for an attack.
+// Nodes ping every 10 s. gRPC's default minimum would treat that as an attack.
 constexpr int kMinPingMillis = 5'000;
 constexpr std::chrono::milliseconds kFarewell{1000};
 
 void RemoveFile(const std::string& path) {
-  std::error_code ignored;  // it is only told where nobody listens any more
+  std::error_code ignored;  // the file only names an address where nobody listens any more
   std::filesystem::remove(path, ignored);
 }
 
@@ -54,7 +54,7 @@ bool UsesTls(const ServerOptions& options, const ListenAddress& address) {
   return options.tls || (!address.loopback && !options.insecure);
 }
 
-// What is sent to the page in plain text must not cross a network, unless everybody may read it anyway.
+// The page is sent in plain text, so it must not cross a network unless everybody may read it anyway.
 absl::Status CheckPageAddress(const ListenAddress& address, const ServerOptions& options) {
   if (address.loopback || options.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -64,7 +64,7 @@ absl::Status CheckPageAddress(const ListenAddress& address, const ServerOptions&
       " HOST' or an HTTPS proxy on this machine, whose name --tls-names tells; --insecure serves it to everybody"));
 }
 
-// How clients on this machine reach it.
+// The address by which clients on this machine reach the server.
 std::string LocalAddress(const ListenAddress& address, int port) {
   ListenAddress local = address;
   if (address.host == "0.0.0.0") local.host = "127.0.0.1";
@@ -79,15 +79,15 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMillis);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // Nobody asks for gRPC's own account of its connections and calls, which costs each of them.
+  // Nobody uses gRPC's own statistics (channelz), which cost time for each connection and call.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
-  // Else it asks each connection how fast it is with a ping beside the first data: nodes say little, and commands but one
-  // thing.
+  // Disables pings that measure the bandwidth of each connection when the first data arrive: nodes send little, and commands
+  // make only one call.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
 
-// See AdminOptions: by the first name that it was told, else by what it listens on, else by this machine's name.
+// See AdminOptions::reached_at. Uses the first of --tls-names, otherwise the listening address, otherwise this machine's name.
 std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
   if (address.loopback || address.port == 0) return "";
   const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
@@ -100,7 +100,7 @@ std::string ReachedAt(const ServerOptions& options, const ListenAddress& address
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
-  // What can be refused is refused before anything is touched.
+  // Checks everything that can be refused before anything is changed.
   LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));
   if (options.data_directory.empty()) {
     return absl::InvalidArgumentError("no data directory is given: name one with --data-dir");
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.data_directory + "/lynx.db"));
-  // The store's lock is ours: what an earlier server left here is stale.
+  // The server holds the store's lock, so address files here are left from an earlier server.
   std::unique_ptr<Server> server(new Server());
   server->data_directory_ = options.data_directory;
   RemoveFile(options.data_directory + "/" + kAddressFile);
@@ -134,7 +134,7 @@ absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& addr
   LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
   book_.Apply(access);
   options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
-  static const RealClock real_clock;  // the pages outlive the server
+  static const RealClock real_clock;  // static, because the pages outlive the server
   health_ = std::make_shared<ServerHealth>(real_clock);
   options.core.health = health_;
   LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(options.core, std::move(store), clock));
@@ -234,7 +234,7 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
     std::vector<AccessChange> changes = {User{kFirstAdmin, Role::kAdmin, now}, token.token};
     AuditRecord record{.time = now, .who = "lynx-server", .what = "start", .target = kFirstAdmin};
     SetOutcome(record, absl::OkStatus());
-    // The file first: a token that nobody has is of no use.
+    // The file is written first: a valid token that nobody has would be useless.
     absl::Status status =
         WriteContextFile(path, {.server = address, .authority = tls_->authority().certificate(), .token = token.secret});
     if (status.ok()) status = core_->store().CommitAccess(changes, record);
@@ -254,15 +254,15 @@ void Server::Stop() {
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
   RemoveFile(data_directory_ + "/" + kPageAddressFile);
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();
-  // Takes the library up to two seconds, as the farewell below does.
+  // The library may take two seconds to close the page, so this runs beside the farewell below.
   std::thread page_closes([this] { page_endpoint_.reset(); });
   core_->Stop();
   if (grpc_ != nullptr) {
     grpc_->Shutdown(std::chrono::system_clock::now() + kFarewell);
     grpc_.reset();
   }
-  page_closes.join();  // who still waits for an answer has it: the core has stopped
-  // In the opposite order of dependence.
+  page_closes.join();  // clients of the page have their answers, because the core has stopped
+  // Objects are destroyed before those that they use.
   page_.reset();
   admin_front_.reset();
   cluster_front_.reset();

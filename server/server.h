@@ -1,5 +1,5 @@
-// Server: lynx-server as an object: data directory, store, core, RPC services, metrics page, live page. Not thread-safe:
-// started and stopped by one thread.
+// Server: lynx-server as an object, with data directory, store, core, RPC services, metrics page and live page. Not
+// thread-safe: one thread starts and stops it.
 #ifndef LYNX_SERVER_SERVER_H_
 #define LYNX_SERVER_SERVER_H_
 
@@ -23,53 +23,55 @@
 namespace lynx {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:7470";  // host:port; port 0 takes a free one
-  bool tls = false;                       // on loopback, too; elsewhere it always is, but for
-  bool insecure = false;                  // plain text on addresses that other machines reach
-  std::vector<std::string> tls_names;     // by which clients reach the server, besides those that it knows itself
-  Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // of the server's and of nodes'
+  std::string listen = "127.0.0.1:7470";  // host:port; port 0: a free port
+  bool tls = false;       // use TLS on loopback, too; on other addresses TLS is always used, except with `insecure`
+  bool insecure = false;  // plain text on addresses that other machines can reach
+  std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those it finds itself
+  Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // for certificates of the server and of nodes
   CallLimitOptions limits;
   bool new_admin = false;       // make a new token for the first admin
-  std::string data_directory;   // made if it is not there
-  std::string metrics_address;  // empty = none
-  std::string page_address;     // of the live page; empty = none, kAutoPage = the default where it is open to everybody anyway
+  std::string data_directory;   // created if it does not exist
+  std::string metrics_address;  // empty: no metrics page
+  std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
 };
 
-// The file in the data directory that holds "host:port" while the server listens, and those for its metrics and its page.
+// Files in the data directory that contain "host:port" of the server, its metrics page and its live page while it listens.
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 inline constexpr char kPageAddressFile[] = "page.address";
-// 127.0.0.1:7472, or a free port where that is taken or `listen` has none of its own; without TLS on loopback, else none.
+// 127.0.0.1:7472, or a free port if that is in use or `listen` uses a free port itself. Only for a server on loopback without
+// TLS; otherwise there is no page.
 inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
-// In the data directory of a server with TLS: the authority with all keys, and what the first admin gives to lynxctl --context.
+// Files in the data directory. tls: with TLS, the authority and all keys.
 inline constexpr char kTlsDirectory[] = "tls";
-// What the secrets of the ranks' connections are made of; for its owner alone.
+// connections.key: the key from which the secrets of the ranks' connections are derived; only its owner may read it.
+// admin.context: the file that the first admin passes to lynxctl --context.
 inline constexpr char kConnectionKeyFile[] = "connections.key";
 inline constexpr char kAdminContextFile[] = "admin.context";
 inline constexpr char kFirstAdmin[] = "admin";
 
 class Server {
  public:
-  // Unavailable: an address is in use (names it and the flag). InvalidArgument: an address that cannot be, or no data
-  // directory. FailedPrecondition: the data directory cannot be used; else as Store::Open.
+  // Unavailable: an address is in use; the text names the address and the flag. InvalidArgument: an invalid address, or no data
+  // directory. FailedPrecondition: the data directory cannot be used. Other errors are those of Store::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, const Clock& clock);
   ~Server() { Stop(); }
 
-  // Ends all calls and threads, within about two seconds. Idempotent.
+  // Ends all calls and threads within about two seconds. Idempotent.
   void Stop();
 
   const std::string& address() const { return address_; }                  // with the port that was chosen
-  const std::string& metrics_address() const { return metrics_address_; }  // empty = none
-  const std::string& page_address() const { return page_address_; }        // the same
+  const std::string& metrics_address() const { return metrics_address_; }  // empty: no metrics page
+  const std::string& page_address() const { return page_address_; }        // empty: no live page
 
  private:
   Server() = default;
   absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
                          const Clock& clock);
   absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
-  // Where there is none, or always: writes the context file of a new token of kFirstAdmin, with this address.
+  // Writes the context file with a new token of kFirstAdmin and this address, if there is no such file or if `always`.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);
   absl::Status ServeMetricsPage(const ServerOptions& options);
   absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);

@@ -1,5 +1,5 @@
 // lynx-opt: reads a stage's problem from standard input, solves it exactly within a time limit, and prints the answer
-// (planner/recompute/solver_text.h). The one program that links a MILP solver.
+// (planner/recompute/solver_text.h). No other program links a MILP solver.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ int Fail(int code, const std::string& message) {
   return code;
 }
 
-// Nobody else would end a solver whose starter is gone. False if it is gone already.
+// Makes the solver end with its parent, because nobody else would end it. Returns false if the parent has already ended.
 bool EndWith(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return ::getppid() == parent;

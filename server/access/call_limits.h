@@ -1,4 +1,5 @@
-// CallLimits: how much each caller may ask for, and when people wait so that nodes are heard. Thread-safe.
+// CallLimits: limits the rate of each caller's calls, and refuses people's calls while the server is behind, so that reports of
+// nodes still get through. Thread-safe.
 #ifndef LYNX_SERVER_ACCESS_CALL_LIMITS_H_
 #define LYNX_SERVER_ACCESS_CALL_LIMITS_H_
 
@@ -17,25 +18,26 @@
 namespace lynx {
 
 struct CallLimitOptions {
-  // Of each caller; a rate of 0: no limit.
+  // Limits for each caller; a rate of 0 means no limit.
   Rate reads{.per_second = 0, .burst = 1};
   Rate changes{.per_second = 0, .burst = 1};
-  // Events that wait in the server's loop, beyond which people's calls are refused. Nodes' reports have the rest of the queue.
+  // If more events than this wait in the server's loop, people's calls are refused. The rest of the queue is for reports of
+  // nodes.
   size_t shed_above = 2'500;
 };
 
-// What a caller is known by.
+// What identifies a caller.
 enum class CallerKey : uint8_t { kName, kAddress };
 
 class CallLimits {
  public:
   explicit CallLimits(CallLimitOptions options) : options_(options) {}
 
-  // Takes one of the caller's. ResourceExhausted with the time after which there is one (server/wire/retry_later.h). Of more
-  // callers of a kind than kMaxCallers at a time those that come last share what one may have: strangers from many addresses
-  // share with strangers only.
+  // Takes one call from the caller's rate. ResourceExhausted: no call is left; the status says when to try again
+  // (server/wire/retry_later.h). For each CallerKey at most kMaxCallers callers have a rate of their own. Callers that come
+  // later share one rate, so strangers from many addresses take nothing from callers with names.
   absl::Status Take(Cost cost, CallerKey key, const std::string& caller, Nanos now);
-  // ResourceExhausted where the loop is behind. `queue`: events that wait in it.
+  // ResourceExhausted: the loop is behind. `queue`: number of events that wait in the loop.
   absl::Status CheckQueue(size_t queue) const;
 
   static constexpr size_t kMaxCallers = 10'000;
@@ -43,7 +45,7 @@ class CallLimits {
  private:
   const CallLimitOptions options_;
   std::mutex mutex_;
-  std::array<std::map<std::string, TokenBucket>, 2> buckets_;  // guarded by mutex_; by CallerKey; then by cost and caller
+  std::array<std::map<std::string, TokenBucket>, 2> buckets_;  // guarded by mutex_; first by CallerKey, then by cost and caller
 };
 
 }  // namespace lynx

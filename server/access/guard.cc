@@ -108,7 +108,7 @@ absl::Status Guard::Authorize(const MethodRule& rule, const Caller& caller) cons
 absl::Status Guard::CheckLimits(const MethodRule& rule, const Caller& caller) {
   if (rule.cost == Cost::kNothing) return absl::OkStatus();
   if (caller.kind != Caller::Kind::kNode) LYNX_RETURN_IF_ERROR(limits_.CheckQueue(hooks_.queue()));
-  // Without TLS nobody can be told from another: all are as one address.
+  // Without TLS callers cannot be told apart, so all callers from one address share a rate.
   const bool by_address = caller.kind == Caller::Kind::kNobody || caller.kind == Caller::Kind::kLocal;
   return by_address ? limits_.Take(rule.cost, CallerKey::kAddress, caller.from, clock_.Monotonic())
                     : limits_.Take(rule.cost, CallerKey::kName, CallerText(caller), clock_.Monotonic());

@@ -1,11 +1,11 @@
-// Guard: stands before every method of every service. It finds out who calls, and whether they may
+// Guard: checks every call of every service first. It finds out who calls and whether the caller may
 // (server/access/rpc_permissions.h). Without TLS everybody is "local", an admin.
 //
-// Who calls: a bearer token in the metadata "authorization", else the certificate of the connection, else nobody. A token or
-// certificate that is not valid is refused, never passed over. Then people wait where the server is behind, and each caller has
-// a rate (server/access/call_limits.h); nodes' reports have neither.
+// The caller is known by a bearer token in the metadata "authorization", otherwise by the certificate of the connection,
+// otherwise not at all. An invalid token or certificate is refused, never ignored. Then people's calls are refused while the
+// server is behind, and each caller has a rate limit (server/access/call_limits.h). Reports of nodes have neither limit.
 //
-// Thread-safe. The book must outlive it.
+// Thread-safe. The AccessBook must outlive it.
 #ifndef LYNX_SERVER_ACCESS_GUARD_H_
 #define LYNX_SERVER_ACCESS_GUARD_H_
 
@@ -27,46 +27,46 @@ namespace lynx {
 struct Caller {
   enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
   Kind kind = Kind::kNobody;
-  std::string name;           // of kUser and kNode
-  Role role = Role::kViewer;  // of kUser and kLocal
-  std::string from;           // address of the other end
-  std::string serial;         // kNode: of its certificate
+  std::string name;           // for kUser and kNode
+  Role role = Role::kViewer;  // for kUser and kLocal
+  std::string from;           // address of the caller
+  std::string serial;         // kNode: serial number of its certificate
 };
 // "alice", "node/n0", "local", "".
 std::string CallerText(const Caller& caller);
 
-// One call that was let through.
+// One call that the guard admitted.
 struct Call {
   grpc::CallbackServerContext* context = nullptr;
   Caller caller;
   std::string method;  // "Jobs.SubmitJob"
 
-  // Of a change that the call asks for; time and outcome are for who carries it out.
+  // Audit record for a change that the call requests. Whoever carries it out fills in time and outcome.
   AuditRecord Audit(const std::string& target) const;
 };
 
-// The host of gRPC's name for the other end: "ipv4:127.0.0.1:5000" and "ipv6:%5B::1%5D:5000" give "127.0.0.1" and "::1".
+// Extracts the host from gRPC's name for a peer: "ipv4:127.0.0.1:5000" gives "127.0.0.1", "ipv6:%5B::1%5D:5000" gives "::1".
 std::string HostOfPeer(const std::string& peer);
 
 class Guard {
  public:
   struct Hooks {
-    std::function<void(AuditRecord)> refused;  // of every call of somebody who may not; must not block
-    std::function<size_t()> queue;             // events that wait in the server's loop
+    std::function<void(AuditRecord)> refused;  // called for every call that is not permitted; must not block
+    std::function<size_t()> queue;             // returns the number of events that wait in the server's loop
   };
-  // `open`: no TLS.
+  // `open`: the server has no TLS.
   Guard(bool open, const AccessBook& book, CallLimitOptions limits, const Clock& clock, Hooks hooks)
       : open_(open), book_(book), limits_(limits), clock_(clock), hooks_(std::move(hooks)) {}
 
-  // Unauthenticated: nobody, or a token or certificate that is not valid. PermissionDenied: somebody who may not.
-  // ResourceExhausted: somebody who may, later.
+  // Unauthenticated: no token or certificate, or an invalid one. PermissionDenied: the caller may not make this call.
+  // ResourceExhausted: the caller may, but must try again later.
   absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
 
-  // The same of a call that came by HTTP from `from`. `authorization`: the header's value, "" = there is none.
+  // The same for a call over HTTP from the address `from`. `authorization`: the header's value; empty: there is no such header.
   absl::StatusOr<Caller> AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from);
 
-  // Of a stream that goes on: PermissionDenied when it reports as another node than the caller's certificate says;
-  // Unauthenticated when that has ended or was revoked since.
+  // Checks a report on an open stream. PermissionDenied: it reports for another node than the caller's certificate names.
+  // Unauthenticated: the certificate has expired or was revoked in the meantime.
   absl::Status CheckReport(const Caller& caller, const std::string& node) const;
 
   bool open() const { return open_; }

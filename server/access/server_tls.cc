@@ -18,7 +18,7 @@
 namespace lynx {
 namespace {
 
-// How often the clock is looked at: it may be set.
+// The clock is read at least this often, because it may be adjusted.
 constexpr Nanos kMaxWait{60'000'000'000};
 constexpr Nanos kShortestWait{100'000'000};
 

@@ -1,7 +1,7 @@
-// ServerTls: the cluster's authority, and the server's own certificate, which is made anew at each start and when two thirds of
-// its life are over. In DIRECTORY: ca.key, ca.pem and an IdentityDirectory, all for their owner alone.
+// ServerTls: the cluster's authority and the server's own certificate. The certificate is new at each start and is renewed
+// after two thirds of its lifetime. The directory holds ca.key, ca.pem and an IdentityDirectory; only its owner may read them.
 //
-// One thread renews. Thread-safe.
+// A thread of its own renews the certificate. Thread-safe.
 #ifndef LYNX_SERVER_ACCESS_SERVER_TLS_H_
 #define LYNX_SERVER_ACCESS_SERVER_TLS_H_
 
@@ -23,13 +23,13 @@ namespace lynx {
 
 class ServerTls {
  public:
-  // `names`: by which clients reach the server. Errors as Authority::Open and IssueServer.
+  // `names`: the names by which clients reach the server. Errors are those of Authority::Open and IssueServer.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names,
                                                          Nanos life, const Clock& clock);
   ~ServerTls();
 
   const Authority& authority() const { return authority_; }
-  // Nodes show a certificate, people need not.
+  // Clients that are nodes present a certificate; people need none.
   std::shared_ptr<grpc::ServerCredentials> credentials() const;
 
  private:
@@ -51,8 +51,8 @@ class ServerTls {
   std::thread thread_;
 };
 
-// The names by which clients may reach a server that listens on this numeric address: itself, or every address of this machine
-// where it is the unspecified one; the machine's name; and loopback.
+// The names by which clients may reach a server that listens on this numeric address: the address itself (or all addresses of
+// this machine if it is the unspecified address), the machine's name, and loopback.
 std::vector<std::string> NamesOf(const std::string& listen_host);
 
 }  // namespace lynx

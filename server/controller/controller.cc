@@ -1,4 +1,4 @@
-// The controller's bookkeeping: one Step, restoring, queries. See controller.h.
+// Common work of the controller: finishing a Step, restoring the stored state, and queries. See controller.h.
 #include "server/controller/controller.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ std::vector<Effect> Controller::Finish() {
   if (schedule_ && now_ >= next_schedule_) {
     schedule_ = false;
     Schedule();
-    // A pass over the queue looks at all nodes: with thousands of them not with every report.
+    // A pass over the queue looks at all nodes. With thousands of nodes, do not run it for every report.
     if (nodes_.size() > kFewNodes) next_schedule_ = now_ + kPassPerNode * static_cast<int64_t>(nodes_.size());
   }
   for (const JobId& id : std::exchange(touched_, {})) {
@@ -94,7 +94,8 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
   LYNX_CHECK(jobs_.empty());
   std::vector<JobId> restored;
   now_ = began_ = now;
-  for (auto& [name, node] : nodes_) node.seen_monotonic = now;  // to be forgotten if it does not come
+  // A node that does not come back is forgotten some time after this.
+  for (auto& [name, node] : nodes_) node.seen_monotonic = now;
   wall_ = wall;
   for (StoredJob& stored : jobs) {
     const JobId id = stored.record.id;
@@ -122,7 +123,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
       default: RestoreGeneration(job);
     }
   }
-  for (const JobId& id : restored) Enqueue(jobs_.at(id));  // once all that they may wait for are known
+  for (const JobId& id : restored) Enqueue(jobs_.at(id));  // now all jobs that they may wait for are known
   return Finish();
 }
 
@@ -130,7 +131,9 @@ void Controller::RestoreGeneration(Job& job) {
   active_.insert(job.record.id);
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   AddEvent(job, EventKind::kServerRestarted, "the server restarted; ranks go on and their nodes are expected back");
-  if (GivesWay(job.record.stop)) {  // whom to went with the server, or is found again
+  // The plan or job for which the ranks should give way was lost with the earlier server; if it is still needed, it is found
+  // again.
+  if (GivesWay(job.record.stop)) {
     job.record.stop = StopKind::kNone;
     job.record.stop_reason.clear();
     job.record.reason = "goes on as planned";
@@ -169,7 +172,7 @@ void Controller::AddEvent(Job& job, EventKind kind, const std::string& reason) {
       .sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = EventKindName(kind), .reason = reason};
   notices_[job.record.id].push_back(event);
   effects_.push_back(InsertEvent{job.record.id, std::move(event)});
-  Touch(job);  // the number of the event is in its record
+  Touch(job);  // the record contains the sequence of the event
 }
 
 void Controller::SetState(Job& job, JobState state, EventKind kind, const std::string& reason) {
@@ -183,7 +186,7 @@ void Controller::TouchNodesOf(const Job& job) {
   for (const RankRecord& rank : job.record.ranks) worker_dirty_.insert(rank.where.node);
 }
 
-// Else a server that runs for years would hold, and load at its start, every job it ever had.
+// Without this, a server that runs for years would hold every job it ever had, and load them all at its start.
 void Controller::DropOldJobs() {
   while (ended_.size() > options_.kept_jobs) {
     const int64_t submission = ended_.begin()->second;
@@ -232,7 +235,8 @@ std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<J
                                                const JobRecord* before) const {
   std::vector<const JobRecord*> records;
   const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
-  if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {  // few, beside those that have ended
+  // Only unfinished jobs, which are few compared with the ended ones.
+  if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {
     for (const JobId& id : unfinished_) {
       const JobRecord& record = jobs_.at(id).record;
       const bool wanted = record.submission < end && std::find(states.begin(), states.end(), record.state) != states.end();
@@ -286,7 +290,7 @@ NodeView Controller::ViewOf(const NodeId& name) const {
 std::vector<NodeView> Controller::Nodes() const {
   std::set<NodeId> names;
   for (const auto& [name, node] : nodes_) {
-    if (node.seen > Nanos(0) || !node.jobs.empty()) names.insert(name);  // not those that only an earlier server has seen
+    if (node.seen > Nanos(0) || !node.jobs.empty()) names.insert(name);  // without nodes that only an earlier server has seen
   }
   for (const auto& [name, cordon] : cordons_) names.insert(name);
   std::vector<NodeView> views;

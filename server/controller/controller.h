@@ -1,7 +1,8 @@
-// Controller: decides everything. A pure state machine: Step(event) changes its state and returns the effects that it
-// wants; time arrives in the event; no I/O, clock, threads, randomness or protobuf. Not thread-safe: one owner thread.
+// Controller: makes all decisions of the server. It is a pure state machine: Step(event) changes its state and returns the
+// effects that it wants. The event carries the time; there is no I/O, clock, thread, randomness or protobuf. Not thread-safe:
+// one thread owns it.
 //
-// A job:
+// States of a job:
 //
 //             submit
 //               |
@@ -19,18 +20,18 @@
 //      +--------|---------------------- no devices for a restart ----+
 //               +--- cancel: CANCELLED (at once, or when the ranks have stopped)
 //
-// A generation, rank by rank: listening (desired without peers) -> all listen -> running (desired with all peers) ->
-// finished and exited 0. Every rank's worker must show that the rank is gone before a next generation begins, or its node
-// be lost.
+// States of one generation, rank by rank: listening (desired without peers) -> all listen -> running (desired with all peers)
+// -> finished and exited 0. Before the next generation begins, every rank's worker must report that the rank is gone, or its
+// node must be lost.
 //
-// A job with a range of ranks is elastic. Where its devices are lost and others do not make up for them, it is planned again
-// for what is left; where more are free and nobody waits for them, it is planned for these too beside its training, and if that
-// pays, its ranks give way after a step with a checkpoint, and the next generation begins with the new plan
+// A job with a range of ranks is elastic. If it loses devices and no others replace them, it is planned again for the devices
+// that are left. If more devices are free and nobody waits for them, it is planned for these too while it trains. If that plan
+// pays, its ranks give way: they finish a step and write a checkpoint, and the next generation begins with the new plan
 // (controller_replan.cc).
 //
-// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first that has to wait holds up those
-// behind it, but for jobs that do not delay it: that use other devices than it will have, or end before. It may make running
-// jobs give way (controller_queue.cc). A node that is drained makes its jobs move (controller_hold.cc).
+// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first job that must wait holds up those
+// behind it, except jobs that do not delay it: jobs that use other devices than it will get, or that end before it begins. It
+// may make running jobs give way (controller_queue.cc). Jobs leave a node that is drained (controller_hold.cc).
 #ifndef LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 
@@ -64,73 +65,76 @@
 
 namespace lynx {
 
-// Of one desired state. Leaves room for everything else below the largest message (proto/message_limit.h).
+// Limit for one desired state. It leaves room for all other fields within the largest message (proto/message_limit.h).
 inline constexpr Bytes kMaxProgramText{48 << 20};
 
-// For the test that shows that tests find mistakes (tests/sim).
+// Deliberate mistakes, for the test that shows that the simulation finds mistakes (tests/sim).
 enum class Mistake : uint8_t {
   kNone,
-  kReuseGeneration,      // a restart has the number of the generation before
-  kStartBesideOldRanks,  // does not wait until ranks of the generation before are gone
+  kReuseGeneration,      // a restart keeps the generation number of the generation before
+  kStartBesideOldRanks,  // does not wait until the ranks of the generation before are gone
   kForgetWhatIsHeld,     // devices of other jobs count as free
-  kForgetKeys,           // an idempotency key is not looked up
-  kSucceedEarly,         // a job has succeeded with its last step, before the checkpoint of it
-  kForgetTheQueue,       // a restarted server leaves queued jobs out
-  kNeverLoseNodes,       // a node that is away is waited for for ever
-  kForgetStrays,         // what still runs on a node that was given up and is back does not count
+  kForgetKeys,           // idempotency keys are not looked up
+  kSucceedEarly,         // a job succeeds with its last step, before the checkpoint of that step
+  kForgetTheQueue,       // a restarted server forgets queued jobs
+  kNeverLoseNodes,       // waits forever for a node that is away
+  kForgetStrays,         // ignores ranks that still run on a node that was given up and came back
   kStartSilently,        // a generation begins without an event
-  kForgetCordons,        // a restarted server gives ranks to nodes that are cordoned
-  kForgetDependencies,   // a job does not wait for those that it is to come after
-  kForgetHolds,          // a job that is held begins all the same
-  kForgetMemory,         // a job that has run out of memory begins with the same plan
-  kForgetQuorum,         // a server that has lost most nodes gives their work to the others
+  kForgetCordons,        // a restarted server starts ranks on cordoned nodes
+  kForgetDependencies,   // a job does not wait for the jobs that it depends on
+  kForgetHolds,          // a job starts although it is held
+  kForgetMemory,         // a job that has run out of memory starts again with the same plan
+  kForgetQuorum,         // a server that has lost contact to most nodes gives their work to the others
 };
 
 struct ControllerOptions {
   // How often nodes report when nothing has changed.
   Nanos heartbeat{2'000'000'000};
-  // Absence of a worker daemon after which its node counts as lost. After a start of the server, too: no node is lost
-  // earlier.
+  // A node is lost when its worker daemon has been absent for this long. After a start of the server no node is lost earlier
+  // than this, either.
   Nanos node_timeout{60'000'000'000};
-  Nanos measure_timeout{60'000'000'000};  // for agents to measure the shapes that a plan wants
-  Nanos listen_timeout{60'000'000'000};   // for all ranks of a generation to listen
-  // Ranks that end because a peer is gone often report it before the rank that is at fault: how long to wait for that.
+  Nanos measure_timeout{60'000'000'000};  // time for agents to measure the shapes that a plan wants
+  Nanos listen_timeout{60'000'000'000};   // time until all ranks of a generation must listen
+  // Ranks that end because a peer is gone often report before the rank that is at fault. This is how long to wait for that
+  // rank's report.
   Nanos culprit_grace{2'000'000'000};
-  // A generation that is over does not wait longer for the ranks of a node without a worker daemon before the next one begins:
-  // they have lost their peers, and what they might still commit is refused then.
+  // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon. These ranks
+  // have lost their peers, and whatever they still commit is refused then.
   Nanos stop_timeout{10'000'000'000};
-  // Nodes that are cut off end their ranks by themselves, before their work is given away.
+  // Nodes that are cut off end their ranks by themselves before their work is given away.
   bool leases = true;
-  // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
+  // Reports of a rank that has exited with 0 may still be on their way, and a rank that has reported its last step may still be
+  // about to exit. Wait this long for them.
   Nanos exit_grace{10'000'000'000};
-  // Before the next generation after one that trained no step: a node that cannot begin ranks for a while, such as for a full
-  // disk, must not spend a job's restarts within a moment. Doubles with each in a row.
+  // Pause before the next generation after one that trained no step. Without it, a node that cannot start ranks for a while
+  // (such as when its disk is full) would use up a job's restarts within a moment. The pause doubles with each such generation
+  // in a row.
   Nanos restart_pause{2'000'000'000};
   Nanos most_restart_pause{60'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
-  // A job trains for so long before it is planned again for more devices.
+  // A job trains for this long before it is planned again for more devices.
   Nanos replan_after{5'000'000'000};
-  int32_t most_replans_per_hour = 12;  // of a job, but for those that a loss makes necessary
-  // For ranks to give way; at least thirty of their steps and a checkpoint.
+  int32_t most_replans_per_hour = 12;  // limit for one job; plans that a loss makes necessary do not count
+  // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.
   Nanos yield_timeout{60'000'000'000};
-  // A job that could begin so soon makes nobody give way.
+  // If a job could start within this time anyway, no other job has to give way for it.
   Nanos soon{30'000'000'000};
-  // A job that has lost devices while it trained holds up those behind it for so long, though without them there are too few
-  // for it: they may be back soon.
+  // A job that has lost devices while it trained keeps its place in the line for this long and holds up the jobs behind it,
+  // even if there are too few devices for it now: they may be back soon.
   Nanos return_timeout{120'000'000'000};
-  // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
+  // A job that names no checkpoint directory writes to `checkpoint_root`/JOB/checkpoints. An absolute path.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
   int64_t max_unfinished_jobs = 10'000;
-  // Jobs that have ended and are still known. Beyond them the one that ended first is dropped, with its idempotency key,
-  // its plan and its events; what it wrote stays on disk. At least 1.
+  // Number of ended jobs to remember. When there are more, the job that ended first is dropped with its idempotency key, plan
+  // and events; the files that it wrote stay on disk. At least 1.
   size_t kept_jobs = 10'000;
   size_t max_nodes = 10'000;
-  // Text of programs in one message to a worker. Ranks whose programs do not fit start with a later message; a plan with a
-  // program above it is refused.
+  // Limit for the text of programs in one message to a worker. Ranks whose programs do not fit start with a later message. A
+  // plan with a program above the limit is refused.
   Bytes most_program_text = kMaxProgramText;
-  // The shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
+  // Returns the shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
-  Mistake mistake = Mistake::kNone;  // for tests alone
+  Mistake mistake = Mistake::kNone;  // for tests only
 };
 
 class Controller {
@@ -141,32 +145,34 @@ class Controller {
 
   struct StoredJob {
     JobRecord record;
-    std::shared_ptr<const Plan> plan;  // null: none, or the job has ended
+    std::shared_ptr<const Plan> plan;  // null: there is no plan, or the job has ended
   };
   struct Settings {
     std::map<NodeId, Cordon> cordons;
     std::vector<QueueConfig> queues;
-    std::vector<NodeId> nodes;  // that have been there and may be witnesses
+    std::vector<NodeId> nodes;  // nodes that attached before and may be witnesses
   };
-  // What people have set, and who has attached. Call before Restore.
+  // Restores what people have set and which nodes have attached before. Call before Restore.
   void RestoreSettings(Settings settings);
-  // Takes up what an earlier server left. Call once, before the first Step.
+  // Continues from the state that an earlier server stored. Call once, before the first Step.
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
 
   std::vector<Effect> Step(const Event& event);
 
-  // nullptr: unknown.
+  // nullptr: unknown job.
   const JobRecord* Find(const JobId& id) const;
-  // Without programs when the job has ended. null: none, or the job ended under an earlier server, and the store has it.
+  // The plan of a job that has ended comes without programs. null: there is no plan, or the job ended under an earlier server;
+  // then the store has the plan.
   std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
-  // An id, the newest job of that name, or a unique prefix of an id. NotFound, or InvalidArgument for an ambiguous prefix.
+  // `text` is an id, the name of a job (the newest one counts), or a unique prefix of an id. NotFound: no such job.
+  // InvalidArgument: an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const;
-  // Newest first; `states` empty = all. With `before` only jobs that were submitted before that one.
+  // Newest first. Empty `states`: all states. With `before`: only jobs that were submitted before that job.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states,
                                      const JobRecord* before = nullptr) const;
   std::vector<NodeView> Nodes() const;
   NodeView ViewOf(const NodeId& name) const;
-  // Of the nodes that Nodes() tells of, by name.
+  // Summaries of the nodes in Nodes(), by name.
   std::vector<NodeSummary> Summaries() const;
   struct QueueView {
     QueueConfig config;
@@ -175,115 +181,116 @@ class Controller {
   std::vector<QueueView> Queues() const;
   const RankLogs& logs() const { return logs_; }
   ClusterStats TakeCensus() const;
-  // Of an unfinished job: that it has, or is planned for.
+  // Number of devices that an unfinished job has or is planned for.
   int32_t DevicesHeld(const JobId& id) const;
 
  private:
-  // What is known of a rank of the current generation beside its record.
+  // What is known about a rank of the current generation in addition to its record.
   struct LiveRank {
-    std::optional<RankPhase> phase;  // unset: not heard of since the generation or this server began
+    std::optional<RankPhase> phase;  // unset: no report yet since the generation or this server began
     bool started = false;
-    bool fault_reported = false;  // by the rank itself
+    bool fault_reported = false;  // the rank reported its failure itself
     bool failed = false;
     bool peer_lost = false;  // failed, but only because a peer was gone
     FaultCause cause = FaultCause::kUnknown;
-    std::vector<int32_t> peers;  // of a link's failure: the ranks at the other ends
+    std::vector<int32_t> peers;  // after a failed link: the ranks at the other ends
     bool during_stop = false;    // failed after the stop had begun
-    bool gave_way = false;       // as it was asked to
-    bool forgotten = false;      // its process went with its machine or daemon
+    bool gave_way = false;       // ended on request, with a checkpoint
+    bool forgotten = false;      // its process was lost with its machine or daemon
     int32_t exit_code = 0;
     std::string reason;
-    int64_t order = 0;  // of the failure among those of the job
+    int64_t order = 0;  // position of its failure among all failures of the job
     Nanos exited_at, finished_at;
-    int64_t received = 0;  // newest report that was folded in
+    int64_t received = 0;  // sequence of the newest report that was processed
   };
-  // Planning beside the training, and what else changes a job's devices.
+  // State of planning during training, and of other changes to a job's devices.
   struct Replanning {
-    std::string trigger;                             // why; empty: it is not under way
-    std::shared_ptr<const Plan> plan;                // that the ranks give way to
-    std::shared_ptr<const ClusterTopology> cluster;  // that it was made for
+    std::string trigger;                             // why a new plan is made; empty: none is being made
+    std::shared_ptr<const Plan> plan;                // the plan for which the ranks give way
+    std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
     std::vector<DeviceRef> placement;
-    std::vector<DeviceRef> considered;        // that the plan was made for, or for which none was worth a change
+    std::vector<DeviceRef> considered;        // devices of the present plan, or of the last attempt that did not pay
     Nanos not_before;                         // monotonic
-    std::vector<Nanos> changes;               // when, within the last hour
-    int64_t steps_done = 0;                   // as this generation's newest step says; 0: it has done none
-    Bytes checkpoint;                         // the newest one; 0: none yet
-    Nanos began, start_took{10'000'000'000};  // when this generation began; how long one took until it ran
+    std::vector<Nanos> changes;               // times of changes within the last hour
+    int64_t steps_done = 0;                   // from the newest step of this generation; 0: no step yet
+    Bytes checkpoint;                         // size of the newest checkpoint; 0: none yet
+    Nanos began, start_took{10'000'000'000};  // when this generation began; how long a start took until the ranks ran
   };
   struct Job {
     JobRecord record;
     std::shared_ptr<const Plan> plan;
-    std::vector<Bytes> program_text;                        // of the plan, by stage
+    std::vector<Bytes> program_text;                        // program text of the plan, by stage
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
-    std::map<NodeId, std::vector<int32_t>> ranks_on;  // each node's of the record's
+    std::map<NodeId, std::vector<int32_t>> ranks_on;  // indices into the record's ranks, by node
     StepStatistics statistics;
     SpeedWatch speed;
     LinkWatch links;
-    std::map<NodeId, Slowness> slowness_watched;  // of its nodes, when the speeds began to be watched
-    // Its nodes' Slowness::compute when a plan was asked for, and of the plan that it has.
+    std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
+    // Slowness::compute of the job's nodes: when a plan was requested, and for the present plan.
     std::map<NodeId, double> slowness_asked, slowness_planned;
-    Nanos drift_not_before;  // monotonic: its nodes' speeds are not looked at before
+    Nanos drift_not_before;  // monotonic: its nodes' speeds are not compared before this time
     TraceAssembly traces;
-    int64_t first_step = -1;   // that the ranks of this generation began with, as they reported; -1: not yet
-    bool from_copies = false;  // in memory, not from a checkpoint
-    // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
+    int64_t first_step = -1;   // first step of this generation, as the ranks reported; -1: not yet known
+    bool from_copies = false;  // the ranks resumed from copies in memory, not from a checkpoint
+    // Devices that the job is planned for: in PLANNING, or in RUNNING with `replanning`. Then they are its own devices and free
+    // ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
-    size_t awaited =
-        0;  // of the reserved devices: one of a node that has not measured all of these, when it was last looked at
+    size_t awaited = 0;  // index of a reserved device whose node had not measured all wanted shapes at the last look
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
-    bool short_of_memory = false;               // is planned again since its plan did not fit its devices
-    std::map<std::string, Bytes> memory_taken;  // by model of device: by the newest plan that did not fit; gone with the server
-    std::string memory_text;                    // what they count as having since then
-    bool speculative = false;                   // is planned to see whether it would end before the first in line begins
-    bool structural = false;                    // waits for more than there is: it holds up nobody
-    bool over_quota = false;                    // its queue may not have more: it holds up nobody
-    bool makes_room = false;                    // it was asked to give way to another job
-    Nanos line_until;  // monotonic: until then it keeps its place in the line though there are too few devices; 0 = it does not
-    Nanos spared_until;                        // monotonic: its ranks have not given way, and are not asked again before
-    Nanos trained_before;                      // by the generations before this one
-    int32_t min_devices = 0;                   // at least so many for the next plan: fewer have been tried
-    DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
-    // timers, monotonic; 0 = off
+    bool short_of_memory = false;               // it is planned again because its plan did not fit its devices
+    std::map<std::string, Bytes> memory_taken;  // by device model: memory of the newest plan that did not fit; not stored
+    std::string memory_text;                    // the memory that its devices are assumed to have since then
+    bool speculative = false;  // it is planned to find out whether it would end before the first job in line begins
+    bool structural = false;   // it needs more than exists; it holds up no other job
+    bool over_quota = false;   // its queue's quota is used up; it holds up no other job
+    bool makes_room = false;   // it was asked to give way to another job
+    // Monotonic: until then it keeps its place in the line although there are too few devices; 0: it does not.
+    Nanos line_until;
+    Nanos spared_until;                        // monotonic: its ranks did not give way and are not asked again before this time
+    Nanos trained_before;                      // training time of earlier generations
+    int32_t min_devices = 0;                   // the next plan needs at least this many devices: fewer were tried
+    DeviceKind tried_kind = DeviceKind::kAny;  // kind of the devices that were tried
+    // Timers, monotonic; 0: off.
     Nanos measure_deadline, listen_deadline, stop_deadline, yield_deadline, persist_at;
     Nanos measured_since;   // monotonic: when its nodes were asked to measure
-    Nanos stopping_since;   // since when the ranks are to end at once
-    Nanos restart_at;       // all ranks are gone: when the next generation may begin
-    int32_t fruitless = 0;  // generations in a row that trained no step
+    Nanos stopping_since;   // since when the ranks must end at once; 0: they need not
+    Nanos restart_at;       // set when all ranks are gone: when the next generation may begin
+    int32_t fruitless = 0;  // number of consecutive generations without a step
     Nanos persisted;
     int64_t failures = 0;
   };
   struct Attachment {
-    int64_t stream = 0;  // 0 = none
+    int64_t stream = 0;  // 0: not attached
     std::string host, boot;
   };
   struct Node {
     NodeId name;
     Attachment agent_link, worker_link;
-    AgentState agent;     // the last report
-    std::string address;  // of the worker, for peers
+    AgentState agent;     // from the last report
+    std::string address;  // of the worker, for the node's peers
     std::string worker_version;
-    std::set<JobId> jobs;                      // that have ranks of a live generation here
-    std::map<RankKey, RankObservation> ranks;  // of the last report
-    std::set<JobId> copies;                    // of whose states it keeps copies in memory; of the last report
-    Slowness slowness;                         // as jobs show that train there
+    std::set<JobId> jobs;                      // jobs with ranks of a live generation on this node
+    std::map<RankKey, RankObservation> ranks;  // from the last report
+    std::set<JobId> copies;                    // jobs whose states the node keeps in memory; from the last report
+    Slowness slowness;                         // as the jobs that train on the node show it
     bool heard = false;                        // a worker has reported since this server began
     bool lost = false;
     int32_t witness_port = 0;  // 0: its daemon cannot be asked
-    bool known = false;        // is in the store
-    bool has_lease = false;    // its daemon knows of leases
-    // Whom it may ask: what it was told with its report of a number and after, oldest first; what it has certainly not got any
-    // more is left out. nullopt: this server does not know, another one told it.
+    bool known = false;        // the node is in the store
+    bool has_lease = false;    // its daemon knows leases
+    // Witness lists sent to this node, by report number, oldest first; lists it has certainly replaced are dropped. nullopt:
+    // sent by an earlier server.
     struct Told {
       int64_t report = 0;
       std::optional<std::vector<NodeId>> witnesses;
     };
     std::vector<Told> told{{}};
-    // Monotonic: when its lease was last renewed; while there is no worker: since when that is, and since when, beside that, at
-    // least half of its witnesses have been in contact.
+    // Monotonic. renewed_at: last renewal of its lease. worker_gone_at: when its worker went away. absent_since: since when the
+    // worker has been away while at least half of the node's witnesses were in contact.
     Nanos renewed_at, worker_gone_at, absent_since;
     Nanos seen;  // wall clock
     Nanos seen_monotonic;
@@ -296,7 +303,7 @@ class Controller {
 
   static NodePresence PresenceOf(const Node& node);
 
-  // controller.cc: bookkeeping of one Step
+  // controller.cc: common work of every Step
   std::vector<Effect> Finish();
   void AddEvent(Job& job, EventKind kind, const std::string& reason);
   void SetState(Job& job, JobState state, EventKind kind, const std::string& reason);
@@ -322,11 +329,11 @@ class Controller {
   void AskForPlan(Job& job);
   static PlanTrigger TriggerOf(const Job& job);
   static bool IsPlanned(const Job& job);
-  // Reasons by value: they may be a part of the record that changes.
+  // `reason` is passed by value because it may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, EventKind kind, std::string reason);
-  // Not of nodes that are cordoned, nor of those that `for_job` does not use. Its own devices count as free.
+  // Without devices of nodes that are cordoned or that `for_job` does not use. Devices that `for_job` holds count as free.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
-  // Of cordoned nodes only if told.
+  // Devices of cordoned nodes are included only with `cordoned`.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned = false) const;
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const Job& job) const;
   bool TakesRanks(const Node& node, bool cordoned) const;
@@ -337,11 +344,11 @@ class Controller {
   static void IndexRanks(Job& job);
   void EndJob(Job& job, JobState state, EventKind kind, std::string reason);
 
-  // controller_drift.cc: nodes and links that have become slower or faster
+  // controller_drift.cc: nodes and links whose speed has changed
   void CheckDrift(Job& job);
 
   // controller_queue.cc: whose turn it is, who may pass, who makes room
-  struct Line;  // of one pass over the queue
+  struct Line;  // state of one pass over the queue
   void Enqueue(Job& job);
   void Dequeue(Job& job);
   void SetReady(const Job& job);
@@ -368,7 +375,7 @@ class Controller {
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
   std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line);
   std::vector<PendingReason> WhyNotReady(const Job& job) const;
-  // Devices of the attached nodes, and those of cordoned ones among them.
+  // Number of devices of the attached nodes, and of these the number on cordoned nodes.
   std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
   void SetPending(Job& job, std::vector<PendingReason> pending);
   std::string NameText(const Job& job) const;
@@ -394,7 +401,7 @@ class Controller {
   std::map<NodeId, Slowness> SlownessOf(const Job& job) const;
   double SlowedSincePlanned(const Job& job) const;
 
-  // controller_replan.cc: other plans for jobs that have one
+  // controller_replan.cc: new plans for jobs that have a plan
   static bool IsElastic(const Job& job);
   static bool IsStopping(const Job& job);
   static bool IsBreaking(const Job& job);
@@ -419,7 +426,7 @@ class Controller {
   void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
                std::vector<DeviceRef> considered);
 
-  // controller_measure.cc: what agents are to measure before a plan
+  // controller_measure.cc: what agents should measure before a plan is made
   void Prepare(Job& job, Reservation reservation);
   void AdvancePlanningOn(const NodeId& node);
   void AdvancePlanning(Job& job);
@@ -438,7 +445,7 @@ class Controller {
   bool PlanForMoreMemory(Job& job, const std::string& refusal);
   void FailForMemory(Job& job, const std::string& reason);
 
-  // controller_faults.cc: whose fault a failure was
+  // controller_faults.cc: what caused a failure
   RankFailureFacts FactsOf(const Job& job, int32_t rank) const;
   Attributed Blame(Job& job, int32_t rank);
   bool WouldRefuseAgain(const Job& job, const LiveRank& culprit) const;
@@ -447,7 +454,7 @@ class Controller {
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
   bool ExcludeNode(Job& job, const NodeId& node, const std::string& why);
 
-  // controller_check.cc: nodes that are checked before a job trains on them again
+  // controller_check.cc: the node check before a job trains on suspect nodes again
   static void NoteFailure(Job& job, Attribution attribution);
   void FoldCheck(Job& job, const NodeCheckReport& checked);
   std::vector<BadNode> FoundBad(const Job& job) const;
@@ -475,7 +482,7 @@ class Controller {
   void EndFailed(Job& job);
   bool MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason);
   void Restart(Job& job, const std::string& reason);
-  // False: the generation that is over trained nothing, and the next one must wait a little.
+  // False: the last generation trained no step, and the next one must still wait.
   bool PauseIsOver(Job& job, bool fruitless);
   void StartAgain(Job& job, EventKind kind, std::string reason);
   bool NodesServe(const Job& job) const;
@@ -499,7 +506,7 @@ class Controller {
   void WatchQuorum();
   bool AwayFor(const Node& node, Nanos timeout, Nanos since) const;
 
-  // controller_nodes.cc: streams, nodes, what they should do
+  // controller_nodes.cc: streams, nodes, and their desired states
   void OnAgentReported(const AgentReported& event);
   void OnWorkerReported(const WorkerReported& event);
   void OnAgentGone(const AgentGone& event);
@@ -528,49 +535,51 @@ class Controller {
   std::map<JobId, Job> jobs_;
   std::map<std::string, JobId> by_key_;
   std::map<int64_t, JobId> by_submission_;
-  std::set<int64_t> queue_;  // submissions of QUEUED jobs
-  // Of those, the ones that wait for nothing but their turn, by queue: in its order.
+  std::set<int64_t> queue_;  // submission numbers of QUEUED jobs
+  // QUEUED jobs that wait only for their turn: for each queue, in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
-  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in near order, as found when it
-  // was asked for, without what has been given since.
+  // Free devices by kind, during one look at the queue; devices that single jobs exclude are included. In locality order as of
+  // the time when they were first needed, minus what was given to jobs since.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
-  std::optional<std::map<std::string, int32_t>> used_;  // likewise, by queue
-  JobId favoured_;                                      // to which others give way: it is the first in line; empty: none
-  Nanos next_schedule_;                                 // monotonic: not before that, however much happens
-  Nanos next_pass_;                                     // monotonic: over the queue, whatever happens
-  std::set<JobId> in_line_;                             // QUEUED jobs that keep their place for a while (Job::line_until)
-  std::set<JobId> dependents_;                          // QUEUED jobs that wait for others to succeed
+  std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
+  JobId favoured_;                                      // the first job in line, to which others give way; empty: none
+  Nanos next_schedule_;         // monotonic: the queue is not looked at before this time, whatever happens
+  Nanos next_pass_;             // monotonic: the queue is looked at then even if nothing happens
+  std::set<JobId> in_line_;     // QUEUED jobs that keep their place in the line for a while (Job::line_until)
+  std::set<JobId> dependents_;  // QUEUED jobs that wait for other jobs to succeed
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
-  std::set<JobId> active_;     // of those, the ones that are not QUEUED: they have devices, or are planned for some
-  std::set<JobId> measuring_;  // of those, the ones that wait for agents to measure
-  std::map<NodeId, std::set<JobId>> awaited_;  // by the node that they wait for first; perhaps some that do not any more
-  std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
+  std::set<JobId> active_;     // unfinished jobs that are not QUEUED: they have devices or are planned for some
+  std::set<JobId> measuring_;  // active jobs that wait for agents to measure
+  // Jobs by the first node that they wait for; may still contain jobs that no longer wait.
+  std::map<NodeId, std::set<JobId>> awaited_;
+  std::set<std::pair<Nanos, int64_t>> ended_;  // wall clock time of the end, and submission number
   std::map<NodeId, Node> nodes_;
-  std::map<int64_t, NodeId> streams_;          // of admitted streams
-  std::map<JobId, std::set<NodeId>> holders_;  // nodes by what is in their `copies`
-  std::set<NodeId> gpu_nodes_;                 // that have reported GPUs
-  std::map<uint64_t, NodeId> ring_;            // nodes that can be witnesses, scattered; those that follow a node are its own
-  // By node: jobs that do not use it (JobRecord::excluded) and have not ended, and since when, by the wall clock.
+  std::map<int64_t, NodeId> streams_;          // admitted streams
+  std::map<JobId, std::set<NodeId>> holders_;  // the nodes whose `copies` name the job
+  std::set<NodeId> gpu_nodes_;                 // nodes that have reported GPUs
+  // Nodes that can be witnesses, at scattered places; the witnesses of a node are those that follow it.
+  std::map<uint64_t, NodeId> ring_;
+  // By node: unfinished jobs that do not use it (JobRecord::excluded), and since when (wall clock).
   std::map<NodeId, std::map<JobId, Nanos>> unused_by_;
-  std::deque<RankFailureFacts> faults_;  // the newest last
-  Nanos began_;                          // monotonic: this server
+  std::deque<RankFailureFacts> faults_;  // newest last
+  Nanos began_;                          // monotonic: start of this server
   RankLogs logs_;
   int64_t last_submission_ = 0;
   int64_t fenced_reports_ = 0;
 
-  // Of the Step that is running.
+  // State of the Step in progress.
   Nanos now_, wall_;
   std::vector<Effect> effects_;
-  std::set<JobId> touched_;                              // records to write
-  std::map<JobId, std::vector<JobEvent>> notices_;       // for watchers
-  std::set<NodeId> agent_dirty_, worker_dirty_;          // nodes to send to
-  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // of ranks of no live generation
+  std::set<JobId> touched_;                              // jobs whose records must be written
+  std::map<JobId, std::vector<JobEvent>> notices_;       // events to send to watchers
+  std::set<NodeId> agent_dirty_, worker_dirty_;          // nodes to which a new desired state must be sent
+  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // acknowledgements for orphans: ranks of generations that are over
   bool schedule_ = false;
 };
 
-// "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)"
+// Example: "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)".
 std::string SummaryOf(const Plan& plan);
 
 }  // namespace lynx

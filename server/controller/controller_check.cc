@@ -1,4 +1,4 @@
-// Nodes that are checked before a job trains on them again, and what follows where a check fails. See controller.h.
+// Node checks: nodes are checked before a job trains on them again, and blamed when a check fails. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace lynx {
 
-// What is known to have another cause says nothing of the nodes.
+// A failure with another known cause gives no reason to check the nodes.
 void Controller::NoteFailure(Job& job, Attribution attribution) {
   if (attribution == Attribution::kNode || attribution == Attribution::kUnknown) job.record.check_due = true;
 }
@@ -22,7 +22,7 @@ void Controller::FoldCheck(Job& job, const NodeCheckReport& checked) {
   Touch(job);
 }
 
-// By what the ranks of the generation that is over have said; empty: no check has failed.
+// The bad nodes according to the node checks of the generation that is over; empty: no check has failed.
 std::vector<BadNode> Controller::FoundBad(const Job& job) const {
   std::vector<CheckFinding> findings;
   const auto node_of = [&](size_t rank) { return job.record.ranks[rank].where.node; };
@@ -33,7 +33,7 @@ std::vector<BadNode> Controller::FoundBad(const Job& job) const {
     for (const int32_t peer : live.peers) {
       const auto p = static_cast<size_t>(peer);
       if (p >= job.ranks.size()) continue;
-      // It says why it ends, unless it was told to and did.
+      // A rank reports why it ends, unless it was told to end and did.
       const bool silent = !job.ranks[p].fault_reported && job.ranks[p].exit_code != kRankExitCancelled;
       findings.push_back({.node = node_of(r), .other = node_of(p), .other_silent = silent});
     }
@@ -44,7 +44,7 @@ std::vector<BadNode> Controller::FoundBad(const Job& job) const {
   });
 }
 
-// In place of Blame. `bad` is not empty.
+// Used instead of Blame when checks have failed. `bad` is not empty.
 Attributed Controller::BlameFound(Job& job, int32_t rank, const std::vector<BadNode>& bad) {
   for (const BadNode& found : bad) {
     AddEvent(job, EventKind::kFault,
@@ -56,8 +56,8 @@ Attributed Controller::BlameFound(Job& job, int32_t rank, const std::vector<BadN
   return {Attribution::kNode, bad.front().why};
 }
 
-// Whether the job does without one of them from now on. One that is all there is is used further: what is left would be a job
-// that never runs.
+// Excludes the bad nodes from the job; returns whether any was newly excluded. If the job would have no node left, it keeps the
+// bad one: otherwise it would never run.
 bool Controller::ExcludeFound(Job& job, const std::vector<BadNode>& bad) {
   bool any = false;
   for (const BadNode& found : bad) {

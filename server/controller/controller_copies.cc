@@ -1,5 +1,5 @@
-// Copies of states in the memory of nodes: worker daemons keep them for the next generation of a job, and the server says when
-// there will be none. See controller.h.
+// Copies of states in the memory of nodes: worker daemons keep them for the next generation of a job, and the server tells them
+// when there will be no next one. See controller.h.
 #include <utility>
 
 #include "server/controller/controller.h"

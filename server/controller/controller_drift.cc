@@ -1,5 +1,4 @@
-// Jobs whose nodes compute slower or faster, or whose links carry less or more, than their plans take for granted. See
-// controller.h.
+// Drift: nodes of a job compute slower or faster, or links are slower or faster, than its plan assumes. See controller.h.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,19 +12,21 @@
 namespace lynx {
 namespace {
 
-// A change that is worth a look: more than what one measurement differs from another (server/scheduling/node_groups.h).
+// A change counts from this factor on: it is more than two measurements of the same thing differ
+// (server/scheduling/node_groups.h).
 constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
-// Of a link, which may lose far more of its speed than a processor.
+// A link may lose much more of its speed than a processor.
 constexpr double kMaxLinkSlowness = 10'000;
-// Of what a node was slower, so much must be left for it to count as slow (for placement.h).
+// A node counts as slow above this factor (NodeDevices::slow in placement.h).
 constexpr double kSlow = 1.5;
 
 }  // namespace
 
 bool Controller::IsSlow(const Slowness& slowness) { return slowness.compute > kSlow || slowness.links > kSlow; }
 
-// A node's devices, by what one process there shows, which holds for the node: clauses of what has changed.
+// Updates the slowness of the job's nodes from the rank that changed most on each, as this holds for the whole node. Returns a
+// clause for each change.
 std::vector<std::string> Controller::NoteComputeDrift(Job& job) {
   const std::vector<double> changes = job.speed.Changes();
   std::map<NodeId, double> nodes;
@@ -36,7 +37,7 @@ std::vector<std::string> Controller::NoteComputeDrift(Job& job) {
   std::vector<std::string> texts;
   for (const auto& [name, change] : nodes) {
     if (std::max(change, 1 / change) < kDrift) continue;
-    // Two jobs that see the same do not count it twice.
+    // Based on the value at the start of the watch, so two jobs that see the same change do not count it twice.
     NodeOf(name).slowness.compute = std::clamp(job.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
     texts.push_back(
         absl::StrCat("node ", name.value, " computes ",
@@ -46,7 +47,7 @@ std::vector<std::string> Controller::NoteComputeDrift(Job& job) {
   return texts;
 }
 
-// What a link is said to take for some bytes; 0: nothing is said.
+// Predicted time to send this many bytes over the link; 0: there is no prediction.
 Nanos Controller::PredictedOn(const Job& job, const NodeId& from, const NodeId& to, int64_t bytes) const {
   double longest = 0;
   for (const NodeId& name : {from, to}) {
@@ -60,11 +61,10 @@ Nanos Controller::PredictedOn(const Job& job, const NodeId& from, const NodeId& 
   return Nanos(static_cast<int64_t>(longest * 1e9));
 }
 
-// What a link takes longer than before comes on top of what was said of it; its messages may have had to wait for their way
-// before.
+// Adds the slowdown of a link to its predicted time, because its messages may have had to wait for the link before, too.
 std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
   std::vector<SlowLink> slower;
-  std::map<NodeId, double> faster;  // by what factor the slowest link has become slower, below 1
+  std::map<NodeId, double> faster;  // the factor by which the node's slowest link has changed; below 1
   for (const LinkWatch::Change& change : job.links.Changes()) {
     const NodeId& from = job.record.ranks[static_cast<size_t>(change.from)].where.node;
     const NodeId& to = job.record.ranks[static_cast<size_t>(change.to)].where.node;
@@ -102,7 +102,8 @@ std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
   return texts;
 }
 
-// Since the generation began or was last looked at: then the job is planned again for the devices that it has.
+// Looks for changes since the generation began or since the last look. If there are any, plans the job again for its present
+// devices.
 void Controller::CheckDrift(Job& job) {
   if (!MayBeReplanned(job) || now_ < job.drift_not_before) return;
   job.drift_not_before = now_ + options_.replan_after;
@@ -110,7 +111,8 @@ void Controller::CheckDrift(Job& job) {
   for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
   const int32_t ranks = job.plan->layout.ranks();
   const Demand same{.min_ranks = ranks, .max_ranks = ranks, .group = DemandOf(job).group};
-  if (!Reserve(Among(FreeDevices(KindOf(job), &job), had), same).has_value()) return;  // some are not to be used any more
+  // Some of its devices may not be used any more.
+  if (!Reserve(Among(FreeDevices(KindOf(job), &job), had), same).has_value()) return;
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);
   texts.insert(texts.end(), of_links.begin(), of_links.end());
@@ -123,7 +125,7 @@ void Controller::CheckDrift(Job& job) {
   Touch(job);
   job.replanning.trigger = text;
   AddEvent(job, EventKind::kReplan, absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
-  // In their order now, of which slow ones are the last.
+  // In the present order, which puts slow nodes last.
   Prepare(job, *Reserve(Among(FreeDevices(KindOf(job), &job), had), same));
 }
 
@@ -136,7 +138,7 @@ std::map<NodeId, Slowness> Controller::SlownessOf(const Job& job) const {
   return slowness;
 }
 
-// By what factor the plan that it has takes longer than predicted, for the node that has become slower most.
+// The factor by which the present plan takes longer than predicted, from the node that has slowed down most since.
 double Controller::SlowedSincePlanned(const Job& job) const {
   double most = 1;
   for (const auto& [name, slowness] : SlownessOf(job)) {

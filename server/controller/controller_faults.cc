@@ -1,4 +1,4 @@
-// Failures of ranks: whose fault they were, and what the job's own rules make of them. See controller.h.
+// Failures of ranks: what caused them, and what the job's own rules say about them. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kLogLinesMatched = 50;  // by rules of onFailure
-constexpr size_t kMaxExcluded = 16;      // nodes, of one job
-constexpr size_t kMaxFaults = 1000;      // that are remembered, of all jobs
+constexpr size_t kLogLinesMatched = 50;  // newest lines of a rank that the rules of onFailure search
+constexpr size_t kMaxExcluded = 16;      // nodes that one job may exclude
+constexpr size_t kMaxFaults = 1000;      // remembered failures of all jobs
 
 }  // namespace
 
@@ -35,7 +35,7 @@ RankFailureFacts Controller::FactsOf(const Job& job, int32_t rank) const {
   return facts;
 }
 
-// The rank whose failure explains those of its peers. Says so in an event, where anything is known.
+// Attributes the failure of the rank that explains the failures of its peers. If the cause is known, an event reports it.
 Attributed Controller::Blame(Job& job, int32_t rank) {
   RankFailureFacts facts = FactsOf(job, rank);
   const std::vector<RankRecord>& ranks = job.record.ranks;
@@ -49,12 +49,13 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
                  attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
                  ": ", attributed.why));
   }
-  // These say nothing of the node for other jobs.
+  // Failures of these kinds say nothing about the node for other jobs.
   if (attributed.to != Attribution::kJob && facts.cause != FaultCause::kToken) Remember(std::move(facts));
   return attributed;
 }
 
-// A rank's data or program before it ever trained, or a node's refusal of a path.
+// True if the rank would fail in the same way again: its data or program failed before the job ever trained, or the node
+// refused a path.
 bool Controller::WouldRefuseAgain(const Job& job, const LiveRank& culprit) const {
   if (culprit.started || job.record.best_steps > 0) return false;
   if (culprit.cause == FaultCause::kPath) return true;
@@ -62,9 +63,9 @@ bool Controller::WouldRefuseAgain(const Job& job, const LiveRank& culprit) const
          job.record.generation == Generation(1);
 }
 
-// Whether nodes without the one that refuses a path to this rank could serve the job. The path may be wrong or that node's
-// roots may: the second node to refuse one tells which. A job that does without a node already, for whatever reason, has had
-// its second try.
+// True if other nodes could serve the job when this rank's node refuses a path. Either the path or the node's configured roots
+// may be wrong; a refusal by a second node tells which. A job that already excludes a node, for any reason, has had its second
+// try.
 bool Controller::MayAllow(const Job& job, int32_t rank) const {
   if (job.record.best_steps == 0 && !job.record.excluded.empty()) return false;
   std::vector<NodeId> without = job.record.excluded;
@@ -77,7 +78,7 @@ void Controller::Remember(RankFailureFacts facts) {
   while (faults_.size() > kMaxFaults || now_ - faults_.front().at >= kFaultsCountFor) faults_.pop_front();
 }
 
-// The first that is for this rank's failure; nullptr: none.
+// The job's first rule that matches the rank's failure; nullptr: no rule matches.
 const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
   const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   const std::vector<std::string> lines = logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesMatched);
@@ -91,7 +92,7 @@ const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
   return nullptr;
 }
 
-// False: it is used further, or was not used before.
+// Returns false if the job still uses the node, or already excluded it.
 bool Controller::ExcludeNode(Job& job, const NodeId& node, const std::string& why) {
   std::vector<NodeId>& excluded = job.record.excluded;
   if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return false;

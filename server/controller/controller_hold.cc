@@ -1,4 +1,4 @@
-// What people and time ask of jobs that train: to be held, to leave a node, to end. See controller.h.
+// Requests of people and time limits for jobs: hold, release, cordon, drain, end. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -58,13 +58,13 @@ void Controller::OnRelease(const ReleaseRequested& event) {
   job->record.held = false;
   AddEvent(*job, EventKind::kReleased, "released on request");
   Touch(*job);
-  if (job->record.state != JobState::kQueued) return;  // it is giving way, and will be queued
+  if (job->record.state != JobState::kQueued) return;  // it is giving way and will be queued afterwards
   SetReady(*job);
   SetPending(*job, WhyNotReady(*job));
   schedule_ = true;
 }
 
-// A node may be away for as long as it likes, or not have come yet, so that only people take a cordon away.
+// A cordon stays however long the node is away, even if the node has not come yet; only people remove it.
 void Controller::OnCordon(const CordonRequested& event) {
   const auto known = cordons_.find(event.node);
   if (event.cordon.has_value() && known == cordons_.end() && cordons_.size() >= options_.max_nodes) {
@@ -97,7 +97,7 @@ void Controller::OnCordon(const CordonRequested& event) {
   for (const JobId& id : jobs) CheckWishes(jobs_.at(id));
 }
 
-// What was asked of jobs there, by an earlier call, no longer holds; unless some of their ranks have left already.
+// Takes back the request of an earlier call that jobs leave the node, unless some of their ranks have already left.
 void Controller::StopMoving(const NodeId& name) {
   const auto node = nodes_.find(name);
   if (node == nodes_.end()) return;
@@ -126,7 +126,7 @@ Nanos Controller::Trained(const Job& job) const {
   return job.record.ranks.empty() ? job.trained_before : job.trained_before + (now_ - job.replanning.began);
 }
 
-// What is asked of a job that has ranks, if they are not already leaving.
+// Asks a job that has ranks to give way if there is a reason, unless it is already leaving.
 void Controller::CheckWishes(Job& job) {
   const JobRecord& record = job.record;
   const bool placed = record.state == JobState::kRunning || record.state == JobState::kStarting;
@@ -149,8 +149,8 @@ void Controller::CheckWishes(Job& job) {
   }
 }
 
-// The ranks of a job that trains write a checkpoint first; one that is starting has done nothing yet. `deadline`: monotonic,
-// when they are ended if they have not given way; 0: as soon as the usual time for that is over.
+// Asks the ranks to give way. If the job trains, they write a checkpoint first; if it is only starting, there is nothing to
+// save and they end at once. `deadline`: monotonic; ranks that have not given way by then are ended. 0: the usual time limit.
 void Controller::AskToGiveWay(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason,
                               Nanos deadline) {
   const bool starting = job.record.state == JobState::kStarting;
@@ -159,7 +159,7 @@ void Controller::AskToGiveWay(Job& job, StopKind kind, std::optional<EventKind> 
   if (starting && job.record.stop == kind && !IsStopping(job)) ForceOut(job);
 }
 
-// They are ended.
+// Ends the job's ranks now.
 void Controller::ForceOut(Job& job) {
   job.stopping_since = now_;
   Touch(job);
@@ -167,7 +167,7 @@ void Controller::ForceOut(Job& job) {
   CheckStopped(job);
 }
 
-// Of a generation that is over.
+// Releases the devices of a generation that is over.
 void Controller::LeaveDevices(Job& job) {
   job.trained_before = Trained(job);
   LeaveNodes(job);

@@ -1,4 +1,4 @@
-// Jobs: submission, the queue, planning, placement, the end. See controller.h.
+// Jobs: submission, dependencies, planning, placement and the end. See controller.h.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace lynx {
 namespace {
 
-// What is shown of an ended job's plan; its programs are the store's to keep.
+// The part of an ended job's plan that is shown. The store keeps the programs.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
   for (StagePlan& stage : summary.stages) stage.program.clear();
@@ -71,7 +71,7 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
   schedule_ = true;
 }
 
-// Those that have not succeeded yet.
+// Fills `waits_for` with the dependencies that have not succeeded yet.
 absl::Status Controller::ResolveDependencies(const JobSpec& spec, std::vector<JobId>& waits_for) const {
   for (const std::string& name : spec.scheduling.after) {
     if (Makes(Mistake::kForgetDependencies)) break;
@@ -111,7 +111,8 @@ void Controller::OnCancel(const CancelRequested& event) {
     return;
   }
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.job});
-  const bool asked = job->record.cancel_requested;  // if to write a checkpoint first, it may be ended at once now
+  // A job that was asked to leave with a checkpoint can still be ended at once.
+  const bool asked = job->record.cancel_requested;
   if (IsFinal(job->record.state) || (asked && (event.checkpoint || job->record.stop == StopKind::kCancel))) return;
   job->record.cancel_requested = true;
   const std::string reason = event.reason.empty() ? "cancelled on request" : absl::StrCat("cancelled: ", event.reason);
@@ -154,11 +155,11 @@ Demand Controller::DemandOf(const Job& job) const {
   return demand;
 }
 
-// What the job's ranks run on. A job that leaves it open gets GPUs where the attached nodes have enough of them, free or
-// not: whether others hold them at the moment is no reason to train many times slower.
+// The kind of device for the job's ranks. A job that leaves it open gets GPUs if the attached nodes have enough of them, free
+// or not: that other jobs hold them now is no reason to train many times slower on CPUs.
 DeviceKind Controller::KindOf(const Job& job) const {
   if (job.record.device_kind != DeviceKind::kAny) return job.record.device_kind;
-  if (job.plan != nullptr) return DeviceKind::kCpu;  // planned by a server that knew nothing else
+  if (job.plan != nullptr) return DeviceKind::kCpu;  // the plan comes from a server that knew only CPUs
   if (job.tried_kind != DeviceKind::kAny) return job.tried_kind;
   const DeviceKind asked = job.record.spec->resources.device;
   if (asked != DeviceKind::kAny) return asked;
@@ -179,7 +180,7 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
   return for_job == nullptr ? free : WithoutNodes(std::move(free), for_job->record.excluded);
 }
 
-// Those of one kind that `wanted` names.
+// The node's devices of this kind that `wanted` accepts.
 NodeDevices Controller::DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
   NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
   for (const Device& device : node.agent.devices) {
@@ -196,7 +197,7 @@ bool Controller::TakesRanks(const Node& node, bool cordoned) const {
   return node.worker_attached() && !HasStrays(node) && (cordoned || !cordons_.contains(node.name));
 }
 
-// Those of one kind of the attached nodes, but the used ones.
+// All devices of this kind on attached nodes, except the used ones.
 std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
@@ -209,7 +210,7 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
   return free;
 }
 
-// What the job holds, or held until now, and can have ranks: nobody else has it.
+// The devices among `held` that can still have ranks. The job holds them or held them until now, so no other job has them.
 std::vector<NodeDevices> Controller::StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const Job& job) const {
   const std::set<DeviceRef> wanted(held.begin(), held.end());
   const std::vector<NodeId>& excluded = job.record.excluded;
@@ -237,7 +238,7 @@ void Controller::BeginPlanning(Job& job, Reservation reservation) {
   Prepare(job, std::move(reservation));
 }
 
-// The devices' nodes as they are now.
+// The cluster that the reservation describes, with the present profiles of its nodes.
 ClusterTopology Controller::ClusterOf(const Reservation& reservation) const {
   const size_t per_node = static_cast<size_t>(reservation.topology.groups.front().devices_per_node);
   std::vector<std::shared_ptr<const HardwareProfile>> profiles;
@@ -263,10 +264,11 @@ ClusterTopology Controller::ClusterOf(const Reservation& reservation) const {
   return cluster;
 }
 
-// What its ranks have, by rank. Nodes of which they do not have equally many devices count as a node for each of these.
+// The devices of the job's ranks, by rank. If its nodes do not all have the same number of its devices, each device counts as a
+// node of its own.
 Reservation Controller::HeldBy(const Job& job) {
   Reservation held;
-  std::vector<int32_t> on_node;  // how many, node after node
+  std::vector<int32_t> on_node;  // number of devices, node by node
   for (const RankRecord& rank : job.record.ranks) {
     if (held.devices.empty() || held.devices.back().node != rank.where.node) on_node.push_back(0);
     ++on_node.back();
@@ -286,7 +288,7 @@ void Controller::AskForPlan(Job& job) {
   job.slowness_asked.clear();
   for (const DeviceRef& device : job.reservation.devices) {
     job.slowness_asked[device.node] = NodeOf(device.node).slowness.compute;
-    agent_dirty_.insert(device.node);  // nothing more to measure for this job
+    agent_dirty_.insert(device.node);  // the node has nothing more to measure for this job
   }
   const size_t per_node = static_cast<size_t>(job.reservation.topology.groups.front().devices_per_node);
   PlanJob ask{job.record.id, job.attempt, {.spec = *job.record.spec, .cluster = ClusterOf(job.reservation)}, TriggerOf(job)};
@@ -295,9 +297,9 @@ void Controller::AskForPlan(Job& job) {
     ask.beside_on = ClusterOf(HeldBy(job));
   }
   PlanRequest& request = ask.request;
-  size_t first = 0;  // device of the group
+  size_t first = 0;  // index of the group's first device
   for (NodeGroup& group : request.cluster.groups) {
-    // Of a CPU the memory is the node's own: none may count on it a second time.
+    // A CPU's device memory is the host's memory, so the planner must not count it a second time for offloading.
     group.host_is_device = KindOf(job) == DeviceKind::kCpu;
     if (!group.host_is_device) TakeShares(SharesOf(job, first, group.nodes), group);
     const size_t end = first + per_node * static_cast<size_t>(group.nodes);
@@ -318,7 +320,7 @@ PlanTrigger Controller::TriggerOf(const Job& job) {
   return job.plan != nullptr ? PlanTrigger::kLoss : PlanTrigger::kFirst;
 }
 
-// Of so many nodes from that with the job's device `first` on.
+// The job's shares of `nodes` nodes, starting with the node of its device `first`.
 std::vector<NodeShare> Controller::SharesOf(const Job& job, size_t first, int32_t nodes) const {
   const std::vector<DeviceRef>& devices = job.reservation.devices;
   const auto per_node = static_cast<size_t>(job.reservation.topology.groups.front().devices_per_node);
@@ -337,7 +339,7 @@ std::vector<NodeShare> Controller::SharesOf(const Job& job, size_t first, int32_
   return shares;
 }
 
-// Gives back what the job holds while it is planned.
+// Releases what the job holds while it is planned.
 void Controller::EndPlanning(Job& job) {
   for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
   job.reservation = {};
@@ -377,7 +379,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   if (!placement.has_value()) placement = PlaceRanksNear(plan->layout, FreeDevices(kind, job));
   const bool speculative = std::exchange(job->speculative, false);
   if (!placement.has_value()) {
-    job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind
+    job->tried_kind = DeviceKind::kAny;  // there may be enough devices of another kind
     Enqueue(*job);
     SetState(*job, JobState::kQueued, EventKind::kQueued,
              absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
@@ -407,7 +409,7 @@ std::vector<Bytes> Controller::ProgramTextOf(const Plan& plan) {
   return sizes;
 }
 
-// A program travels to its node in one message.
+// A program must fit into one message to its node.
 absl::Status Controller::CheckPrograms(const Plan& plan) const {
   const std::vector<Bytes> sizes = ProgramTextOf(plan);
   const auto largest = std::max_element(sizes.begin(), sizes.end());
@@ -419,15 +421,15 @@ absl::Status Controller::CheckPrograms(const Plan& plan) const {
                    "shorter"));
 }
 
-// The planner found nothing for the devices it was given. If the cluster has more that the job could be given, which others
-// hold now, the job waits for them; else no wait helps, and it must not keep the jobs behind it from running.
+// The planner found no plan for the devices it was given. If the cluster has more devices that the job could get but others
+// hold now, the job waits for them. Otherwise waiting does not help, and the job must not hold up the jobs behind it.
 void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
   std::vector<DeviceRef> devices = job.reservation.devices;
   EndPlanning(job);
   job.speculative = false;
   if (job.short_of_memory) return PlanForMoreMemory(job, reason) ? void() : FailForMemory(job, reason);
-  if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
+  if (job.plan != nullptr) {  // it has trained and waits for its plan's devices, or for others than these
     job.replanning.considered = std::move(devices);
     Enqueue(job);
     SetState(job, JobState::kQueued, EventKind::kQueued,
@@ -485,7 +487,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   TouchNodesOf(job);
 }
 
-// By its agent; while that is away, by what it said when the ranks `before` began.
+// The UUID that the node's agent reports. While the agent is away: the UUID it reported when the ranks `before` began.
 std::string Controller::UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const {
   for (const Device& device : nodes_.at(where.node).agent.devices) {
     if (device.index == where.device && device.kind == kind) return device.uuid;

@@ -1,5 +1,5 @@
-// Leases: nodes that are cut off end their ranks by themselves (node/lease.h), and their work is not given away before. See
-// controller.h.
+// Leases: nodes that are cut off end their ranks by themselves (node/lease.h), and the server does not give their work away
+// earlier. See controller.h.
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -11,13 +11,14 @@ namespace lynx {
 namespace {
 
 constexpr size_t kWitnesses = 5;
-// Most nodes may be gone for good: in the end what is left takes over all the same, and what an older generation might still
-// commit is refused.
+// Most nodes may be gone for good. So after this many timeouts the remaining nodes take over even without a quorum; what an
+// older generation might still commit is refused.
 constexpr int64_t kTimesWithoutQuorum = 10;
 constexpr int64_t kOneOfMany = 10;
 constexpr size_t kMaxTold = 8;
 
-// Scatters names, so that a node's witnesses are not its neighbours, which are cut off with it.
+// Scatters names on the ring, so that a node's witnesses are not its neighbours, which a network failure would cut off together
+// with it.
 uint64_t PlaceOnRing(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
@@ -26,8 +27,8 @@ uint64_t PlaceOnRing(std::string_view name) {
 
 }  // namespace
 
-// Of a node that hears nothing more: before its work is given away (OnTick, RankGone) even if the loss of its peers is what
-// ended the generation.
+// After this time without a message a node ends its ranks. It comes before the node's work is given away (OnTick, RankGone),
+// even if the generation ended because peers of these ranks were lost.
 Nanos Controller::CutOffAfter() const {
   return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)),
                   IsolatedAfter());
@@ -35,11 +36,11 @@ Nanos Controller::CutOffAfter() const {
 Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
 void Controller::TakeWitness(Node& node, const WorkerState& state) {
-  // A server that begins must know whom the nodes that are away may ask.
+  // A new server must know which witnesses the absent nodes may ask.
   if (state.witness_port > 0 && !std::exchange(node.known, true)) effects_.push_back(PutNode{node.name});
   if (node.witness_port == 0 && state.witness_port > 0) ring_[PlaceOnRing(node.name.value)] = node.name;
   if (state.witness_port > 0) node.witness_port = state.witness_port;
-  // Numbers of an earlier daemon say nothing any more.
+  // Report numbers of an earlier daemon have no meaning any more.
   if (state.number == 1) {
     for (Node::Told& told : node.told) told.report = INT64_MAX;
   }
@@ -50,14 +51,13 @@ void Controller::TakeWitness(Node& node, const WorkerState& state) {
   }
 }
 
-// Also those that are away: were they left out, a node whose witnesses go one after another would in the end need nobody's
-// word.
+// Includes nodes that are away. Otherwise a node whose witnesses leave one after another would finally need the word of nobody.
 std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
   std::vector<NodeId> witnesses;
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
   for (size_t seen = 0; seen < ring_.size() && witnesses.size() < kWitnesses; ++seen, ++at) {
     if (at == ring_.end()) at = ring_.begin();
-    if (at->second == name) break;  // all the way round
+    if (at->second == name) break;  // once around the ring
     witnesses.push_back(at->second);
   }
   return witnesses;
@@ -65,7 +65,7 @@ std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
 
 void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
-  // It never says that it has got them: whatever it has.
+  // The node has confirmed none of many lists. From now on it may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
@@ -73,7 +73,7 @@ void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<Node
 void Controller::Renew(Node& node, int64_t stream, const WorkerState& state) {
   node.renewed_at = now_;
   node.has_lease = state.number > 0;
-  if (!node.has_lease) return;  // a daemon that knows nothing of leases
+  if (!node.has_lease) return;  // the daemon does not know leases
   LeaseRenewal renewal{.report = state.number, .server_up = now_ - began_};
   if (options_.leases) {
     renewal.isolated = IsolatedAfter();
@@ -97,8 +97,8 @@ bool Controller::InContact(const Node& node) const {
   return node.worker_attached() && (!node.has_lease || now_ - node.renewed_at < CutOffAfter());
 }
 
-// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server. One that was told of
-// none, when it was the only one here, never ends its ranks.
+// True if a node with these witnesses cannot conclude that most have lost the server. False for an empty list: a node that was
+// alone when it got its list never ends its ranks.
 bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
@@ -108,8 +108,8 @@ bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
   return 2 * static_cast<size_t>(reached) >= witnesses.size();
 }
 
-// Of a node that another server has told of its witnesses, they may be any: only if next to none is away, it cannot find most
-// of them without the server.
+// For a node whose witnesses an earlier server chose, so they may be any nodes. Only if almost no node is away, the node cannot
+// find that most of its witnesses have lost the server.
 bool Controller::AlmostAllAreInContact() const {
   const auto away = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return !InContact(entry.second); });
   return (away - 1) * kOneOfMany <= static_cast<int64_t>(nodes_.size()) - 1;
@@ -129,7 +129,8 @@ void Controller::WatchQuorum() {
   }
 }
 
-// Whether a node without a worker daemon has been away for so long, since `since` or later, that its ranks have ended.
+// True if a node without a worker daemon has been away for so long, counted from `since` or later, that its ranks must have
+// ended.
 bool Controller::AwayFor(const Node& node, Nanos timeout, Nanos since) const {
   if (options_.leases) timeout = std::max(timeout, Nanos(CutOffAfter().value * 5 / 3));
   if (now_ - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;

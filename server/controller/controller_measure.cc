@@ -1,4 +1,4 @@
-// What agents are asked to measure for jobs that are planned, and how long is waited for it. See controller.h.
+// Measurements: what agents measure for jobs that are being planned, and how long the server waits for them. See controller.h.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,12 +8,12 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kMaxShapes = 64;             // of one AgentDesired
-constexpr Nanos kNoticedWait{1'000'000'000};  // of somebody who watches
+constexpr size_t kMaxShapes = 64;             // in one AgentDesired
+constexpr Nanos kNoticedWait{1'000'000'000};  // a wait that a person who watches the job would notice
 
 }  // namespace
 
-// Holds the devices, has their agents measure what the planner wants to know, then asks it for a plan.
+// Reserves the devices, has their agents measure what the planner needs, then requests a plan.
 void Controller::Prepare(Job& job, Reservation reservation) {
   job.reservation = std::move(reservation);
   job.wanted = options_.wanted_shapes(*job.record.spec, job.reservation.topology);
@@ -28,9 +28,9 @@ void Controller::Prepare(Job& job, Reservation reservation) {
   AdvancePlanning(job);
 }
 
-// The jobs that wait for the node to measure, as far as is known.
+// Looks again at the jobs that are known to wait for measurements of this node.
 void Controller::AdvancePlanningOn(const NodeId& node) {
-  const auto waiting = awaited_.extract(node);  // those that go on waiting come back
+  const auto waiting = awaited_.extract(node);  // jobs that still wait are added again
   if (waiting.empty()) return;
   for (const JobId& id : waiting.mapped()) {
     if (Job* job = FindJob(id); job != nullptr) AdvancePlanning(*job);
@@ -40,7 +40,7 @@ void Controller::AdvancePlanningOn(const NodeId& node) {
 void Controller::AdvancePlanning(Job& job) {
   if (!IsPlanned(job) || job.plan_asked) return;
   if (now_ < job.measure_deadline) {
-    // With every report of that node: most often it is the same device that it still waits for.
+    // This runs for every report of the node. Usually the job still waits for the same device, so begin there.
     const std::vector<DeviceRef>& devices = job.reservation.devices;
     const auto awaits = [&](const DeviceRef& device) { return AwaitsMeasurements(job, device); };
     const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.awaited, devices.size()));
@@ -55,7 +55,7 @@ void Controller::AdvancePlanning(Job& job) {
   AskForPlan(job);
 }
 
-// Whether the device's node is still to measure something for the job, and can.
+// True if the device's node has something left to measure for the job and is able to.
 bool Controller::AwaitsMeasurements(const Job& job, const DeviceRef& device) const {
   const auto found = nodes_.find(device.node);
   if (found == nodes_.end() || !found->second.agent_attached() || !Measures(found->second, job)) return false;
@@ -68,7 +68,7 @@ bool Controller::AwaitsMeasurements(const Job& job, const DeviceRef& device) con
   });
 }
 
-// Why a job that waits for its first plan had to wait so long: of measuring that nobody noticed there is no event.
+// Tells in an event why a job waited this long for its first plan. There is no event for a wait that nobody would notice.
 void Controller::TellMeasured(Job& job) {
   if (job.record.state != JobState::kPlanning) return;
   const std::string took = FormatDuration(now_ - job.measured_since);
@@ -89,7 +89,7 @@ void Controller::TellMeasured(Job& job) {
   }
 }
 
-// Measurements for a job that trains meanwhile would disturb those that train on the node, and be worth little.
+// Measuring for a job that trains meanwhile would disturb the jobs that train on the node, and the result would be inaccurate.
 bool Controller::Measures(const Node& node, const Job& job) { return job.replanning.trigger.empty() || node.jobs.empty(); }
 
 AgentDesired Controller::ShapesFor(const Node& node) const {

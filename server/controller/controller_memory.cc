@@ -1,5 +1,5 @@
-// Jobs that run out of memory: they are planned again with less of it, in place of a restart with the plan that did not fit.
-// See controller.h.
+// Jobs that run out of memory: they are planned again with a lower memory limit instead of being restarted with the plan that
+// did not fit. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ constexpr char kTrigger[] = "out_of_memory";
 
 }  // namespace
 
-// "" where its node's agent has not said what it is.
+// Empty: the node's agent has not reported the device's model.
 std::string Controller::ModelOf(const DeviceRef& where, DeviceKind kind) const {
   const auto node = nodes_.find(where.node);
   if (node == nodes_.end()) return "";
@@ -25,7 +25,7 @@ std::string Controller::ModelOf(const DeviceRef& where, DeviceKind kind) const {
   return "";
 }
 
-// What the planner may count on of these devices, of the same node group; 0 = what they have.
+// The memory limit for these devices, which are in the same node group; 0: no limit besides their own size.
 Bytes Controller::MemoryLimitFor(const Job& job, size_t first, size_t end) const {
   Bytes limit;
   for (size_t i = first; i < end; ++i) {
@@ -35,7 +35,7 @@ Bytes Controller::MemoryLimitFor(const Job& job, size_t first, size_t end) const
   return limit;
 }
 
-// Whether its plan takes more than the job has found there to be on one of these devices, by rank.
+// True if the job's plan takes more than the job's memory limit on one of these devices (by rank).
 bool Controller::IsTooLarge(const Job& job, const std::vector<DeviceRef>& placement) const {
   if (job.record.memory_limits.empty() || Makes(Mistake::kForgetMemory)) return false;
   for (size_t r = 0; r < placement.size(); ++r) {
@@ -46,8 +46,8 @@ bool Controller::IsTooLarge(const Job& job, const std::vector<DeviceRef>& placem
   return false;
 }
 
-// A rank of the generation that is over ran out of memory: from now on its model of device counts as having less, if it is
-// known what it had.
+// A rank of the generation that is over ran out of memory. From now on its device model counts as having less, if model and
+// plan size are known.
 void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
   const DeviceRef& where = job.record.ranks[static_cast<size_t>(rank)].where;
   const std::string model = ModelOf(where, KindOf(job));
@@ -61,7 +61,8 @@ void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
   Touch(job);
 }
 
-// For a job without devices whose plan does not fit what there is. True if it is being planned for those of `free`.
+// For a job without devices, whose plan does not fit its devices any more. True: the job is now being planned for devices of
+// `free`.
 bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& free, const std::string& reason) {
   std::optional<Reservation> devices = Reserve(free, DemandOf(job));
   if (!devices.has_value()) return false;
@@ -74,14 +75,14 @@ bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& fre
   return true;
 }
 
-// The plan that takes less has come.
+// The text for the event when the smaller plan has come.
 std::string Controller::LessMemoryText(const Job& job, const Plan& plan) const {
   return absl::StrCat(kTrigger, ": ", SummaryOf(plan), " replaces ", SummaryOf(*job.plan),
                       ", which did not fit; a change takes about ", FormatDuration(CostOfChange(job)));
 }
 
-// No plan fits what its devices count as having since its plan did not fit: something between the two may do. True if it is
-// being planned for that.
+// No plan fits the reduced memory limits, so tries limits between these and the plan that did not fit. True: the job is being
+// planned for that.
 bool Controller::PlanForMoreMemory(Job& job, const std::string& refusal) {
   std::string given;
   for (const auto& [model, bytes] : job.memory_taken) {
@@ -96,7 +97,7 @@ bool Controller::PlanForMoreMemory(Job& job, const std::string& refusal) {
   return PlanForLessMemory(job, FreeDevices(KindOf(job), &job), absl::StrCat("no plan fits: ", refusal));
 }
 
-// There is none: no restart helps.
+// No plan fits, so no restart helps.
 void Controller::FailForMemory(Job& job, const std::string& reason) {
   std::string limits;
   for (const MemoryLimit& limit : job.record.memory_limits) {

@@ -1,4 +1,4 @@
-// Nodes: streams that come and go, reports, what each node should do. See controller.h.
+// Nodes: streams that open and close, reports, and the desired state of each node. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kPassEvery{5'000'000'000};
-constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for so long is no longer listed
+constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for this long is no longer listed
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Controller::Node& Controller::NodeOf(const NodeId& name) {
   return at->second;
 }
 
-// The node if the stream may speak for it; else nullptr, and the stream is closed.
+// Returns the node if the stream may report for it. Otherwise closes the stream and returns nullptr.
 Controller::Node* Controller::Admit(Party party, int64_t stream, const NodeId& name, const std::string& host,
                                     const std::string& boot) {
   if (const auto known = streams_.find(stream); known != streams_.end()) {
@@ -45,7 +45,7 @@ Controller::Node* Controller::Admit(Party party, int64_t stream, const NodeId& n
                                                         link.host, "; give this one a name of its own with --node"))});
       return nullptr;
     }
-    // The same process dialled again before the server noticed that its old connection was lost.
+    // The same process connected again before the server noticed that its old connection was lost.
     effects_.push_back(CloseStream{link.stream, absl::AbortedError("the node opened a newer stream")});
     streams_.erase(link.stream);
   }
@@ -63,9 +63,9 @@ void Controller::OnAgentReported(const AgentReported& event) {
   node->seen_monotonic = now_;
   if (node->agent.devices != event.state.devices) {
     schedule_ = true;
-    worker_dirty_.insert(node->name);  // ranks may wait for the UUIDs of their GPUs
+    worker_dirty_.insert(node->name);  // ranks may be waiting for the UUIDs of their GPUs
   }
-  if (node->agent.boot != event.state.boot) node->slowness = Slowness();  // it may measure anew
+  if (node->agent.boot != event.state.boot) node->slowness = Slowness();  // a new agent process may measure again
   node->agent = event.state;
   const bool gpus = std::any_of(node->agent.devices.begin(), node->agent.devices.end(),
                                 [](const Device& device) { return device.kind == DeviceKind::kCuda; });
@@ -91,7 +91,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     ranks[rank.key] = rank;
     const auto before = node->ranks.find(rank.key);
     const bool listened = before != node->ranks.end() && before->second.phase == RankPhase::kListening;
-    // It has its program; there is room for another's.
+    // The rank has its program, so the next message has room for another rank's program.
     if (listened && rank.phase != RankPhase::kListening) worker_dirty_.insert(node->name);
   }
   node->ranks = std::move(ranks);
@@ -106,7 +106,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     if (IsLive(rank.key, *node)) ObserveRank(jobs_.at(rank.key.job), rank.key.rank, rank);
   }
 
-  const std::set<JobId> jobs = node->jobs;  // a job may leave the node meanwhile
+  const std::set<JobId> jobs = node->jobs;  // a copy, because a job may leave the node meanwhile
   for (const JobId& id : jobs) {
     Job& job = jobs_.at(id);
     ObserveMissing(job, *node);
@@ -117,7 +117,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   AcknowledgeStrays(state, *node);
 }
 
-// Whether the rank is of its job's current generation and placed on this node.
+// True if the rank belongs to its job's current generation and is placed on this node.
 bool Controller::IsLive(const RankKey& key, const Node& node) const {
   const auto job = jobs_.find(key.job);
   return job != jobs_.end() && job->second.record.generation == key.generation && key.rank >= 0 &&
@@ -125,8 +125,8 @@ bool Controller::IsLive(const RankKey& key, const Node& node) const {
          job->second.record.ranks[static_cast<size_t>(key.rank)].where.node == node.name;
 }
 
-// Whether processes of a generation that is over still run there: the node was given up for lost and is back. Until they have
-// ended, its devices are not free.
+// True if orphans run on the node: processes of a generation that is over. The node was given up as lost and came back. Its
+// devices are not free until these processes have ended.
 bool Controller::HasStrays(const Node& node) const {
   if (Makes(Mistake::kForgetStrays)) return false;
   return std::any_of(node.ranks.begin(), node.ranks.end(), [&](const auto& entry) {
@@ -134,8 +134,8 @@ bool Controller::HasStrays(const Node& node) const {
   });
 }
 
-// Ranks of a job or generation that is over, perhaps with this very report: what they say is taken or refused for good
-// and not to be sent for ever, and those that have ended are to be released (WishOf).
+// Acknowledges reports of orphans: ranks of a job or generation that is over, perhaps since this very report. Their reports are
+// processed or refused for good, so the node must not resend them forever. Orphans that have ended will be released (WishOf).
 void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
   std::map<RankKey, int64_t> stray;
   for (const RankMessage& message : state.messages) {
@@ -157,7 +157,7 @@ void Controller::OnAgentGone(const AgentGone& event) {
   const NodeId name = known->second;
   streams_.erase(known);
   NodeOf(name).agent_link = {};
-  AdvancePlanningOn(name);  // nothing more to wait for there
+  AdvancePlanningOn(name);  // this node has no agent to wait for any more
 }
 
 void Controller::OnWorkerGone(const WorkerGone& event) {
@@ -182,11 +182,11 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(NodeOf(name));
-  const std::set<JobId> jobs =
-      active_;  // those in the queue, of which there may be thousands, have no other timers than their place
+  // Queued jobs, of which there may be thousands, have only one timer: the one for their place in the line.
+  const std::set<JobId> jobs = active_;
   for (const JobId& id : jobs) JobTimers(jobs_.at(id));
   LeaveLine();
-  // Jobs that could not be asked to give way may be asked now, and times of beginning move.
+  // Jobs that could not be asked to give way before may be asked now, and expected start times change.
   if (!ready_.empty() && now_ >= next_pass_) {
     next_pass_ = now_ + kPassEvery;
     schedule_ = true;
@@ -248,7 +248,7 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
     assignment.cores = device.cores;
     assignment.device_uuid = device.uuid;
   }
-  // Nobody knows which GPU it is before its agent is back, where a server before this one did not write it down.
+  // If an earlier server did not store the GPU's UUID, it is unknown until the agent is back.
   if (assignment.device_kind == DeviceKind::kCuda && assignment.device_uuid.empty()) assignment.peers = nullptr;
   assignment.yield = GivesWay(job.record.stop);
   assignment.check = job.record.check_due;
@@ -257,7 +257,8 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   return assignment;
 }
 
-// Ranks whose programs are beyond what one message may hold go on listening until others of their node have started.
+// One message cannot hold all programs. Ranks whose programs do not fit keep listening until other ranks of the node have
+// started.
 void Controller::HoldBack(WorkerDesired& wish) const {
   Bytes text;
   for (RankAssignment& rank : wish.ranks) {

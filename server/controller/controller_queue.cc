@@ -1,4 +1,4 @@
-// The queue: whose turn it is, who may pass, who makes room, and why a job waits. See controller.h.
+// The queue: whose turn it is, which jobs may pass others, which give way, and why a job waits. See controller.h.
 #include <algorithm>
 #include <utility>
 
@@ -11,23 +11,23 @@
 namespace lynx {
 namespace {
 
-// Jobs of each queue that are looked at; those behind them cannot be told more than their place.
+// At most this many jobs of each queue are examined. Jobs behind them are only told their place.
 constexpr size_t kDepth = 100;
-// Devices of jobs of which nobody knows when they end.
+// Time until devices are free whose jobs have no known end.
 constexpr Nanos kUnknown{int64_t{1} << 60};
 
 std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) { return {-record.spec->scheduling.priority, record.submission}; }
 
 }  // namespace
 
-// What one pass over the queue has seen so far.
+// What one pass over the queue has found so far.
 struct Controller::Line {
-  const Job* head = nullptr;                                   // the first that has to wait
-  std::optional<Expectation> expectation;                      // of it
-  std::string room;                                            // who gives way to it
-  int64_t ahead = 0;                                           // jobs that wait and come before
-  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and those of cordoned nodes among them
-  std::vector<NodeDevices> own;                                // of the job that is looked at, if it is without some nodes
+  const Job* head = nullptr;                                   // the first job that must wait
+  std::optional<Expectation> expectation;                      // when the head can begin and on which devices
+  std::string room;                                            // names of the jobs that give way to the head
+  int64_t ahead = 0;                                           // number of waiting jobs before the present one
+  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and of these the ones on cordoned nodes
+  std::vector<NodeDevices> own;                                // free devices for the present job, if it excludes some nodes
 };
 
 void Controller::SetReady(const Job& job) {
@@ -69,14 +69,14 @@ std::string Controller::NameText(const Job& job) const {
   return absl::StrCat(job.record.spec->name, " (", job.record.id.value, ")");
 }
 
-// Jobs that wait for others: one of those has succeeded, or never will.
+// For jobs that wait for others: one of those has succeeded, or never will.
 void Controller::SettleDependencies() {
   const std::set<JobId> dependents = dependents_;
   for (const JobId& id : dependents) {
     Job& job = jobs_.at(id);
     std::vector<JobId>& waits_for = job.record.waits_for;
     const size_t before = waits_for.size();
-    const auto state = [&](const JobId& other) {  // one whose submission was lost takes this one along in a moment
+    const auto state = [&](const JobId& other) {  // if the submission of `other` was lost, this job ends, too, in a moment
       return jobs_.contains(other) ? jobs_.at(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
@@ -97,7 +97,7 @@ void Controller::SettleDependencies() {
   }
 }
 
-// Jobs that do not keep their place in the line any longer.
+// Jobs whose time to keep their place in the line is over leave it.
 void Controller::LeaveLine() {
   std::erase_if(in_line_, [&](const JobId& id) {
     Job& job = jobs_.at(id);
@@ -149,13 +149,13 @@ std::vector<Turn> Controller::Turns() {
   return OrderOfTurns(waiting, *used_, queues_);
 }
 
-// True if something has begun, so that everything is to be looked at anew.
+// True if a job has begun, so that the whole queue must be looked at again.
 bool Controller::Pass() {
   if (ready_.empty()) return false;
   Line line;
   std::vector<Turn> turns = Turns();
   if (const Job* favoured = FindJob(favoured_); favoured != nullptr) {
-    // Else what others gave back for it might be taken before its turn, again and again.
+    // Without this, other jobs might take the devices that were given back for it, again and again.
     const auto turn =
         std::find_if(turns.begin(), turns.end(), [&](const Turn& t) { return t.submission == favoured->record.submission; });
     if (turn != turns.end()) std::rotate(turns.begin(), turn, turn + 1);
@@ -181,7 +181,7 @@ bool Controller::Pass() {
         if (!line.room.empty()) {
           favoured_ = job.record.id;
         } else if (favoured_ == job.record.id) {
-          favoured_ = JobId();  // those who made room have left, and it was not enough
+          favoured_ = JobId();  // the jobs that made room have left, and it was not enough
         }
         if (line.expectation.has_value() && line.expectation->at - now_ < kUnknown)
           job.record.expected_start = wall_ + (line.expectation->at - now_);
@@ -196,7 +196,7 @@ bool Controller::Pass() {
   return false;
 }
 
-// What the job would have of these: its plan's devices, or others that it would be planned for.
+// The devices that the job would get from `free`: those for its plan, or others that it would be planned for.
 std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std::vector<NodeDevices>& free) const {
   if (job.plan != nullptr) {
     std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
@@ -210,7 +210,7 @@ std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std
   return std::move(reservation->devices);
 }
 
-// On some of these devices, if they do.
+// Starts or plans the job on some of these devices if they are enough.
 bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   if (job.plan == nullptr) {
     std::optional<Reservation> reservation = Reserve(free, DemandOf(job));
@@ -233,7 +233,7 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   return ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
 }
 
-// What it could have; found once for all jobs that wait. Until the next call.
+// The free devices that the job could have. They are computed once for all waiting jobs. Valid until the next call.
 const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) {
   const DeviceKind kind = KindOf(job);
   auto known = free_.find(kind);
@@ -242,13 +242,14 @@ const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) 
   return line.own = WithoutNodes(known->second, job.record.excluded);
 }
 
-// A job that waited has devices now.
+// Removes the devices that the job has just got from the free devices.
 void Controller::TakeFromFree(const Job& job) {
   if (used_.has_value()) (*used_)[job.record.spec->scheduling.queue] += DevicesUsed(job);
   std::map<NodeId, std::vector<int32_t>> taken;
   for (const DeviceRef& device : job.reservation.devices) taken[device.node].push_back(device.device);
   for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
-  // Nodes that have none left stay: to move the thousands behind them would take longer than the choice.
+  // Nodes without free devices stay in the list: removing them would move thousands of entries, which takes longer than the
+  // selection.
   for (auto& [kind, free] : free_) {
     size_t left = taken.size();
     for (auto node = free.begin(); left > 0 && node != free.end(); ++node) {
@@ -269,7 +270,7 @@ bool Controller::TryHead(Job& job, Line& line) {
   return TryBegin(job, FreeFor(job, line));
 }
 
-// Jobs behind it that are only planned, to see whether they would pass, keep nobody waiting.
+// Jobs behind this one that are only planned to see whether they could pass must not keep it waiting.
 bool Controller::MakeSpeculatorsLeave(const Job& job, Line& line) {
   const DeviceKind kind = KindOf(job);
   std::vector<DeviceRef> held;
@@ -293,7 +294,7 @@ bool Controller::MakeSpeculatorsLeave(const Job& job, Line& line) {
   return true;
 }
 
-// Behind one that waits: on devices that this one will not have, or if it ends before this one begins.
+// Starts the job although the head waits: on devices that the head will not get, or if it ends before the head begins.
 bool Controller::TryBackfill(Job& job, Line& line) {
   const std::vector<NodeDevices>& free = FreeFor(job, line);
   if (KindOf(job) != KindOf(*line.head)) return TryBegin(job, free);
@@ -304,15 +305,15 @@ bool Controller::TryBackfill(Job& job, Line& line) {
   const Nanos limit = job.record.spec->scheduling.time_limit;
   const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
   if (limited) return TryBegin(job, free);
-  // With another plan than that it would take another time.
+  // The remaining time is that of the present plan, so the job must start with that plan.
   if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksNear(job.plan->layout, free).has_value())
     return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
-  job.speculative = true;  // its plan says how long it takes
+  job.speculative = true;  // its plan will tell how long it takes
   return TryBegin(job, free);
 }
 
-// What the job takes from now on, by what its steps took or are predicted to take.
+// The time until the job ends, from the measured or predicted time of its steps.
 Nanos Controller::Remaining(const Job& job) const {
   const JobRecord& record = job.record;
   const bool measured = record.state == JobState::kRunning && record.progress.step > Nanos(0);
@@ -325,7 +326,7 @@ Nanos Controller::Remaining(const Job& job) const {
   return remaining;
 }
 
-// Not one that is cordoned, nor one that the job does not use.
+// False for a cordoned node and for one that the job excludes.
 bool Controller::MayUse(const Job& job, DeviceKind kind, const NodeId& name) const {
   const auto found = nodes_.find(name);
   if (found == nodes_.end() || !TakesRanks(found->second, false)) return false;
@@ -335,7 +336,7 @@ bool Controller::MayUse(const Job& job, DeviceKind kind, const NodeId& name) con
   return std::any_of(devices.begin(), devices.end(), [&](const Device& device) { return device.kind == kind; });
 }
 
-// When the job would begin if nobody passed it.
+// When the job would begin if no other job passed it.
 std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
   const DeviceKind kind = KindOf(job);
   std::vector<Release> releases;
@@ -362,7 +363,7 @@ std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
                   [&](const std::vector<NodeDevices>& free) { return Fits(job, free); });
 }
 
-// Of those that have these devices.
+// Names of the jobs that give way on these devices.
 std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const {
   std::vector<std::string> names;
   for (const JobId& id : active_) {
@@ -375,8 +376,8 @@ std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it
-// is within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
+// Asks running jobs to give way if the first job in line has a right to their devices. These are jobs of a lower priority and,
+// if it is within its queue's quota, jobs that borrow. Returns the names of those that give way; empty: nobody does.
 std::string Controller::SelectVictims(const Job& head, Standing standing, Line& line) {
   if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon)
     return WhoGivesWay(line.expectation->devices);
@@ -432,7 +433,7 @@ std::string Controller::SelectVictims(const Job& head, Standing standing, Line& 
   return absl::StrJoin(names, ", ");
 }
 
-// Whether a job waits that comes before this one, which has trained.
+// True if some waiting job comes before this one, which has trained.
 bool Controller::SomeoneIsBefore(const Job& job) const {
   return std::any_of(ready_.begin(), ready_.end(), [&](const auto& entry) {
     return std::any_of(entry.second.begin(), entry.second.end(), [&](const auto& key) {
@@ -478,7 +479,7 @@ std::pair<int32_t, int32_t> Controller::CountAttached(DeviceKind kind) const {
   return {all, cordoned};
 }
 
-// What no wait helps comes first.
+// Reasons that waiting does not remove come first.
 std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) {
   const JobRecord& record = job.record;
   const DeviceKind kind = KindOf(job);

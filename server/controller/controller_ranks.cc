@@ -1,4 +1,4 @@
-// Generations: ranks that start, run, report, fail, stop and start again. See controller.h.
+// Generations: ranks start, run, report, fail, stop and start again. See controller.h.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -19,7 +19,7 @@ std::string RankText(const JobRecord& record, int32_t rank) {
   return absl::StrCat("rank ", rank, " on node ", record.ranks[static_cast<size_t>(rank)].where.node.value);
 }
 
-// A rank that was told to end: it answers SIGTERM itself, or SIGTERM or SIGKILL ends it.
+// True for a rank that was told to end: either it handled SIGTERM itself, or SIGTERM or SIGKILL ended it.
 bool LooksStopped(int32_t exit_code) {
   return exit_code == kRankExitCancelled || exit_code == RankExitOfSignal(SIGTERM) || exit_code == RankExitOfSignal(SIGKILL);
 }
@@ -74,7 +74,7 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   }
 }
 
-// The ranks resume from the newest checkpoint that there is, of which this server may not have heard.
+// The ranks resume from the newest existing checkpoint. This server may not know of that checkpoint yet.
 void Controller::FoldStarted(Job& job, int32_t rank, const RankReady& started) {
   JobRecord& record = job.record;
   job.ranks[static_cast<size_t>(rank)].started = true;
@@ -99,7 +99,7 @@ void Controller::FoldStep(Job& job, int32_t rank, const StepReport& step) {
   record.best_steps = std::max(record.best_steps, step.step + 1);
   effects_.push_back(StepRecorded{record.id, rank, CoordinatesOf(job.plan->layout, rank).stage, new_step, step});
   notices_[record.id];
-  // A step is worth no write of its own; what is lost with the server is reported again.
+  // A single step is not worth a write to the store. If the server ends, the ranks report the step again.
   if (now_ - job.persisted >= options_.progress_interval) {
     Touch(job);
   } else if (job.persist_at == Nanos(0)) {
@@ -140,7 +140,7 @@ void Controller::FoldCheckpoint(Job& job, const CheckpointReport& checkpoint) {
   job.record.checkpoint_path = checkpoint.path;
 }
 
-// What the worker says of a rank of the current generation that should be on its node.
+// Processes what the worker reports about a rank of the current generation that should run on its node.
 void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen) {
   LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
@@ -165,8 +165,8 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
   }
 }
 
-// A worker lists every rank that it should run from the time it first did. One that it no longer knows was lost with the
-// daemon's state or the machine, even if the worker has begun to start it again.
+// A worker lists every rank from the time it first should run it. If a rank is missing now, it was lost with the daemon's state
+// or with the machine, even if the worker has begun to start it again.
 void Controller::ObserveMissing(Job& job, const Node& node) {
   for (size_t r = 0; r < job.ranks.size() && !IsStopping(job); ++r) {
     const RankRecord& record = job.record.ranks[r];
@@ -193,7 +193,8 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
   }
 }
 
-// A rank's failure comes twice as a rule: its own report, then its exit. The first counts, but its own words win.
+// A failure is usually reported twice: by the rank itself, and by its exit. The first report counts, but the rank's own report
+// replaces an earlier exit.
 void Controller::RankFailed(Job& job, int32_t rank, const RankFailure& fault, bool reported) {
   LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   if (live.gave_way || (live.failed && !(reported && !live.fault_reported))) return;
@@ -231,7 +232,7 @@ std::string Controller::FailureText(const Job& job, int32_t rank) const {
   return text;
 }
 
-// The rank whose failure explains the others; nullptr when every failed rank only noticed one.
+// The rank whose failure explains the others; nullptr: all failed ranks only lost a peer.
 const Controller::LiveRank* Controller::Culprit(const Job& job, int32_t& rank) const {
   const LiveRank* best = nullptr;
   const auto rank_of = [](const LiveRank& live) { return std::pair(live.during_stop, live.order); };
@@ -296,7 +297,7 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
   const StopKind stop = job.record.stop;
   const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit &&
-                           stop != StopKind::kLeave;  // whose fence keeps out what is left of this one
+                           stop != StopKind::kLeave;  // in these cases the fence keeps out whatever remains of this generation
   const bool stops = next_begins && job.stopping_since != Nanos(0);
   const auto ended = [&](const Node& at, int32_t r) {
     if (!at.heard) return false;
@@ -304,8 +305,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
     return seen == at.ranks.end() || seen->second.phase == RankPhase::kExited;
   };
   if (stops && !node.worker_attached() && AwayFor(node, options_.stop_timeout, job.stopping_since)) {
-    // Without any of the others it does no step. Where all may be going on, cut off together, only the loss of the node ends
-    // that.
+    // The rank can do no step without its peers, so one ended peer is enough. If all ranks may still be running, cut off
+    // together, only the loss of the node ends the wait.
     for (size_t r = 0; r < job.record.ranks.size(); ++r) {
       const Node& at = nodes_.at(job.record.ranks[r].where.node);
       if (at.worker_attached() && ended(at, static_cast<int32_t>(r))) return true;
@@ -314,7 +315,7 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   return ended(node, rank);
 }
 
-// Whether the rank has done its work and nothing more is to come from it.
+// True if the rank has done its work and will send nothing more.
 bool Controller::RankOver(const Job& job, int32_t rank) const {
   const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   if (job.record.ranks[static_cast<size_t>(rank)].finished) {
@@ -336,7 +337,7 @@ void Controller::CheckSucceeded(Job& job) {
          absl::StrCat(record.progress.steps_done, " steps done; last loss ", record.progress.loss));
 }
 
-// The nodes are told to stop the ranks of this generation; EndGeneration goes on when all are gone.
+// Tells the nodes to stop the ranks of this generation. EndGeneration continues when all are gone.
 void Controller::BeginStop(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason) {
   LYNX_CHECK(!IsStopping(job) && kind != StopKind::kNone);
   if (kind != StopKind::kReplan) EndReplanning(job);
@@ -344,7 +345,7 @@ void Controller::BeginStop(Job& job, StopKind kind, std::optional<EventKind> eve
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.listen_deadline = Nanos(0);
-  // Those that are to give way may fail instead, and be found out as any.
+  // Ranks that were asked to give way may fail instead; that is noticed like any failure.
   if (!GivesWay(kind)) {
     job.stop_deadline = job.yield_deadline = Nanos(0);
     job.stopping_since = now_;
@@ -372,7 +373,7 @@ void Controller::EndGeneration(Job& job) {
                               ? "; it wrote no checkpoint"
                               : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
                                              record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
-  // Also where a rank failed, or the job gave way to something else, after it was cancelled.
+  // This also holds if a rank failed, or the job gave way for another reason, after it was cancelled.
   if (record.cancel_requested) {
     return EndJob(job, JobState::kCancelled, EventKind::kCancelled,
                   absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
@@ -387,7 +388,7 @@ void Controller::EndGeneration(Job& job) {
   EndFailed(job);
 }
 
-// A rank or a node has failed.
+// Handles the end of a generation in which a rank or a node failed.
 void Controller::EndFailed(Job& job) {
   JobRecord& record = job.record;
   int32_t rank = 0;
@@ -397,7 +398,7 @@ void Controller::EndFailed(Job& job) {
   const bool out_of_memory = culprit != nullptr && culprit->cause == FaultCause::kMemory;
   const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
-  if (job.restart_at == Nanos(0)) {  // else all this has been decided, and only the pause is not over
+  if (job.restart_at == Nanos(0)) {  // otherwise this has been decided before, and the job only waits for the pause to end
     const std::vector<BadNode> bad = culprit != nullptr && IsOfCheck(culprit->cause) ? FoundBad(job) : std::vector<BadNode>();
     const Attributed attributed = culprit == nullptr ? Attributed{}
                                   : bad.empty()      ? Blame(job, rank)
@@ -419,7 +420,7 @@ void Controller::EndFailed(Job& job) {
   Restart(job, reason);
 }
 
-// False: the job has ended, since no restart helps or none is wanted.
+// False: the job has ended, because a restart would not help or the job's rules do not want one.
 bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed,
                          const std::string& reason) {
   const JobRecord& record = job.record;
@@ -469,7 +470,7 @@ bool Controller::NodesServe(const Job& job) const {
     if (cordons_.contains(rank.where.node) || std::find(excluded.begin(), excluded.end(), rank.where.node) != excluded.end())
       return false;
     const std::vector<Device>& devices = node->second.agent.devices;
-    // Before its agent is back, a node's devices are taken to be what they were.
+    // Until a node's agent is back, assume that its devices have not changed.
     return devices.empty() || std::any_of(devices.begin(), devices.end(), [&](const Device& d) {
              return d.index == rank.where.device && d.kind == KindOf(job);
            });
@@ -481,7 +482,7 @@ void Controller::Restart(Job& job, const std::string& reason) {
   StartAgain(job, EventKind::kRestarting, reason);
 }
 
-// Where it was, on others, or with another plan for what there is.
+// Starts the job again: on the same devices, on others, or with another plan for the devices that exist.
 void Controller::StartAgain(Job& job, EventKind kind, std::string reason) {
   JobRecord& record = job.record;
   if (record.held) return Requeue(job, EventKind::kHeld, reason);
@@ -517,17 +518,17 @@ void Controller::JobTimers(Job& job) {
     if (job.record.state != JobState::kRunning || IsStopping(job)) return;
   }
   if (due(job.replanning.not_before) && MayGrow(job)) {
-    job.replanning.not_before = Nanos(0);  // from now on whenever devices become free
+    job.replanning.not_before = Nanos(0);  // from now on it may grow whenever devices become free
     schedule_ = true;
   }
   CheckDrift(job);
   if (due(job.stop_deadline)) {
-    // Nobody but ranks that lost a peer: the first of them tells what it saw.
+    // Only ranks that lost a peer have failed: report what the first of them saw.
     const auto first = std::min_element(job.ranks.begin(), job.ranks.end(), [](const LiveRank& a, const LiveRank& b) {
       return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order);
     });
     const std::string seen = FailureText(job, static_cast<int32_t>(first - job.ranks.begin()));
-    // A peer's end reaches every rank that runs: the few of which nothing is heard hang.
+    // The end of a peer reaches every running rank, so the few ranks that do not report hang.
     const auto failed = std::count_if(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.failed; });
     std::vector<std::string> silent;
     for (size_t r = 0; r < job.ranks.size(); ++r) {

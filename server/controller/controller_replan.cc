@@ -1,5 +1,4 @@
-// Other plans for jobs that have one: for fewer devices where some were lost, for more where some are free. See
-// controller.h.
+// New plans for jobs that have a plan: for fewer devices when some were lost, for more when some are free. See controller.h.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -11,13 +10,14 @@
 namespace lynx {
 namespace {
 
-constexpr Nanos kSlack{1'000'000'000};  // between the two clocks
+constexpr Nanos kSlack{1'000'000'000};  // difference allowed between the two clocks
 constexpr Nanos kHour{3'600'000'000'000};
-// A step must become so much shorter: what is predicted is not better known than that.
+// The step must become shorter by at least this much: predictions are not more accurate than that.
 constexpr int64_t kLeastGainPercent = 5;
-// A change takes at least so long: what was measured of a start counts neither the checkpoint nor that caches are cold.
+// Least time that a change is assumed to take. The measured start time contains neither the checkpoint nor the slow first steps
+// with cold caches.
 constexpr Nanos kLeastCost{5'000'000'000};
-// Of a generation's steps, that ranks may take to give way: they try a second time 20 steps after a checkpoint that failed.
+// Time for ranks to give way, in steps of the generation. After a failed checkpoint the ranks try again 20 steps later.
 constexpr int64_t kStepsToYield = 30;
 constexpr double kSlowDisk = 32 << 20;  // bytes per second
 
@@ -30,7 +30,7 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
   return text;
 }
 
-// Of a plan whose step is predicted to take so long as things are now; 0: not known.
+// Text about a plan's step time as predicted under present conditions; 0: unknown.
 std::string NowText(Nanos step) {
   return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : "";
 }
@@ -47,7 +47,7 @@ bool Controller::IsElastic(const Job& job) {
   return resources.min_ranks < resources.max_ranks;
 }
 
-// Its ranks are to end at once, not only to give way.
+// True if the ranks must end at once, not only give way.
 bool Controller::IsStopping(const Job& job) {
   if (GivesWay(job.record.stop)) return job.stopping_since != Nanos(0);
   return job.record.stop != StopKind::kNone;
@@ -57,13 +57,13 @@ bool Controller::IsPlanned(const Job& job) {
   return job.record.state == JobState::kPlanning || !job.replanning.trigger.empty();
 }
 
-// For a job that starts again. `had`: what it had until now; where a job waits that comes before it, it gets no more than that.
+// The free devices for a job that starts again. `had`: its devices until now; it gets only these if another job is before it.
 std::vector<NodeDevices> Controller::DevicesAgain(const Job& job, const std::vector<DeviceRef>& had) const {
   std::vector<NodeDevices> free = FreeDevices(KindOf(job), &job);
   return SomeoneIsBefore(job) ? Among(free, had) : free;
 }
 
-// For a job whose devices are not to be had all. True if it is being planned for those of `free`.
+// For a job that cannot have all its devices any more. True: the job is now being planned for devices of `free`.
 bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, const std::string& reason) {
   if (!IsElastic(job)) return false;
   std::optional<Reservation> others = Reserve(free, DemandOf(job));
@@ -74,7 +74,7 @@ bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, c
   return true;
 }
 
-// While it trains; for more devices, or because its nodes' speeds have changed.
+// True if the job may be planned again while it trains: for more devices, or because its nodes' speeds have changed.
 bool Controller::MayBeReplanned(const Job& job) const {
   const JobRecord& record = job.record;
   if (record.state != JobState::kRunning || record.stop != StopKind::kNone || IsPlanned(job)) return false;
@@ -89,7 +89,7 @@ bool Controller::MayGrow(const Job& job) const {
   return MayBeReplanned(job) && IsElastic(job) && job.plan->layout.ranks() < job.record.spec->resources.max_ranks;
 }
 
-// Devices that nobody waits for may serve jobs that train, in the order in which these were submitted.
+// Offers devices that nobody waits for to jobs that train, in the order in which these were submitted.
 void Controller::LookForMore() {
   if (SomeoneWaits()) return;
   std::map<int64_t, JobId> growing;
@@ -113,10 +113,10 @@ void Controller::LookForMore() {
   }
 }
 
-// Some of its ranks have lost a peer, which will end the generation.
+// True if some of its ranks have lost a peer; then the generation will end.
 bool Controller::IsBreaking(const Job& job) { return job.stop_deadline != Nanos(0); }
 
-// A plan for more devices, or for nodes whose speeds have changed, has come.
+// Decides about a plan for more devices, or for changed speeds of the nodes.
 void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   if (IsBreaking(job)) return KeepPlan(job, "ranks were lost while it was planned");
   const std::vector<DeviceRef> before = std::exchange(job.replanning.considered, job.reservation.devices);
@@ -138,23 +138,23 @@ void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   GiveWay(job, event, *std::move(placement));
 }
 
-// Of a checkpoint, if each rank writes its share to a slow disk; 0 before the first.
+// Time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint.
 Nanos Controller::CheckpointTime(const Job& job) {
   const int64_t share = job.replanning.checkpoint.value / std::max<int64_t>(1, job.plan->layout.ranks());
   return Nanos(static_cast<int64_t>(static_cast<double>(share) / kSlowDisk * 1e9));
 }
 
-// For its ranks to give way.
+// Time that the job's ranks get to give way.
 Nanos Controller::YieldTime(const Job& job) const {
   return std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield + CheckpointTime(job));
 }
 
-// That a job does not train while its plan is changed.
+// Time without training that a change of the plan costs.
 Nanos Controller::CostOfChange(const Job& job) {
   return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step + CheckpointTime(job));
 }
 
-// Why the job had better keep the plan it has; empty: it had not. `beside`: what a step of that takes now; 0: not known.
+// Why the job should keep its present plan; empty: it should change. `beside`: present step time of its plan; 0: unknown.
 std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) const {
   const JobRecord& record = job.record;
   const double now = beside > Nanos(0) ? static_cast<double>(beside.value)
@@ -165,7 +165,7 @@ std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) c
   if (then * 100 > now * (100 - kLeastGainPercent)) {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }
-  // What a step takes now says by how much predictions are off.
+  // The saving is computed from the measured step time, because the predicted times may both be wrong by the same factor.
   const int64_t left = record.spec->train.steps - job.replanning.steps_done;
   const double gain = static_cast<double>(record.progress.step.value) * (1 - then / now) * static_cast<double>(left);
   const Nanos cost = CostOfChange(job);
@@ -182,7 +182,7 @@ void Controller::KeepPlan(Job& job, const std::string& reason) {
   EndReplanning(job);
 }
 
-// The new plan is ready and its devices are held: the ranks are asked to give way.
+// The new plan is ready and its devices are reserved: asks the ranks to give way.
 void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef> placement) {
   Replanning& replanning = job.replanning;
   replanning.plan = std::get<std::shared_ptr<const Plan>>(event.result);
@@ -193,13 +193,13 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
   const std::string reason =
       absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan),
                    NowText(event.beside), "; a change takes about ", FormatDuration(CostOfChange(job)));
-  replanning.considered.clear();  // should the change fail, there may be another attempt
+  replanning.considered.clear();  // if the change fails, there may be another attempt
   job.yield_deadline = now_ + YieldTime(job);
   BeginStop(job, StopKind::kReplan, EventKind::kReplanAdopted, reason);
 }
 
-// A rank has written the checkpoint and ends; so do its peers, if nothing keeps them. (It may have been asked to by a server
-// that then took the request back: it has left all the same.)
+// A rank has written the checkpoint and ends. Its peers do the same unless something prevents it. (The request may have come
+// from an earlier server and may have been taken back; the rank has left in any case.)
 void Controller::OnGaveWay(Job& job, int32_t rank) {
   job.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
@@ -210,8 +210,8 @@ void Controller::OnGaveWay(Job& job, int32_t rank) {
                          " gave way to another plan"));
 }
 
-// The ranks have not all given way in time. Once one has, the others are to end, and where the time is over for good; else the
-// request is taken back.
+// Not all ranks have given way in time. If one has, or if the reason is final, the others are ended. Otherwise the request is
+// taken back.
 void Controller::OnYieldDeadline(Job& job) {
   job.yield_deadline = Nanos(0);
   const StopKind stop = job.record.stop;
@@ -222,7 +222,7 @@ void Controller::OnYieldDeadline(Job& job) {
   TakeYieldBack(job);
 }
 
-// Of a drain of one of its nodes.
+// True if the deadline for draining one of the job's nodes is over.
 bool Controller::IsPastDeadline(const Job& job) const {
   return std::any_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
     const auto cordon = cordons_.find(rank.where.node);
@@ -231,7 +231,7 @@ bool Controller::IsPastDeadline(const Job& job) const {
   });
 }
 
-// The ranks of the generation have given way, or ended otherwise while they were asked to.
+// The ranks of the generation have given way, or ended otherwise after the request.
 void Controller::ChangePlan(Job& job) {
   JobRecord& record = job.record;
   const std::string reason = record.stop_reason;
@@ -248,11 +248,11 @@ void Controller::ChangePlan(Job& job) {
       return StartGeneration(job, *placement, EventKind::kReplanned, reason);
     }
   }
-  // The devices have gone, or this server never had the plan.
+  // The new devices are lost, or this server never had the new plan.
   StartAgain(job, EventKind::kResuming, reason);
 }
 
-// They do not give way in time.
+// The ranks have not given way in time: takes the request back.
 void Controller::TakeYieldBack(Job& job) {
   JobRecord& record = job.record;
   const StopKind stop = std::exchange(record.stop, StopKind::kNone);

@@ -1,4 +1,4 @@
-// See texts.h.
+// See reason_text.h.
 #include "server/controller/reason_text.h"
 
 #include <set>

@@ -1,4 +1,4 @@
-// Phrases that the controller's reasons are made of. Pure; thread-safe.
+// Phrases for the controller's reason texts. Pure; thread-safe.
 #ifndef LYNX_SERVER_CONTROLLER_REASON_TEXT_H_
 #define LYNX_SERVER_CONTROLLER_REASON_TEXT_H_
 
@@ -12,11 +12,11 @@
 
 namespace lynx {
 
-// "1 job", "3 jobs".
+// For example "1 job", "3 jobs".
 std::string Plural(int64_t count, const std::string& one);
-// "3 devices", "1 GPU".
+// For example "3 devices", "1 GPU".
 std::string CountText(int32_t count, DeviceKind kind);
-// "n0, n3": each once, in order; of more than 16 the first 15, "and 1009 more".
+// For example "n0, n3": each node once, in order. If there are more than 16 nodes: the first 15, then "and 1009 more".
 std::string NodeNames(const std::vector<DeviceRef>& devices);
 std::string NodeNames(const std::vector<NodeId>& nodes);
 int32_t CountDevices(const std::vector<NodeDevices>& nodes);

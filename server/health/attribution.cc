@@ -11,13 +11,13 @@
 namespace lynx {
 namespace {
 
-// As a fault in the program ends a process; a kill, and a request to end, come from elsewhere.
+// True if the process ended as a fault in its program ends it. A kill or a request to end comes from elsewhere.
 bool IsCrash(int32_t exit_code) {
   constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
   return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });
 }
 
-// Both ended in the same way at the same place.
+// True if both failed in the same way at the same place.
 bool Alike(const RankFailureFacts& a, const RankFailureFacts& b) {
   const bool ended = IsCrash(a.exit_code) || (a.own_words && a.cause == FaultCause::kProgram);
   return a.job == b.job && ended && a.exit_code == b.exit_code && a.own_words == b.own_words && a.cause == b.cause &&

@@ -1,5 +1,5 @@
-// Attribution: whose fault a rank's failure was, by what is known of it and of those before it. docs/failures.md has the table.
-// Pure; thread-safe.
+// Attribution: decides what caused a rank's failure, from the facts about this failure and earlier ones. docs/failures.md has
+// the table. Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_ATTRIBUTION_H_
 #define LYNX_SERVER_HEALTH_ATTRIBUTION_H_
 
@@ -16,32 +16,33 @@ namespace lynx {
 enum class Attribution : uint8_t { kUnknown, kMemory, kData, kNode, kCode, kJob };
 const char* AttributionName(Attribution attribution);  // "unknown", "memory", "data", "node", "code", "the job"
 
-// One rank's failure: of the rank that explains those of its peers.
+// Facts about the failure of one rank: the rank that explains the failures of its peers.
 struct RankFailureFacts {
   JobId job;
   NodeId node;
   FaultCause cause = FaultCause::kUnknown;
-  int32_t exit_code = 0;   // 128 + signal; 0: its end was not seen
-  bool own_words = false;  // it said itself why it failed
-  int64_t step = 0;        // that it was in; -1: it had not begun to train
-  bool node_gone = false;  // the process went with its machine or its daemon's records
-  std::string condition;   // what the node's agent says of its device; empty: nothing
+  int32_t exit_code = 0;   // 128 + signal; 0: its exit was not seen
+  bool own_words = false;  // the rank reported the reason itself
+  int64_t step = 0;        // step in progress; -1: training had not begun
+  bool node_gone = false;  // the process was lost with its machine or with its daemon's records
+  std::string condition;   // what the node's agent reports about the device; empty: nothing
   Nanos at;                // monotonic
 };
 
 struct Attributed {
   Attribution to = Attribution::kUnknown;
-  std::string why;     // a clause; empty where unknown
-  bool again = false;  // of code that has failed so before, and of a token that no run gets past: it would fail again
+  std::string why;  // a clause; empty if unknown
+  // A new attempt would fail again: the code has failed like this before, or the data have a token that no run gets past.
+  bool again = false;
 };
 
-// Failures count as long as this.
+// Earlier failures count for this long.
 inline constexpr Nanos kFaultsCountFor{3'600'000'000'000};
-// So many on one node, and none elsewhere, are that node's fault: of one job that has ranks on other nodes too; of different
-// jobs.
+// Number of failures on one node, with none elsewhere, that are attributed to the node: failures of one job that has ranks on
+// other nodes too, and failures of different jobs.
 inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 
-// `before`: earlier ones of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.
+// `before`: earlier failures of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.
 Attributed Attribute(const RankFailureFacts& failure, const std::deque<RankFailureFacts>& before, bool spans_nodes);
 
 }  // namespace lynx

@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-using Links = std::map<NodeId, std::set<NodeId>>;  // bad ones, both ways
+using Links = std::map<NodeId, std::set<NodeId>>;  // bad links, in both directions
 
 void Remove(const NodeId& node, Links& links) {
   for (const NodeId& other : links[node]) {
@@ -25,7 +25,7 @@ std::string NodesText(const std::set<NodeId>& nodes) {
   return absl::StrJoin(nodes, ", ", [](std::string* text, const NodeId& node) { absl::StrAppend(text, node.value); });
 }
 
-// The node of the most bad links, which are to more nodes than one, or one of the two of a link that is alone.
+// The node with the most bad links if it has several; otherwise one of the two nodes of a link that is alone.
 BadNode WorstOf(const Links& links, const std::function<int(const NodeId&)>& failures_before) {
   const auto rank_of = [&](const auto& entry) {
     return std::tuple(entry.second.size(), failures_before(entry.first), entry.first);

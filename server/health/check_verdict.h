@@ -1,5 +1,5 @@
-// The verdict of a node check: which nodes are to blame for the devices and links that ranks have found to be bad before they
-// train (worker/rank/check/node_check.h). Pure; thread-safe.
+// Verdict of a node check: decides which nodes are to blame for the bad devices and links that ranks find before they train
+// (worker/rank/check/node_check.h). Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_CHECK_VERDICT_H_
 #define LYNX_SERVER_HEALTH_CHECK_VERDICT_H_
 
@@ -11,11 +11,11 @@
 
 namespace lynx {
 
-// What one rank says.
+// What one rank reports.
 struct CheckFinding {
-  NodeId node;                // its own
-  NodeId other;               // of the rank at a bad link's other end; empty: it is the rank's own device
-  bool other_silent = false;  // nothing was heard of that rank either
+  NodeId node;                // node of the rank's own
+  NodeId other;               // node of the rank at the other end of a bad link; empty: the rank's own device is bad
+  bool other_silent = false;  // the rank at the other end has reported nothing, either
 };
 
 struct BadNode {
@@ -24,10 +24,10 @@ struct BadNode {
   bool operator==(const BadNode&) const = default;
 };
 
-// A node is bad if a device of it is, or a link within it, or one to a rank there that has said nothing. Of the other links,
-// the node with bad ones to most nodes, at least two, is bad, again and again until all of them are explained. A link that is
-// alone has two nodes that may be to blame: the one with more `failures_before` is, else the last by name. In that order; no
-// node twice.
+// A node is bad if one of its devices is bad, or a link within it, or a link to one of its ranks that has reported nothing. For
+// the remaining links: the node with bad links to the most nodes, at least two, is bad; this is repeated until no such node is
+// left. For a link that then remains alone, both of its nodes may be to blame: the one with more `failures_before` is chosen,
+// or the last by name. The result is in this order and names no node twice.
 std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
                                   const std::function<int(const NodeId&)>& failures_before);
 

@@ -1,4 +1,4 @@
-// The verdict on links that have become slower: whose they are. Pure; thread-safe.
+// Verdict on links that have become slower: decides which nodes they are attributed to. Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_LINK_VERDICT_H_
 #define LYNX_SERVER_HEALTH_LINK_VERDICT_H_
 
@@ -10,23 +10,23 @@
 
 namespace lynx {
 
-// From one node to another, which are not the same.
+// A slow link from one node to a different one.
 struct SlowLink {
   NodeId from, to;
-  double factor = 1;  // by which it is slower than is taken for granted
-  int64_t bytes = 0;  // that it carries in a step
-  Nanos before, now;  // that it is busy with them
+  double factor = 1;  // factor by which it is slower than assumed
+  int64_t bytes = 0;  // bytes that it carries in a step
+  Nanos before, now;  // time that it was and is busy with these bytes
 };
 
 struct SlowNodes {
-  std::vector<NodeId> nodes;  // one, or both ends of a link that is alone
-  double factor = 1;          // of the slowest of their links
-  std::string text;           // a clause: which links, and how slow
+  std::vector<NodeId> nodes;  // one node, or both ends of a link that is alone
+  double factor = 1;          // of their slowest link
+  std::string text;           // a clause that says which links are slow, and by how much
 };
 
-// The node with slow links to most other nodes, at least two, has slow links, again and again until all of them are explained.
-// Of a link that is alone both nodes count as slow: the planner takes the slower end of a link, and which it is nobody can
-// tell.
+// The node with slow links to the most other nodes, at least two, is slow; this is repeated until no such node is left. For a
+// link that then remains alone, both of its nodes count as slow: nobody can tell which one is, and the planner uses the slower
+// end of a link anyway.
 std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links);
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// LinkWatch: which links between nodes are busy for longer, or for less, with a step's bytes than when the generation began.
-// Bounded. Not thread-safe; owned by the controller.
+// LinkWatch: finds links between nodes that are busy for longer, or for less time, with a step's bytes than when the generation
+// began. Bounded. Not thread-safe; owned by the controller.
 #ifndef LYNX_SERVER_HEALTH_LINK_WATCH_H_
 #define LYNX_SERVER_HEALTH_LINK_WATCH_H_
 
@@ -19,21 +19,21 @@ class LinkWatch {
   LinkWatch() = default;
   explicit LinkWatch(int32_t ranks) : ranks_(ranks) {}
 
-  // The rank has done its next step, which took `duration`. Peers that are no ranks are left out.
+  // Adds the rank's next step, which took `duration`. Links to peers that are not ranks are ignored.
   void Add(int32_t rank, Nanos duration, const std::vector<LinkUse>& links);
 
-  // From one rank to another; times are medians of a step's.
+  // A link from one rank to another. Times are medians over steps.
   struct Change {
     int32_t from = 0, to = 0;
-    int64_t bytes = 0;  // of the newest step
-    Nanos before, now;  // that it was busy; now is of the latest steps alone
+    int64_t bytes = 0;  // in the newest step
+    Nanos before, now;  // busy time per step; `now` covers only the latest steps
     bool slower() const { return now > before; }
   };
-  // Those that a step may feel: by more than a tenth of the longer step, and to twice or half of their own time. Empty: there
-  // are none, or too little is known yet.
+  // Links whose change affects a step: by more than a tenth of the longer step, and at least to twice or half of their own
+  // time. Empty: there are none, or too little is known yet.
   std::vector<Change> Changes() const;
 
-  // From now on changes are those since the latest steps.
+  // From now on, changes are relative to the latest steps.
   void Rebase();
 
  private:
@@ -42,7 +42,7 @@ class LinkWatch {
     int64_t bytes = 0;
   };
   int32_t ranks_ = 0;
-  TimeWindow steps_;  // of rank 0
+  TimeWindow steps_;  // steps of rank 0
   std::map<std::pair<int32_t, int32_t>, Link> links_;
 };
 

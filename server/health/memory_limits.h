@@ -1,6 +1,6 @@
-// Memory limits: what devices of a model count as having for a job that has run out of memory there. Each time they count as
-// having less than what the plan took that did not fit, by a margin that grows, so that the next plan takes less for certain.
-// Pure; thread-safe.
+// Memory limits: the memory that devices of a model are assumed to have for a job that has run out of memory on them. Each time
+// the limit is set below what the failed plan took, by a margin that grows, so that the next plan certainly takes less. Pure;
+// thread-safe.
 #ifndef LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 #define LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 
@@ -13,20 +13,21 @@
 
 namespace lynx {
 
-// What a rank of this pipeline rank takes of its device by plan: states, activations and, where the device's memory is the
-// host's, what is offloaded.
+// What the plan takes of the device's memory for a rank with this pipeline rank: states, activations, and offloaded tensors if
+// the device's memory is the host's.
 Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind);
 
-// In percent of what was taken, when a job has run out of memory on a model for the first, second, ... time.
+// Margin in percent of what the plan took, after the job has run out of memory on a model for the first, second, ... time.
 constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : times == 2 ? 20 : 40; }
 
-// Notes that the job has run out of memory on a device of the model, of which its plan took `taken`. What it is from now on.
+// Records that the job has run out of memory on a device of the model, on which its plan took `taken`. Returns the new limit.
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
-// No plan fits the limit: half of what was taken off `taken` last is given back. False, and nothing is changed, where that
-// would leave less than kLeastMemoryCutPercent of it off: the next plan must take clearly less than the one that did not fit.
+// For when no plan fits the limit: raises it halfway towards `taken`, what the last plan took. Returns false and changes
+// nothing if the new limit would be less than kLeastMemoryCutPercent below `taken`: the next plan must take clearly less than
+// the one that did not fit.
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 inline constexpr int32_t kLeastMemoryCutPercent = 5;
-// 0 = none.
+// 0: there is no limit.
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model);
 
 }  // namespace lynx

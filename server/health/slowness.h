@@ -1,5 +1,5 @@
-// Slowness: by what factors a node's devices and links are slower than its agent has measured them, as jobs show that train
-// there.
+// Slowness: the factors by which a node's devices and links are slower than its agent measured, as the jobs that train there
+// show.
 #ifndef LYNX_SERVER_HEALTH_SLOWNESS_H_
 #define LYNX_SERVER_HEALTH_SLOWNESS_H_
 
@@ -8,12 +8,12 @@
 namespace lynx {
 
 struct Slowness {
-  double compute = 1;  // below 1: faster
-  double links = 1;    // of those to other nodes; >= 1
+  double compute = 1;  // below 1: faster than measured
+  double links = 1;    // for links to other nodes; at least 1
   bool operator==(const Slowness&) const = default;
 };
 
-// A profile of a node that is slower: its times take longer and its rates are lower. Pure.
+// The profile of the node with this slowness: longer times and lower rates. Pure.
 HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness);
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// SpeedWatch: which ranks of a generation compute slower or faster than when it began, beside the others. Bounded. Not
-// thread-safe; owned by the controller.
+// SpeedWatch: finds ranks of a generation whose computation has become slower or faster since it began, compared with the other
+// ranks. Bounded. Not thread-safe; owned by the controller.
 #ifndef LYNX_SERVER_HEALTH_SPEED_WATCH_H_
 #define LYNX_SERVER_HEALTH_SPEED_WATCH_H_
 
@@ -16,14 +16,15 @@ class SpeedWatch {
   SpeedWatch() = default;
   explicit SpeedWatch(int32_t ranks) : ranks_(static_cast<size_t>(ranks)) {}
 
-  // The time that the rank's compute stream was busy in its next step.
+  // Adds the time that the rank's compute stream was busy in its next step.
   void Add(int32_t rank, Nanos busy);
 
-  // By rank: by what factor a step's computation has become longer since the generation's first steps, divided by that of the
-  // rank that changed least: what slows all alike says nothing of one. Empty: too little is known yet.
+  // By rank: the factor by which a step's computation now takes longer than in the first steps, divided by the factor of the
+  // rank that changed least. A change that affects all ranks alike says nothing about one of them. Empty: too little is known
+  // yet.
   std::vector<double> Changes() const;
 
-  // From now on changes are those since the latest steps.
+  // From now on, changes are relative to the latest steps.
   void Rebase();
 
  private:

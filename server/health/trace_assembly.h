@@ -1,5 +1,5 @@
-// TraceAssembly: puts together the traces of one generation's steps, which ranks report in parts. Not thread-safe; owned by
-// the controller. Bounded: kPending steps at once.
+// TraceAssembly: joins the traces of one generation's steps, which ranks report in parts. Not thread-safe; owned by the
+// controller. Bounded: kPending steps at once.
 #ifndef LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
 #define LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
 
@@ -18,15 +18,15 @@ class TraceAssembly {
   TraceAssembly() = default;
   explicit TraceAssembly(size_t stages) : stages_(stages) {}
 
-  // A part from the first rank of pipeline rank `stage`. The trace's stages, where it was the last part of the last one. Parts
-  // that do not follow each other, as after a restart of the server, make no trace.
+  // Adds a part from the first rank of pipeline rank `stage`. When the last part of the last stage has come, returns the trace
+  // by stage. Parts with a gap, such as after a restart of the server, give no trace.
   std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
 
  private:
   static constexpr size_t kPending = 4;
 
   size_t stages_ = 0;
-  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // what there is of each: parts joined
+  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // the parts of each step that have come, joined by stage
 };
 
 }  // namespace lynx

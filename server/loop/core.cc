@@ -15,7 +15,7 @@ namespace lynx {
 
 namespace {
 
-// Of refusals that are recorded.
+// Limit for refusals that are recorded.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
 constexpr Nanos kCensusEvery{1'000'000'000};
 
@@ -106,7 +106,7 @@ void ServerCore::Refused(AuditRecord record) {
 }
 
 JobId ServerCore::NewJobId() {
-  static thread_local std::random_device random;  // to make one takes longer than to ask it
+  static thread_local std::random_device random;  // creating it takes longer than using it
   const uint64_t bits = (uint64_t{random()} << 32) | random();
   return JobId(absl::StrFormat("%012x", bits & 0xFFFFFFFFFFFFull));
 }
@@ -127,7 +127,7 @@ absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
   return status;
 }
 
-// What is told to nobody but the store.
+// Updates metrics from effects that otherwise only the store sees.
 void ServerCore::CountWritten(const std::vector<Effect>& effects) {
   for (const Effect& effect : effects) {
     if (const auto* plan = std::get_if<InsertPlan>(&effect)) {
@@ -180,7 +180,7 @@ void ServerCore::Carry(Effect& effect) {
 
 void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
-  if (job == nullptr) {  // its submission was lost, or so many have ended since that it is forgotten already
+  if (job == nullptr) {  // its submission was lost, or so many jobs have ended since that it is already forgotten
     metrics_.Ended(notice.job, clock_.Monotonic());
     watchers_.Close(notice.job,
                     absl::NotFoundError(absl::StrCat("job ", notice.job.value,
@@ -200,7 +200,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   });
 }
 
-// Of a plan that an earlier server made.
+// Restores the metrics of a plan that an earlier server made.
 void ServerCore::CountRestored(const JobRecord& job) {
   const std::shared_ptr<const Plan> plan = controller_.PlanOf(job.id);
   if (plan == nullptr) return;
@@ -208,7 +208,7 @@ void ServerCore::CountRestored(const JobRecord& job) {
   metrics_.jobs().Planned(job, *plan, cluster.ok() ? cluster->get() : nullptr);
 }
 
-// That an earlier server heard of: else nobody would see how old it is until there is another.
+// Restores the metrics of a checkpoint that an earlier server recorded. Otherwise nobody would see its age until the next one.
 void ServerCore::CountRestoredCheckpoint(const JobRecord& job) {
   const absl::StatusOr<std::optional<InsertCheckpoint>> newest = store_->LoadCheckpoint(job.id);
   if (newest.ok() && newest->has_value()) metrics_.jobs().CheckpointRestored(**newest, job);

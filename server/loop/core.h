@@ -1,8 +1,8 @@
-// ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
-// the streams that desired states go to, and the replies that RPCs wait for.
+// ServerCore: the controller and everything around it except RPCs: its event loop, the store, the planning pool, metrics, the
+// streams that carry desired states, and the replies that RPCs wait for.
 //
-// Owner thread: store(), controller(), curves(), and all that the loop runs. Of metrics(): as metrics.h says. The rest is
-// thread-safe.
+// Only the owner thread uses store(), controller() and curves(), and everything that the loop runs. For metrics() see
+// metrics.h. The rest is thread-safe.
 #ifndef LYNX_SERVER_LOOP_CORE_H_
 #define LYNX_SERVER_LOOP_CORE_H_
 
@@ -42,17 +42,17 @@ struct CoreOptions {
   PlanningPool::Planner planner;
   int planning_threads = 2;
   ConnectionKey connection_key;
-  std::shared_ptr<ServerHealth> health;  // null: nobody asks
+  std::shared_ptr<ServerHealth> health;  // null: there is no health page
 };
 
 class ServerCore {
  public:
-  // Loads the jobs of the store and starts the loop.
+  // Loads the jobs from the store and starts the loop.
   static absl::StatusOr<std::unique_ptr<ServerCore>> Start(CoreOptions options, std::unique_ptr<Store> store,
                                                            const Clock& clock);
   ~ServerCore() { Stop(); }
 
-  // Ends streams and watchers, answers what waits with Unavailable, ends the threads. Idempotent.
+  // Ends streams and watchers, answers waiting requests with Unavailable, and ends the threads. Idempotent.
   void Stop();
 
   EventLoop& loop() { return *loop_; }
@@ -68,25 +68,25 @@ class ServerCore {
   StreamTable<WorkerStream>& workers() { return workers_; }
   int64_t NextStream() { return ++last_stream_; }
 
-  // `answer` runs on the owner thread when the request's Reply is carried out, or with Unavailable when the server stops.
-  // Returns the request's number.
+  // Registers `answer` and returns the request's number. `answer` runs on the owner thread when the request's Reply is carried
+  // out, or with Unavailable when the server stops.
   using Answer = std::function<void(const Reply&)>;
   int64_t Await(Answer answer);
-  // The request could not be posted: true, and it will not be answered; false: it has been.
+  // For a request that could not be posted. True: its answer will not be called. False: it has been called already.
   bool Forget(int64_t request);
-  // Answers it, on the owner thread.
+  // Calls the answer of the reply's request, on the owner thread.
   void Complete(const Reply& reply);
 
-  // Records a call that was refused, unless there are too many of them: strangers must not fill the disk. Thread-safe.
+  // Records a refused call, unless there are too many of them: strangers must not fill the disk. Thread-safe.
   void Refused(AuditRecord record);
 
-  // A new job's id: 12 random hexadecimal digits.
+  // Makes an id for a new job: 12 random hexadecimal digits.
   JobId NewJobId();
 
-  // On the owner thread. As JobMetrics.
+  // Owner thread only. See JobMetrics.
   std::optional<double> GoodputOf(const JobId& job) const { return metrics_.jobs().GoodputOf(job); }
 
-  // On the owner thread. The plan of a job, with its programs if asked for; null where there is none.
+  // Owner thread only. The plan of a job, with its programs on request; null: there is none.
   absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const JobRecord& job, PlanPrograms programs);
 
  private:

@@ -5,7 +5,7 @@
 namespace lynx {
 namespace {
 
-// Of what a newer one takes the place, or the notices of which are joined; empty: of nothing.
+// Names the thing whose state the effect sets, or the job whose notices are joined; empty: the effect replaces nothing.
 std::string KeyOf(const Effect& effect) {
   if (const auto* agent = std::get_if<SendAgent>(&effect)) return absl::StrCat("agent ", agent->stream);
   if (const auto* worker = std::get_if<SendWorker>(&effect)) return absl::StrCat("worker ", worker->stream);

@@ -1,5 +1,5 @@
-// EffectList: effects that wait to be carried out, in their order; of two states of the same thing only the newer, at its
-// place, and notices of the same job as one. Not thread-safe.
+// EffectList: effects that wait to be carried out, in order. If two of them set the state of the same thing, only the newer is
+// kept, at the place of the newer; notices about the same job are joined. Not thread-safe.
 #ifndef LYNX_SERVER_LOOP_EFFECT_LIST_H_
 #define LYNX_SERVER_LOOP_EFFECT_LIST_H_
 
@@ -19,7 +19,7 @@ class EffectList {
   void Append(Effect effect);
   bool empty() const { return effects_.size() == dropped_; }
   void clear();
-  // All of them; until the next change.
+  // All effects. Valid until the next change.
   const std::vector<Effect>& Get();
   std::vector<Effect> Take();
   template <class Predicate>
@@ -34,9 +34,9 @@ class EffectList {
   void Compact();
 
   std::vector<Effect> effects_;
-  std::vector<bool> gone_;  // beside effects_: a newer one has taken its place
+  std::vector<bool> gone_;  // parallel to effects_: true if a newer effect has replaced it
   size_t dropped_ = 0;
-  std::unordered_map<std::string, size_t> newest_;  // where the newest of its kind is
+  std::unordered_map<std::string, size_t> newest_;  // index of the newest effect, by what it sets
 };
 
 }  // namespace lynx

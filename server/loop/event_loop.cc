@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// Some milliseconds of the owner thread, and still more reports a second than 10,000 nodes send.
+// Handling this many takes the owner thread some milliseconds; per second it is still more than 10,000 nodes send.
 constexpr size_t kOthersMeanwhile = 256;
 
 JobId JobOf(const Effect& durable) {
@@ -25,10 +25,10 @@ JobId JobOf(const Effect& durable) {
   if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
   if (const auto* gone = std::get_if<DeleteJob>(&durable)) return gone->job;
   if (const auto* audit = std::get_if<InsertAudit>(&durable)) return audit->job;
-  return JobId();  // of no job: a node or a queue
+  return JobId();  // not about a job but about a node or a queue
 }
 
-// The record with the answer that the effects hold.
+// Completes the record with the outcome that the effects contain.
 InsertAudit Answered(AuditRecord record, const std::vector<Effect>& effects, Nanos now) {
   record.time = now;
   SetOutcome(record, absl::OkStatus());
@@ -95,7 +95,7 @@ size_t EventLoop::QueueLength() const {
   return asked_.size() + queue_.size();
 }
 
-// Waits for some until the tick is due. `last`: the loop stops, and nothing is left after these.
+// Waits for items until the next tick is due. `last`: the loop stops, and there will be no more items after these.
 std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time_point next_tick, bool& last) {
   std::unique_lock lock(mutex_);
   wake_.wait_until(lock, next_tick, [this] { return stopping_ || !asked_.empty() || !queue_.empty(); });
@@ -106,8 +106,8 @@ std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time
   return items;
 }
 
-// People are answered when the round ends. So one with or before what they ask for ends after a few of the rest, which are left
-// for the next; otherwise all are handled, since a round has one commit.
+// Requests of people are answered when the round ends. So a round with such a request ends after a few other items, and the
+// rest is left for the next round. A round without one handles everything, because each round costs one commit.
 void EventLoop::HandleRound(std::deque<Item> items, bool last, std::vector<Task>& tasks) {
   bool asked = false;
   for (size_t others = 0; !items.empty(); items.pop_front()) {
@@ -158,7 +158,7 @@ void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   Take(std::move(effects));
 }
 
-// Nothing that a person asks for is promised while it cannot be kept.
+// Refuses requests of people that the server cannot keep while the store cannot write.
 bool EventLoop::Refused(const EventBody& event) {
   int64_t request = 0;
   if (const auto* submitted = std::get_if<JobSubmitted>(&event)) request = submitted->request;
@@ -174,7 +174,7 @@ void EventLoop::Take(std::vector<Effect> effects) {
     if (IsDurable(effect)) {
       pending_.Append(std::move(effect));
     } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
-      carry_(effect);  // rests on nothing
+      carry_(effect);  // depends on nothing that is stored
     } else {
       held_.Append(std::move(effect));
     }
@@ -211,7 +211,7 @@ void EventLoop::CommitFailed(const absl::Status& status) {
   for (const JobId& job : lost) Handle(SubmissionLost{job});
 }
 
-// What was asked for in this round is answered now: nobody knows when the store will write.
+// Answers the requests of this round now, because nobody knows when the store can write again.
 void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost) {
   std::set<JobId> unwritten;
   for (const Effect& effect : pending_.Get()) {

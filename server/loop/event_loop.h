@@ -1,11 +1,11 @@
-// EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
-// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile, and is
-// answered after few of them, however many wait. While the store refuses to write, new jobs and cancellations are refused with
-// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were decided
-// in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the answer says
-// that it takes effect when the server can write.
+// EventLoop: the server's only owner thread. It passes queued events to the controller, commits the durable effects in one
+// transaction, then carries out the others. Requests of people are handled before reports of nodes that came in the same round,
+// and are answered after a few reports, however many wait. While the store cannot write, new jobs and cancellations are refused
+// with its error and everything else waits; the write is tried again, and ranks keep running. For requests of the very round
+// whose write failed: a new job is undone, and the answer says so; a cancellation stands, and the answer says that it takes
+// effect when the server can write.
 //
-// Post, PostAlways and Run: any thread. The controller, and all callbacks: the owner thread only.
+// Post, PostAlways and Run may be called on any thread. The controller and all callbacks run on the owner thread only.
 #ifndef LYNX_SERVER_LOOP_EVENT_LOOP_H_
 #define LYNX_SERVER_LOOP_EVENT_LOOP_H_
 
@@ -31,12 +31,12 @@ namespace lynx {
 struct EventLoopOptions {
   size_t queue_limit = 10'000;
   Nanos tick{250'000'000};
-  Nanos retry{1'000'000'000};  // of a commit that failed
+  Nanos retry{1'000'000'000};  // pause before a failed commit is tried again
 };
 
 class EventLoop {
  public:
-  // Makes durable effects durable, all or none.
+  // Writes the durable effects: all or none.
   using Commit = std::function<absl::Status(const std::vector<Effect>&)>;
   // Carries out an effect that is not durable. Must not block.
   using Carry = std::function<void(Effect&)>;
@@ -47,26 +47,26 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // `first`: of the controller's Restore. `on_tick` runs after every tick.
+  // `first`: the effects of Controller::Restore. `on_tick` runs after every tick.
   void Start(std::vector<Effect> first, Task on_tick);
-  // What is queued is still done; later posts are refused. Idempotent.
+  // Events that are queued are still handled; later posts are refused. Idempotent.
   void Stop();
 
-  // False, and nothing happens, when the queue is full or the loop stops. `after` runs when the event has been handled,
-  // and what it decided is durable unless the store fails.
+  // Returns false and does nothing when the queue is full or the loop stops. `after` runs when the event has been handled; then
+  // its effects are durable unless the store fails.
   bool Post(EventBody event, Task after = nullptr);
-  // Of a node, which sends no other before this one is handled: not held to the queue's limit, so that what people ask for is
-  // refused first where there is too much. False when the loop stops.
+  // Posts the report of a node; the node sends the next one only after this one is handled. The queue's limit does not apply,
+  // so under overload people's requests are refused first. False when the loop stops.
   bool PostReport(EventBody event, Task after);
-  // With a record of who asked: time and outcome are filled in, and it is written in the transaction of what was decided. While
-  // the store does not write nothing is asked of the controller, and nothing recorded.
+  // Posts an event with its audit record. Time and outcome are filled in, and the record is written in the transaction of the
+  // event's effects. While the store cannot write, the controller does not get the event and nothing is recorded.
   bool Post(EventBody event, AuditRecord record);
-  // For events that must not be lost, of which there are few: not held to the queue's limit.
+  // For rare events that must not be lost: the queue's limit does not apply.
   void PostAlways(EventBody event);
   void PostAlways(EventBody event, AuditRecord record);
-  // Writes the record with the next transaction. It is dropped when the queue is full or the store does not write.
+  // Writes the record with the next transaction. It is dropped if the queue is full or the store cannot write.
   void Record(AuditRecord record);
-  // Runs `task` on the owner thread when everything that was posted before has been handled. False as Post.
+  // Runs `task` on the owner thread after everything that was posted before. Returns false as Post does.
   bool Run(Task task);
   void RunAlways(Task task);
 
@@ -100,15 +100,15 @@ class EventLoop {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Item> asked_;                 // by people; guarded by mutex_
-  std::atomic<bool> someone_asks_{false};  // asked_ is not empty; changed with mutex_ held
-  std::deque<Item> queue_;                 // everything else; guarded by mutex_
+  std::deque<Item> asked_;                 // requests of people; guarded by mutex_
+  std::atomic<bool> someone_asks_{false};  // asked_ is not empty; changed only under mutex_
+  std::deque<Item> queue_;                 // all other items; guarded by mutex_
   bool stopping_ = false;                  // guarded by mutex_
 
-  // Of the owner thread.
-  EffectList pending_;    // durable, not yet written
-  EffectList held_;       // to be carried out when pending_ is written
-  absl::Status failing_;  // why the store does not write; OK: it does
+  // Only for the owner thread.
+  EffectList pending_;    // durable effects that are not written yet
+  EffectList held_;       // effects to carry out when pending_ is written
+  absl::Status failing_;  // why the store cannot write; OK: it can
   Nanos retry_at_;
 
   std::thread thread_;

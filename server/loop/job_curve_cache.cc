@@ -1,4 +1,4 @@
-// See curve_book.h.
+// See job_curve_cache.h.
 #include "server/loop/job_curve_cache.h"
 
 #include <utility>
@@ -9,7 +9,7 @@ namespace lynx {
 JobCurveCache::Entry& JobCurveCache::EntryOf(const JobId& job) {
   const auto [found, added] = jobs_.try_emplace(job);
   if (!added) return found->second;
-  // What an earlier server wrote; where it cannot be read, the curves begin here.
+  // Continues what an earlier server wrote. If that cannot be read, the curves begin here.
   absl::StatusOr<JobCurves> kept = store_.LoadCurves(job);
   if (kept.ok()) found->second.curves = *std::move(kept);
   return found->second;
@@ -57,7 +57,8 @@ void JobCurveCache::WriteAll() {
   for (auto& [id, entry] : jobs_) {
     if (std::exchange(entry.changed, false)) due.push_back({id, &entry.curves});
   }
-  if (!due.empty()) (void)store_.PutCurves(due);  // it is the end: who asks later gets those of half a minute before
+  // The server is ending; if this fails, the stored curves are at most half a minute old.
+  if (!due.empty()) (void)store_.PutCurves(due);
 }
 
 }  // namespace lynx

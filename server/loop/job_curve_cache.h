@@ -1,4 +1,4 @@
-// JobCurveCache: the curves of jobs that train, and what of them the store does not have yet. Owner thread only.
+// JobCurveCache: the curves of jobs that train, with the points that the store does not have yet. Owner thread only.
 #ifndef LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_
 #define LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_
 
@@ -18,7 +18,7 @@ namespace lynx {
 
 class JobCurveCache {
  public:
-  static constexpr Nanos kWriteEvery{30'000'000'000};  // of a job that trains
+  static constexpr Nanos kWriteEvery{30'000'000'000};  // for each job that trains
 
   explicit JobCurveCache(Store& store) : store_(store) {}
 
@@ -26,8 +26,8 @@ class JobCurveCache {
   void Evaluated(const JobRecord& job, const EvaluationRecorded& evaluation);
   absl::StatusOr<JobCurves> Of(const JobId& job);
 
-  // Writes what is due; `now`: monotonic. Curves of jobs that have ended, or that `find` does not know any more (null), are due
-  // at once and then forgotten here. What cannot be written stays due.
+  // Writes the curves that are due; `now`: monotonic. Curves of jobs that have ended or are unknown (`find` returns null) are
+  // due at once and are then dropped here. Curves that cannot be written stay due.
   void Write(Nanos now, const std::function<const JobRecord*(const JobId&)>& find);
   void WriteAll();
 

@@ -19,7 +19,7 @@ struct PlanningPool::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<PlanJob> queue;
-  int running = 0;  // threads
+  int running = 0;  // number of threads
   bool stopping = false;
 
   void Main();
@@ -60,7 +60,7 @@ void PlanningPool::State::Main() {
     if (job.beside != nullptr) ready.beside = StepBeside(job);
     const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     lock.lock();
-    // Under the lock: after Stop has returned, whoever `done` speaks to may be gone.
+    // With the lock held: after Stop has returned, the objects that `done` uses may be gone.
     if (!stopping) done(std::move(ready), job.trigger, took);
   }
   --running;

@@ -1,5 +1,5 @@
-// PlanningPool: threads on which plans are made, so that the owner thread never waits for one. Thread-safe. Bounded by its
-// user: a job has at most one request in it.
+// PlanningPool: threads that make plans, so that the owner thread never waits for one. Thread-safe. The caller bounds it: each
+// job has at most one request in the pool.
 #ifndef LYNX_SERVER_LOOP_PLANNING_POOL_H_
 #define LYNX_SERVER_LOOP_PLANNING_POOL_H_
 
@@ -16,15 +16,15 @@ namespace lynx {
 class PlanningPool {
  public:
   using Planner = std::function<absl::StatusOr<PlanResult>(const PlanRequest&)>;
-  // Called on a thread of the pool; `trigger`: of the PlanJob; `took`: what the planner took.
+  // Called on a thread of the pool. `trigger`: from the PlanJob; `took`: the planner's time.
   using Done = std::function<void(PlanReady ready, PlanTrigger trigger, Nanos took)>;
 
   PlanningPool(int threads, Planner planner, Done done);
   ~PlanningPool() { Stop(); }
 
   void Post(PlanJob job);
-  // No plan begins after it, and no result is delivered. A plan that is being made cannot be interrupted: it is waited for
-  // half a second, then left to end with the process.
+  // After Stop no plan begins and no result is delivered. A plan in progress cannot be interrupted: Stop waits half a second
+  // for it, then leaves it to end with the process.
   void Stop();
 
  private:

@@ -1,8 +1,9 @@
 // ReportStream: the server's side of one agent's or worker daemon's stream. It reads a report, has it handled, and only then
-// reads the next, so a node that reports faster than the server works is held back by flow control. It writes the newest
-// desired state; one that is overtaken while another is being written is never sent.
+// reads the next, so flow control slows down a node that reports faster than the server works. It writes the newest desired
+// state; a state that is replaced by a newer one while another is being written is never sent.
 //
-// Thread-safe: everything runs on a strand. Owned by itself until gRPC is done with the call, and by the table of streams.
+// Thread-safe: everything runs on a strand. The stream owns itself until gRPC is done with the call; the table of streams
+// shares the ownership.
 #ifndef LYNX_SERVER_LOOP_REPORT_STREAM_H_
 #define LYNX_SERVER_LOOP_REPORT_STREAM_H_
 
@@ -26,9 +27,9 @@ template <class Report, class Desired>
 class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
                      public std::enable_shared_from_this<ReportStream<Report, Desired>> {
  public:
-  // Takes a report; calls `next` when the stream may read on. An error ends the stream.
+  // Handles a report, and calls `next` when the stream may read on. An error ends the stream.
   using OnReport = std::function<absl::Status(const Report&, std::function<void()> next)>;
-  // Called once, when nothing more will come.
+  // Called once, when the stream has ended.
   using OnEnd = std::function<void()>;
 
   ReportStream(OnReport on_report, OnEnd on_end) : on_report_(std::move(on_report)), on_end_(std::move(on_end)) {}
@@ -47,7 +48,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
     });
   }
 
-  // A message that is no desired state: it overtakes those that wait, and only a newer one of its kind takes its place.
+  // Sends a message that is not a desired state. It overtakes waiting desired states; only a newer message of this kind
+  // replaces it.
   void SendBeside(Desired message) {
     Post([this, message = std::move(message)]() mutable {
       if (closing_.has_value()) return;
@@ -88,7 +90,7 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
 
   void OnDone() override {
     on_end_();
-    // What is still on the strand holds the stream for as long as it needs it.
+    // Closures that are still on the strand keep the stream alive.
     self_.reset();
   }
 
@@ -106,7 +108,7 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
     this->StartWrite(&desired_);
   }
 
-  // gRPC takes the status only when no write is on its way.
+  // gRPC accepts the status only when no write is in progress.
   void FinishIfIdle() {
     if (!closing_.has_value() || writing_ || finished_) return;
     finished_ = true;
@@ -123,8 +125,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
   Strand strand_;
   std::shared_ptr<ReportStream> self_;
 
-  // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes; else they are empty: of thousands of
-  // nodes they would take hundreds of MiB.
+  // Used only on the strand. gRPC also uses report_ while it reads and desired_ while it writes. At other times they are empty:
+  // for thousands of nodes they would take hundreds of MiB.
   Report report_;
   Desired desired_;
   std::optional<Desired> next_, beside_;
@@ -133,7 +135,7 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
   bool finished_ = false;
 };
 
-// The live streams by their numbers. Thread-safe.
+// All open streams by their numbers. Thread-safe.
 template <class Stream>
 class StreamTable {
  public:
@@ -145,7 +147,7 @@ class StreamTable {
     std::lock_guard lock(mutex_);
     streams_.erase(id);
   }
-  // nullptr: it is gone.
+  // nullptr: the stream has ended.
   std::shared_ptr<Stream> Find(int64_t id) const {
     std::lock_guard lock(mutex_);
     const auto found = streams_.find(id);

@@ -1,4 +1,4 @@
-// See courier.h.
+// See serial_executor.h.
 #include "server/loop/serial_executor.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// SerialExecutor: one thread that does, one after another and in their order, what would keep the owner thread from deciding:
-// encoding messages and handing them to gRPC, which may write to sockets within the call. Thread-safe.
+// SerialExecutor: one thread that runs tasks one after another, in order. It takes work from the owner thread that would delay
+// decisions: encoding messages and passing them to gRPC, which may write to sockets within the call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 #define LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 
@@ -21,11 +21,11 @@ class SerialExecutor {
   SerialExecutor(const SerialExecutor&) = delete;
   SerialExecutor& operator=(const SerialExecutor&) = delete;
 
-  // Never blocks. Nothing happens once it stops.
+  // Never blocks. Does nothing after Stop.
   void Post(Task errand);
-  // Errands that are not done; those that it has taken together count until the last of them is.
+  // Number of tasks that are not done. A batch of tasks that was taken together counts until its last task is done.
   size_t Length() const;
-  // What is posted is still done. Idempotent; not from an errand.
+  // Tasks that were posted are still done. Idempotent. Must not be called from a task.
   void Stop();
 
  private:
@@ -34,9 +34,9 @@ class SerialExecutor {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Task> errands_;  // guarded by mutex_
-  size_t taken_ = 0;          // guarded by mutex_; of a batch that is being done
+  size_t taken_ = 0;          // guarded by mutex_; size of the batch that is being done
   bool stopping_ = false;     // guarded by mutex_
-  std::thread thread_;        // the last member: it uses the others
+  std::thread thread_;        // the last member, because it uses the others
 };
 
 }  // namespace lynx

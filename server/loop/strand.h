@@ -1,6 +1,6 @@
-// Strand: runs closures one after another, in the order in which they were posted, on whichever thread posts. A closure
-// that is posted while another runs (or by it) waits its turn and does not block its poster. What a strand guards needs no
-// lock, and gRPC, which may call back from within a call, finds none held. Thread-safe.
+// Strand: runs closures one after another, in the order of posting, on a thread that posts. A closure that is posted while
+// another runs (or by it) waits its turn and does not block its poster. Data that only the strand uses needs no lock; so no
+// lock is held when gRPC calls back from within a call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_STRAND_H_
 #define LYNX_SERVER_LOOP_STRAND_H_
 

@@ -1,4 +1,4 @@
-// TokenBucket: at most `per_second` on average, and `burst` at once. A value; not thread-safe.
+// TokenBucket: a rate limit of `per_second` tokens on average and `burst` at once. A value; not thread-safe.
 #ifndef LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 #define LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 
@@ -17,7 +17,7 @@ class TokenBucket {
  public:
   TokenBucket(Rate rate, Nanos now) : rate_(rate), level_(rate.burst), at_(now) {}
 
-  // Takes one: zero. Takes none: the time after which there is one.
+  // Takes a token and returns 0. If there is none, takes nothing and returns the time until there will be one.
   Nanos Take(Nanos now) {
     level_ = std::min(rate_.burst, level_ + Seconds(now - at_) * rate_.per_second);
     at_ = now;
@@ -27,7 +27,7 @@ class TokenBucket {
     }
     return Nanos(static_cast<int64_t>((1 - level_) / rate_.per_second * 1e9) + 1);
   }
-  // Whether it is as a new one would be.
+  // True if it is in the state of a new bucket.
   bool Full(Nanos now) const { return level_ + Seconds(now - at_) * rate_.per_second >= rate_.burst; }
 
  private:

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-constexpr Nanos kBetweenProgress{50'000'000};  // 20 a second
+constexpr Nanos kBetweenProgress{50'000'000};  // 20 per second
 
 }  // namespace
 

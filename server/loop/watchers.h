@@ -1,4 +1,4 @@
-// Watchers: who watches which job. A watcher gets every event at once, and progress at most 20 times a second. Owner
+// Watchers: the WatchJob calls of each job. A watcher gets every event at once, and progress at most 20 times a second. Owner
 // thread only; the streams themselves are thread-safe.
 #ifndef LYNX_SERVER_LOOP_WATCHERS_H_
 #define LYNX_SERVER_LOOP_WATCHERS_H_
@@ -31,18 +31,19 @@ class Watchers {
  public:
   static constexpr size_t kMost = 1000;
 
-  static constexpr size_t kMaxOfOne = 100;  // of one caller
+  static constexpr size_t kMaxOfOne = 100;  // watchers of one caller
 
-  // `who` watches; "": without a limit of its own. ResourceExhausted at a limit.
+  // Adds a watcher for the caller `who`; empty: no limit for this caller. ResourceExhausted: a limit is reached.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
   void Remove(const JobId& job, const WatchStream* stream);
   void Close(const JobId& job, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
-  // The job has changed. `encode` gives it as it is now; called only when somebody watches and a message is due.
+  // Tells the job's watchers that it has changed. `encode` returns its present state; it is called only if somebody watches and
+  // a message is due.
   using EncodeJob = std::function<v1::Job(const JobId&)>;
   void Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now, const EncodeJob& encode);
-  // Sends progress that was held back.
+  // Sends progress that was delayed.
   void Tick(Nanos now, const EncodeJob& encode);
 
  private:

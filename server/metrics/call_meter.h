@@ -1,5 +1,5 @@
-// CallMeter: counts and times the calls of our services that one message answers, as gRPC sees them: from their arrival until
-// the answer is handed over, with those that the guard refuses. Streams have no meter, and cost nothing. Thread-safe.
+// CallMeter: counts and times the unary calls of our services as gRPC sees them, from arrival until the answer is handed over.
+// Calls that the guard refuses count, too. Streams are not measured and cost nothing. Thread-safe.
 #ifndef LYNX_SERVER_METRICS_CALL_METER_H_
 #define LYNX_SERVER_METRICS_CALL_METER_H_
 
@@ -12,15 +12,15 @@
 
 namespace lynx {
 
-// "Jobs.SubmitJob" of "/lynx.v1.Jobs/SubmitJob"; empty: a service that is not ours.
+// The path "/lynx.v1.Jobs/SubmitJob" gives "Jobs.SubmitJob"; empty: the service is not ours.
 std::string MethodOfPath(const std::string& path);
 
 class CallMeter : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  // `metrics` and `clock` outlive the gRPC server.
+  // `metrics` and `clock` must outlive the gRPC server.
   CallMeter(ServerMetrics& metrics, const Clock& clock) : metrics_(metrics), clock_(clock) {}
 
-  // Null for calls without a meter, which gRPC then leaves alone.
+  // Null for calls that are not measured; gRPC then adds no interceptor.
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override;
 
  private:

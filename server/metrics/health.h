@@ -1,4 +1,4 @@
-// ServerHealth: what the pages /healthz and /readyz say of a server (node/metrics_endpoint.h). Thread-safe.
+// ServerHealth: the state that the pages /healthz and /readyz show of a server (node/metrics_endpoint.h). Thread-safe.
 #ifndef LYNX_SERVER_METRICS_HEALTH_H_
 #define LYNX_SERVER_METRICS_HEALTH_H_
 
@@ -14,12 +14,13 @@ class ServerHealth {
  public:
   explicit ServerHealth(const Clock& clock) : clock_(clock), ticked_(clock.Monotonic().value) {}
 
-  // The event loop has turned.
+  // The event loop has completed a turn.
   void Ticked() { ticked_ = clock_.Monotonic().value; }
-  // Whether the server takes calls.
+  // Sets whether the server accepts calls.
   void SetListening(bool listening) { listening_ = listening; }
 
-  // What is wrong; "" where nothing is. A loop that has not turned for kMaxSilence: not even a slow disk explains that.
+  // What is wrong; empty: nothing. The loop counts as stuck after kMaxSilence without a turn, which not even a slow disk
+  // explains.
   std::string Alive() const {
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
     return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";

@@ -19,7 +19,8 @@ namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
 
-// Six a decade from 1 ms to 1000 s: a quantile is between the bounds of a bucket, so it is known to within a factor of 1.7.
+// Six buckets per factor of ten, from 1 ms to 1000 s. A quantile lies within one bucket, so it is known to within a factor of
+// 1.7.
 const std::vector<double> kStepBuckets = {0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1,
                                           0.15,  0.2,    0.3,   0.5,   0.7,   1,     1.5,  2,     3,    5,    7,    10,   15,
                                           20,    30,     50,    70,    100,   150,   200,  300,   500,  700,  1000};
@@ -57,10 +58,10 @@ constexpr PredictedTime kPredicted[] = {{"forward", &StagePlan::forward},
 
 double Number(Bytes bytes) { return static_cast<double>(bytes.value); }
 
-// Of what is measured beside what was predicted.
+// Relative error of the prediction.
 double ErrorOf(double measured, double predicted) { return measured / predicted - 1; }
 
-// 0: not known.
+// 0: unknown.
 int64_t PeakOf(const ClusterTopology* cluster, DataType type) {
   if (cluster == nullptr) return 0;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -71,14 +72,14 @@ int64_t PeakOf(const ClusterTopology* cluster, DataType type) {
 }  // namespace
 
 struct JobMetrics::Series {
-  // Pointers to what is written with every report of a rank.
+  // Pointers to the values that every report of a rank updates.
   struct Stage {
     std::array<double*, kPhaseCount> phases;
     double* step;
     double* arena;
-    double planned_arena = 0;  // 0: not known
+    double planned_arena = 0;  // 0: unknown
   };
-  // Of all ranks that have reported one step.
+  // Sums over all ranks that have reported this step.
   struct StepSums {
     int64_t step = -1;
     Nanos hidden, recompute_exposed, communication, stall, core_wait, all;
@@ -92,16 +93,16 @@ struct JobMetrics::Series {
   void CountTo(const metric::Metric& metric, double value);
   void NewestCheckpoint(const InsertCheckpoint& checkpoint);
 
-  std::mutex mutex;  // of a scrape and the owner thread
+  std::mutex mutex;  // held by a scrape or by the owner thread
   JobSeries values;
-  // Of the owner thread.
+  // Only for the owner thread.
   std::map<int32_t, Stage> stages;
   StepSums sums;
   double flops_per_token = 0;
-  double peak_flops = 0;         // of all its devices; 0: not known
-  Nanos predicted;               // 0: not known
-  int64_t copies_skipped = 0;    // as rank 0 said last
-  double trained = 0, held = 0;  // device seconds
+  double peak_flops = 0;         // of all the job's devices; 0: unknown
+  Nanos predicted;               // 0: unknown
+  int64_t copies_skipped = 0;    // as rank 0 last reported
+  double trained = 0, held = 0;  // in device seconds
   bool has_ended = false;
   bool shows_checkpoint = false;
 };
@@ -134,7 +135,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   values.Of(metric::kJobLearningRate) = step.lr;
   values.Of(metric::kJobDoneSteps) = static_cast<double>(step.step + 1);
   values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
-  // Counted by each generation from 0.
+  // Each generation counts from 0.
   const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
   values.Of(metric::kJobCopiesSkipped) +=
       static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
@@ -148,7 +149,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   }
 }
 
-// What something else has counted.
+// Sets a counter that is counted elsewhere.
 void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
   double& counter = values.Of(metric);
   counter = std::max(counter, value);
@@ -161,7 +162,7 @@ void JobMetrics::Series::NewestCheckpoint(const InsertCheckpoint& checkpoint) {
   values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
 }
 
-// What a scrape sees: all jobs' series. It holds up the owner thread for no longer than one job's take.
+// The series of all jobs, for scrapes. A scrape delays the owner thread for no longer than the series of one job take.
 class JobMetrics::Book : public prometheus::Collectable {
  public:
   Series& Of(const JobRecord& job) {
@@ -170,7 +171,7 @@ class JobMetrics::Book : public prometheus::Collectable {
     if (series == nullptr) series = std::make_shared<Series>(job);
     return *series;
   }
-  // nullptr: none.
+  // nullptr: the job has no series.
   std::shared_ptr<Series> Find(const JobId& job) const {
     const std::lock_guard lock(mutex_);
     const auto found = jobs_.find(job);
@@ -318,7 +319,7 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
   JobSeries& values = series.values;
   values.Of(metric::kJobRanks) = devices;
   values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
-  // There from the start, so that the first increase is seen.
+  // These series exist from the start, so that the first increase is visible.
   series.CountTo(metric::kJobRestarts, job.restarts);
   for (const auto* counter :
        {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {

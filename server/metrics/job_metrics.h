@@ -1,6 +1,6 @@
-// JobMetrics: the series of single jobs at lynx-server's /metrics; the names are in common/metric_names.h. They are dropped a
-// quarter of an hour after their job has ended, or when kMaxEnded others have ended since, so that their number stays bounded.
-// Not thread-safe: the owner thread's, but for page().
+// JobMetrics: the series of single jobs at lynx-server's /metrics; common/metric_names.h has the names. The series of a job are
+// dropped a quarter of an hour after it has ended, or when kMaxEnded other jobs have ended since, so their number stays
+// bounded. Not thread-safe: owner thread only, except page().
 #ifndef LYNX_SERVER_METRICS_JOB_METRICS_H_
 #define LYNX_SERVER_METRICS_JOB_METRICS_H_
 
@@ -25,31 +25,30 @@ class JobMetrics {
   JobMetrics();
   ~JobMetrics();
 
-  // For the page; any thread. Lives for as long as somebody has it.
+  // The series for the page. Any thread; the result stays valid for as long as it is held.
   std::shared_ptr<prometheus::Collectable> page() const;
 
-  // `job`: as it is after the step.
+  // `job`: its record after the step.
   void Step(const StepRecorded& step, const JobRecord& job);
   void Evaluated(const EvaluationRecorded& recorded, const JobRecord& job);
   void CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job);
-  // Whether the job has series, and has written a checkpoint that they do not tell of, since an earlier server heard of it.
+  // True if the job has series, and has written a checkpoint that they do not show, because an earlier server recorded it.
   bool LacksCheckpoint(const JobRecord& job) const;
-  // Its newest one, which is not counted again.
+  // Sets the job's newest checkpoint without counting it again.
   void CheckpointRestored(const InsertCheckpoint& checkpoint, const JobRecord& job);
-  // The plan that it has from now on. `cluster`: that it was made for; null: not known.
+  // Sets the job's new plan. `cluster`: the cluster that the plan was made for; null: unknown.
   void Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster);
-  // Whether the job has series.
+  // True if the job has series.
   bool Shows(const JobId& job) const;
-  // Of what an event says without its text, and what the record has counted.
+  // Updates metrics from the event, except its text, and from the record's counters.
   void Happened(const JobRecord& job, const JobEvent& event);
   void Updated(const JobRecord& job, int32_t devices);
   void Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent);
   static constexpr size_t kMaxEnded = 500;
   void Ended(const JobId& job, Nanos now);
-  // Share of the time in which the job held devices that they trained new steps; nullopt: it has held none, or its series are
-  // dropped.
+  // Share of the job's device time that trained new steps; nullopt: it has had no devices yet, or its series are dropped.
   std::optional<double> GoodputOf(const JobId& job) const;
-  // Drops the series of jobs that ended long before `now` (monotonic, as Ended's).
+  // Drops the series of jobs that ended long before `now` (monotonic, like that of Ended).
   void Prune(Nanos now);
 
  private:
@@ -57,7 +56,7 @@ class JobMetrics {
   class Book;
 
   const std::shared_ptr<Book> book_;
-  std::deque<std::pair<Nanos, JobId>> ended_;  // the newest last; when, monotonic
+  std::deque<std::pair<Nanos, JobId>> ended_;  // newest last; monotonic time of the end
 };
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// JobSeries: the values of one job's series at lynx-server's /metrics. Beside the registry's own families, of which one cannot
-// be taken away without looking at all others: a server ends hundreds of jobs a second. Not thread-safe.
+// JobSeries: the values of one job's series at lynx-server's /metrics. Kept outside the Prometheus registry, where removing one
+// series scans all; a server ends hundreds of jobs a second. Not thread-safe.
 #ifndef LYNX_SERVER_METRICS_JOB_SERIES_H_
 #define LYNX_SERVER_METRICS_JOB_SERIES_H_
 
@@ -18,19 +18,19 @@ namespace lynx {
 
 class JobSeries {
  public:
-  // Beside the job's own.
+  // Labels in addition to those of the job.
   using Labels = std::vector<std::pair<std::string_view, std::string>>;
   using Families = std::map<const metric::Metric*, prometheus::MetricFamily>;
 
   JobSeries(std::string id, std::string name) : id_(std::move(id)), name_(std::move(name)) {}
 
-  // A counter's or gauge's value: 0 at first, and at its place for as long as the job. The metric must be in
-  // metric::AllMetrics(): else the process ends. So it does where the metric is of another type.
+  // The value of a counter or gauge. It is 0 at first, and the reference stays valid for as long as the job's series. The
+  // process ends if the metric is not in metric::AllMetrics() or has another type.
   double& Of(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_job_, metric, labels); }
-  // One that goes with the job's plan.
+  // A value that is dropped with the job's plan.
   double& OfPlan(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_plan_, metric, labels); }
   void EndPlan() { of_plan_.clear(); }
-  // Of a histogram with these upper bounds, which are the same each time.
+  // Adds a value to a histogram with these upper bounds; the bounds must be the same each time.
   void Observe(const metric::Metric& metric, const std::vector<double>& bounds, double value);
 
   void CollectTo(Families& families) const;
@@ -44,7 +44,7 @@ class JobSeries {
   using Values = std::map<Key, double>;
   struct Histogram {
     std::vector<double> bounds;
-    std::vector<uint64_t> counts;  // of each bucket alone; the last is beyond all bounds
+    std::vector<uint64_t> counts;  // count of each bucket alone, not cumulative; the last bucket is above all bounds
     double sum = 0;
   };
 

@@ -58,7 +58,7 @@ JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
   if (CauseOf(event).has_value()) return Phase::kStopping;
   const std::optional<EventKind> kind = ParseEventKind(event.kind);
   if (event.state == JobState::kStarting) return Places(kind) || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
-  // A job that was asked to give way and has not goes on.
+  // The job was asked to give way and did not, so it continues.
   const bool goes_on = kind == EventKind::kRunning || kind == EventKind::kGoesOn || kind == EventKind::kReplanKept;
   return goes_on || phase_ == Phase::kUnknown ? Phase::kRunning : phase_;
 }
@@ -91,12 +91,12 @@ void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
       break;
     case Phase::kRunning:
       if (next != Phase::kStopping) {
-        Charge(DeviceUse::kStopping, now, report);  // such as its last checkpoint
+        Charge(DeviceUse::kStopping, now, report);  // such as time for its last checkpoint
       } else if (IsFault()) {
         recovery_ = Recovery{};
         (*recovery_)[RecoveryPhase::kDetect] = time;
         Charge(DeviceUse::kDetecting, now, report);
-      }  // else the step that it is in goes on, and is charged when it is done
+      }  // otherwise the step in progress continues and is accounted for when it is done
       break;
     case Phase::kUnknown:
     case Phase::kEnded: since_ = now; break;
@@ -120,7 +120,7 @@ JobTimeline::Report JobTimeline::OnEvent(const JobEvent& event, int32_t devices)
 JobTimeline::Report JobTimeline::OnStep(int64_t step, Nanos duration, bool new_step, Nanos now, int32_t devices) {
   Report report;
   if (step <= last_step_ || phase_ == Phase::kEnded) return report;
-  // A step may be heard of before the event that the job runs.
+  // The report of a step may come before the event that the job runs.
   if (phase_ != Phase::kRunning && phase_ != Phase::kStopping) Enter(Phase::kRunning, std::max(since_, now - duration), report);
   devices_ = devices;
   if (phase_ == Phase::kStopping && IsFault()) return report;

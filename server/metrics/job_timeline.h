@@ -1,11 +1,11 @@
-// JobTimeline: follows one job through its events and step reports, and says what its devices were used for, how long it waited
-// and how long it took to go on after a loss. Pure; not thread-safe. Times are the wall clock's.
+// JobTimeline: follows one job through its events and step reports. It says what the job's devices were used for, how long the
+// job waited, and how long it took to recover after a loss. Pure; not thread-safe. Times are wall clock times.
 //
 //     queued --> planning --> starting --> running <--> stopping
 //       ^___________^____________^_____________________/
 //
-// A step that is further than the job ever was is training; one that was done before, and lost, is done again. What stands
-// between the newest step and the event of a loss is the time that it took to notice it.
+// A step that is further than the job ever was counts as training; a step that was done before and then lost counts as redoing.
+// The time between the newest step and the event of a loss counts as detecting the loss.
 #ifndef LYNX_SERVER_METRICS_JOB_TIMELINE_H_
 #define LYNX_SERVER_METRICS_JOB_TIMELINE_H_
 
@@ -20,7 +20,7 @@
 
 namespace lynx {
 
-// Of a job's devices.
+// What a job's devices are used for.
 enum class DeviceUse : uint8_t { kTraining, kPlanning, kStarting, kRedoing, kDetecting, kStopping };
 inline constexpr int kDeviceUseCount = 6;
 const char* DeviceUseName(DeviceUse use);
@@ -30,8 +30,9 @@ enum class LossCause : uint8_t { kStart, kRank, kNode, kReplan, kPreempted, kHel
 inline constexpr int kLossCauseCount = 8;
 const char* LossCauseName(LossCause cause);
 
-// Of a job that has lost a rank or a node: from its newest step until that was noticed, until its ranks had ended, until it had
-// devices and a plan again, until its ranks ran, until the first step that it had never done.
+// Phases of a recovery, for a job that has lost a rank or a node. kDetect: from its newest step until the loss was noticed.
+// kStop: until its ranks had ended. kWait: until it had devices and a plan again. kStart: until its ranks ran. kRedo: until the
+// first step that it had never done.
 enum class RecoveryPhase : uint8_t { kDetect, kStop, kWait, kStart, kRedo };
 inline constexpr int kRecoveryPhaseCount = 5;
 const char* RecoveryPhaseName(RecoveryPhase phase);
@@ -40,21 +41,21 @@ class JobTimeline {
  public:
   struct Spent {
     DeviceUse use;
-    LossCause cause;  // without meaning for kTraining
+    LossCause cause;  // has no meaning for kTraining
     double device_seconds;
   };
-  // What has become known.
+  // What an event or step has shown.
   struct Report {
     std::vector<Spent> spent;
-    std::optional<Nanos> queue_wait;  // it has left the queue
-    std::optional<Nanos> first_step;  // from the first devices it had until its first step was done
-    // By phase; it has recovered.
+    std::optional<Nanos> queue_wait;  // set when the job has left the queue
+    std::optional<Nanos> first_step;  // time from its first devices to the end of its first step
+    // Time of each phase; set when the job has recovered.
     std::optional<std::vector<std::pair<RecoveryPhase, Nanos>>> recovered;
   };
 
-  // `devices`: that it has now.
+  // `devices`: number of devices that the job has now.
   Report OnEvent(const JobEvent& event, int32_t devices);
-  // `new_step`: further than the job ever was. Reports of other ranks of a step are passed over.
+  // `new_step`: the job never got this far before. Reports of other ranks about the same step are ignored.
   Report OnStep(int64_t step, Nanos duration, bool new_step, Nanos now, int32_t devices);
 
  private:
@@ -72,9 +73,9 @@ class JobTimeline {
   Phase phase_ = Phase::kUnknown;
   LossCause cause_ = LossCause::kStart;
   int32_t devices_ = 0;
-  Nanos since_;             // up to when everything has been accounted for
-  int64_t last_step_ = -1;  // of this generation
-  Nanos first_devices_;     // 0: it has had none yet, or that is not known
+  Nanos since_;             // everything before this time has been accounted for
+  int64_t last_step_ = -1;  // in this generation
+  Nanos first_devices_;     // 0: it has had no devices yet, or the time is unknown
   bool seen_from_start_ = false;
   bool stepped_ = false;
   std::optional<Recovery> recovery_;

@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
-// Of what a person waits for: up to a day.
+// For times that a person waits: up to a day.
 const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 14400, 86400};
 
 constexpr const char* kPresences[kNodePresenceCount] = {"attached", "partial", "absent", "lost"};
@@ -42,7 +42,7 @@ ServerMetrics::ServerMetrics()
       devices_(Gauges(*registry_, metric::kDevices)), devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
       plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)), call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
       ended_(Counters(*registry_, metric::kJobsEnded)), calls_(Counters(*registry_, metric::kCalls)) {
-  // Series that exist from the start can be watched for their first increase.
+  // Series that exist from the start show their first increase.
   AddBuildInfo(*registry_);
   CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
   for (int i = 0; i < kDeviceUseCount; ++i)
@@ -130,7 +130,7 @@ void ServerMetrics::Step(const StepRecorded& step, const JobRecord& job, int32_t
 }
 
 void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices) {
-  // Thousands may wait: a job has series when it has had devices.
+  // Only jobs that have had devices have series of their own: thousands of jobs may wait.
   const bool shown = devices > 0 || of_jobs_.Shows(job.id);
   for (const JobEvent& event : events) {
     if (event.kind == EventKindName(EventKind::kSubmitted)) submitted_->Increment();

@@ -1,6 +1,6 @@
-// ServerMetrics: what lynx-server shows at /metrics; the names are in common/metric_names.h. The page is made of what was
-// written here: whoever asks for it waits for nothing of the server's. PlanMade, Committed, Called and Refused: any thread. The
-// rest: the owner thread.
+// ServerMetrics: what lynx-server shows at /metrics; common/metric_names.h has the names. The page consists of the values that
+// were written here, so a scrape never waits for the server. PlanMade, Committed, Called and Refused may be called on any
+// thread, all other functions on the owner thread only.
 #ifndef LYNX_SERVER_METRICS_METRICS_H_
 #define LYNX_SERVER_METRICS_METRICS_H_
 
@@ -24,26 +24,26 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  // What the page is made of. Any thread; lives for as long as somebody has it.
+  // The series for the page. Any thread; the result stays valid for as long as it is held.
   std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const ClusterStats& census);
-  // What waits for the owner thread, and for the courier's.
+  // Numbers of events that wait for the owner thread, and of tasks that wait for the SerialExecutor.
   void SetQueues(size_t events, size_t errands);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);
   void Committed(Nanos took, bool ok);
   void LeaseRenewed() { leases_->Increment(); }
-  // A call that is answered. `method`: one of server/access/rpc_permissions.h; `code`: of gRPC, by name.
+  // Counts an answered call. `method`: a name of server/access/rpc_permissions.h; `code`: the name of the gRPC code.
   void Called(const std::string& method, const std::string& code, Nanos took);
   void Refused() { refused_->Increment(); }
 
-  // Of one job. `devices`: that it holds now.
+  // For one job. `devices`: number of devices that it holds now.
   void Step(const StepRecorded& step, const JobRecord& job, int32_t devices, Nanos wall);
   void Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices);
   void Ended(const JobId& job, Nanos now);
   JobMetrics& jobs() { return of_jobs_; }
   const JobMetrics& jobs() const { return of_jobs_; }
-  // Drops what is kept of jobs that ended long before `now` (monotonic, as Ended's).
+  // Drops the series of jobs that ended long before `now` (monotonic, like that of Ended).
   void Prune(Nanos now) { of_jobs_.Prune(now); }
 
  private:
@@ -51,7 +51,7 @@ class ServerMetrics {
 
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics of_jobs_;
-  std::map<JobId, JobTimeline> timelines_;  // of jobs that have not ended
+  std::map<JobId, JobTimeline> timelines_;  // unfinished jobs
 
   GaugeFamily &jobs_, &pending_, &nodes_, &devices_, &devices_used_;
   HistogramFamily &plan_seconds_, &call_seconds_;

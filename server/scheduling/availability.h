@@ -1,4 +1,4 @@
-// When devices will be free: for whom waits, for whom may pass meanwhile, and who would have to make room. Pure; thread-safe.
+// Availability: when devices will be free for a job that waits, and which jobs would have to give way. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_AVAILABILITY_H_
 #define LYNX_SERVER_SCHEDULING_AVAILABILITY_H_
 
@@ -12,10 +12,10 @@
 
 namespace lynx {
 
-// The devices that a job would have of those, or nullopt where they do not do.
+// Returns the devices that a job would get of the given ones; nullopt: they are not enough.
 using Fit = std::function<std::optional<std::vector<DeviceRef>>(const std::vector<NodeDevices>&)>;
 
-// Devices that someone has and will give back.
+// Devices that a job holds and will give back.
 struct Release {
   Nanos at;  // monotonic
   std::vector<DeviceRef> devices;
@@ -26,17 +26,18 @@ struct Expectation {
   std::vector<DeviceRef> devices;
 };
 
-// `free` in near order (nearest.h), with `devices` added to it; of nodes that had none free it is not known where they are.
+// `free` with `devices` added, in locality order (locality_selection.h). The network domain of nodes that had no free devices
+// is unknown.
 std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::vector<NodeId>& nodes);
 
-// When enough is free, if nobody else takes it: at the time of one of the releases. More devices must not make a fit worse.
-// nullopt: never.
+// When enough devices are free if no other job takes them: at the time of one of the releases. More devices must never make
+// `fit` fail. nullopt: never.
 std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit);
 
-// Of holders in the order in which they are asked first, the indices of those that have to give back what they have, so that it
-// fits: none of them can be spared. nullopt: all together do not do.
+// Which holders must give back their devices so that `fit` succeeds. `holders` is in the order in which they are asked. Returns
+// indices into it; none of the holders returned could be left out. nullopt: all of them together are not enough.
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
                                                 const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit);
 

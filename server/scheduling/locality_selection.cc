@@ -1,4 +1,4 @@
-// See nearest.h.
+// See locality_selection.h.
 #include "server/scheduling/locality_selection.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Chooser {
     for (const NodeDevices& node : nodes) before_.push_back(before_.back() + capacity(node));
   }
 
-  // Of the nodes from `begin` to `end`, which are in the same parts down to `depth`.
+  // Chooses among the nodes [begin, end), which have the same domain parts down to `depth`.
   void Choose(size_t begin, size_t end, size_t depth, int64_t needed) {
     if (needed <= 0) return;
     const bool equally_close = nodes_[begin].domain == nodes_[end - 1].domain;
@@ -64,7 +64,8 @@ class Chooser {
     return parts;
   }
 
-  // The one that has it closest together and then least to spare; where none has it the largest.
+  // The part that offers `needed` within the closest inner part, and of these the one with the least left over. If no part
+  // offers it: the largest part.
   std::vector<Part>::iterator Best(std::vector<Part>& parts, size_t depth, int64_t needed) const {
     std::vector<std::pair<size_t, int64_t>> worth;
     for (const Part& part : parts) {
@@ -74,7 +75,7 @@ class Chooser {
     return parts.begin() + (std::max_element(worth.begin(), worth.end()) - worth.begin());
   }
 
-  // How many parts deep there is a part of this one that has it.
+  // The depth of the innermost part within this one that still offers `needed`.
   size_t Closest(const Part& part, size_t depth, int64_t needed) const {
     if (depth == kMaxDomainParts || nodes_[part.begin].domain == nodes_[part.end - 1].domain) return kMaxDomainParts;
     size_t deepest = depth;
@@ -94,7 +95,7 @@ class Chooser {
 
   const std::vector<NodeDevices>& nodes_;
   std::vector<bool> chosen_;
-  std::vector<int64_t> before_;  // what the nodes before each offer
+  std::vector<int64_t> before_;  // prefix sums: what all nodes before each node offer
 };
 
 }  // namespace

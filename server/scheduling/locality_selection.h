@@ -1,4 +1,4 @@
-// Which of many nodes lie close together in the network. Pure; thread-safe.
+// Locality selection: chooses nodes that lie close together in the network. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_LOCALITY_SELECTION_H_
 #define LYNX_SERVER_SCHEDULING_LOCALITY_SELECTION_H_
 
@@ -10,16 +10,17 @@
 
 namespace lynx {
 
-// In near order: by domain, slow ones last, then by name. Nodes of a part of the network are then one after another.
+// Sorts into locality order: by domain, then slow nodes last, then by name. Nodes in the same part of the network are then
+// neighbours.
 void SortNear(std::vector<NodeDevices>& nodes);
 
-// How much of what is needed a node offers: 0 or more.
+// How much of what is needed a node offers; 0 or more.
 using Capacity = std::function<int64_t(const NodeDevices&)>;
 
-// Nodes that together offer `needed`, in near order: inside the closest part of the network that has it, of several the one
-// that has least to spare; where no part alone has it, in few parts, the largest first. What has to be had of a part is had of
-// as few of its own parts, and so on; of nodes that lie equally close the first. All of them where they do not offer as much.
-// `nodes` in near order.
+// Chooses nodes that together offer `needed`. If a part of the network alone offers it, the closest such part is taken, and of
+// several the one with the least left over. Otherwise several parts are taken, the largest first, so that they are few. The
+// same rule applies within each part; of equally close nodes the first are taken. If all nodes do not offer enough, all are
+// returned. `nodes` and the result are in locality order.
 std::vector<NodeDevices> Nearest(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
 
 }  // namespace lynx

@@ -30,7 +30,7 @@ double TimeOf(const ShapeTimes& times) {
   return sum;
 }
 
-// Whether they are whole blocks of so many neighbours, in their order.
+// True if the places consist of whole blocks of this size, each in order.
 bool AreBlocks(const std::vector<int32_t>& places, int32_t block) {
   if (static_cast<int32_t>(places.size()) % block != 0) return false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std:
     }
   }
   for (size_t i = 0; i < own.size(); ++i) {
-    // Most have all that there is, and of thousands not each is to be compared with each.
+    // Most nodes have measured all shapes. Skip them, so that thousands of nodes are not compared with each other.
     if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); }))
       continue;
     for (const std::shared_ptr<const HardwareProfile>& other : own) {
@@ -91,10 +91,10 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
   LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
   const HardwareProfile slowest = SlowestProfile(profiles);
   ClusterTopology grouped;
-  const HardwareProfile* first = nullptr;  // of the last group
+  const HardwareProfile* first = nullptr;  // first profile of the last group
   for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
     const HardwareProfile& profile = known == nullptr ? slowest : *known;
-    // Against the first and the slowest of the group, so that a group does not drift from node to node.
+    // Compared with both the first and the slowest node of the group, so that a group does not drift from node to node.
     if (first != nullptr && Alike(*first, profile) && Alike(grouped.groups.back().profile, profile)) {
       NodeGroup& group = grouped.groups.back();
       group.profile = SlowerProfile(std::move(group.profile), profile);
@@ -113,7 +113,7 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
 }
 
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group) {
-  std::optional<Bytes> least;  // for a device
+  std::optional<Bytes> least;  // per device
   for (const NodeShare& share : shares) {
     const Bytes one = share.host_memory / std::max(1, share.devices);
     least = std::min(least.value_or(one), one);

@@ -1,6 +1,6 @@
-// Node groups: what the planner is told of the nodes that a job would run on. Nodes whose measurements agree are one
-// group, planned for by the slowest figures among them; a node that is clearly slower or faster, or has other links,
-// is a group of its own, so that its stages get what suits them. Pure; thread-safe.
+// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, with
+// the slowest figures among them. A node that is clearly slower or faster, or has other links, is a group of its own, so that
+// its stages get suitable work. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 #define LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 
@@ -11,32 +11,32 @@
 
 namespace lynx {
 
-// Measurements of like nodes differ by so much from run to run.
+// Measurements of equal nodes differ by up to this much from run to run.
 inline constexpr int kAlikePercent = 25;
 
-// Of the same kind of device, and whatever both have measured takes about as long: all ops of a shape together, or,
-// where no shape is shared, arithmetic and memory rates; a transfer of 1 MiB inside the node and between nodes.
+// True if both have the same kind of device, and everything that both have measured takes about as long: all ops of a shape
+// together (or arithmetic and memory rates, if they share no shape), and a transfer of 1 MiB inside the node and between nodes.
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
-// A shape that one node has measured and another one not is taken to take as long there as on the first node before or after
-// it that is alike in all else. (Nodes that train cannot measure.)
+// If one node has measured a shape and another has not, copies the times from the nearest node in order that is otherwise
+// alike. (Nodes that train cannot measure.)
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
-// `nodes`: one group without a profile. `profiles`: of each of its nodes in order; null where the node has none,
-// which is then taken to be as slow as the slowest (StatedCpuProfile where no node has one). Neighbours that are
-// alike share a group.
+// `nodes`: one group without a profile. `profiles`: one for each of its nodes, in order; null: the node has no profile and
+// counts as being as slow as the slowest one (StatedCpuProfile if no node has a profile). Neighbours that are alike share a
+// group.
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
-// A node's devices that a job has.
+// The part of a node's devices that a job has.
 struct NodeShare {
-  std::vector<int32_t> places;  // of them among the node's devices, in the order of the ranks
-  int32_t devices = 0;          // that the node has
-  Bytes host_memory;            // of the node, for all its GPUs to offload to
+  std::vector<int32_t> places;  // places of the job's devices among the node's devices, in the order of the ranks
+  int32_t devices = 0;          // number of devices of the node
+  Bytes host_memory;            // the node's memory for offloading by all its GPUs
 };
 
-// Makes a group of GPUs what the job's share of its nodes is: host memory as of the node that has least for each device (0
-// where one has not said), and only those inner links of which the devices are whole blocks, as their agents measured them.
-// `shares`: of the group's nodes.
+// Reduces a group of GPU nodes to the job's share of them. Host memory becomes the least share per device of any node (0 if a
+// node has not reported its own). Inner links are kept as measured only if the job's devices are whole blocks of them.
+// `shares`: one for each of the group's nodes.
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
 
 }  // namespace lynx

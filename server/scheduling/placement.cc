@@ -14,7 +14,7 @@ Bytes SmallerKnown(Bytes a, Bytes b) {
   return std::min(a, b);
 }
 
-// `per_node` devices of each of `nodes_wanted` nodes that have as many.
+// Takes `per_node` devices of each of `nodes_wanted` nodes that have that many.
 Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
   Reservation reservation;
   reservation.topology = UniformCluster(nodes_wanted, per_node);
@@ -68,7 +68,7 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
   if (total < demand.min_ranks || demand.min_ranks > demand.max_ranks) return std::nullopt;
   int32_t best_per_node = 0;
   int32_t best_nodes = 0;
-  // From many devices a node to few: a later choice must have more devices in all to win, so ties go to fewer nodes.
+  // From many devices per node to few. A later choice wins only with more devices in total, so ties go to fewer nodes.
   for (int32_t per_node = std::min(most, demand.max_ranks); per_node >= demand.group; --per_node) {
     const auto fits = [&](const NodeDevices& n) { return static_cast<int32_t>(n.free.size()) >= per_node; };
     const int32_t having = static_cast<int32_t>(std::count_if(nodes.begin(), nodes.end(), fits));
@@ -88,7 +88,7 @@ std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, c
   const size_t ranks = static_cast<size_t>(layout.ranks());
   const size_t group = static_cast<size_t>(layout.tp);
   for (const NodeDevices& node : nodes) {
-    // Groups have one size, so taking as many as fit from each node in turn wastes nothing.
+    // All groups have the same size, so filling each node with as many as fit wastes nothing.
     for (size_t next = 0; next + group <= node.free.size() && placement.size() < ranks; next += group) {
       for (size_t i = 0; i < group; ++i) placement.push_back({node.node, node.free[next + i]});
     }

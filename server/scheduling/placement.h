@@ -1,4 +1,4 @@
-// Placement: which free devices a job gets. Pure; thread-safe.
+// Placement: chooses the free devices that a job gets. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_PLACEMENT_H_
 #define LYNX_SERVER_SCHEDULING_PLACEMENT_H_
 
@@ -17,12 +17,12 @@ namespace lynx {
 struct NodeDevices {
   NodeId node;
   std::vector<int32_t> free;  // ascending device indices
-  Bytes memory_per_device;    // of the smallest; 0 = unknown
-  std::string domain;         // its place in the network (common/network_domain.h); "" = not known
-  bool slow = false;          // slower than was measured: it is taken after others that lie as close
+  Bytes memory_per_device;    // memory of the smallest device; 0: unknown
+  std::string domain;         // place in the network (common/network_domain.h); empty: unknown
+  bool slow = false;          // slower than its measurements; used only after other nodes that are equally close
 };
 
-// Devices set aside for a job that is being planned, and what the planner may count on there.
+// Devices that are reserved for a job while it is planned, and what the planner may assume about them.
 struct Reservation {
   std::vector<DeviceRef> devices;
   ClusterTopology topology;
@@ -31,23 +31,24 @@ struct Reservation {
 struct Demand {
   int32_t min_ranks = 1;
   int32_t max_ranks = 1;
-  int32_t group = 1;  // ranks that must share a node: the pinned tensor-parallel size
+  int32_t group = 1;  // number of ranks that must share a node: the tensor-parallel size, if it is fixed
 };
 
-// Of those nodes, only the devices among `wanted`.
+// Only those devices of the nodes that are in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
-// The planner counts on nodes that are alike, so equally many devices are taken of each: of all such choices, the one with
-// the most devices up to `max_ranks`, then the one with the fewest nodes, then the one whose nodes lie closest together. Where
-// no such choice reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or
-// more than `max_ranks` are demanded. `nodes` in near order (nearest.h), as are the devices.
+// Takes the same number of devices of each node, because the planner assumes that nodes are alike. Of all such choices it takes
+// the one with the most devices up to `max_ranks`, then the fewest nodes, then the nodes that lie closest together. If no such
+// choice reaches `min_ranks` but all free devices together do, each device counts as a node of its own. nullopt: too few
+// devices, or the demand exceeds `max_ranks`. `nodes` and the devices of the result are in locality order
+// (locality_selection.h).
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
-// A gang: a device for every rank, by rank, or nullopt. Nodes are filled in the order given, a tensor-parallel group never
-// crosses nodes, and a device takes one rank.
+// Gang placement: one device for every rank, by rank, or nullopt. Nodes are filled in the given order, all ranks of a
+// tensor-parallel group are on one node, and each device takes one rank.
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
-// The same on those of the nodes that lie closest together. `nodes` in near order.
+// The same on nodes that lie closest together. `nodes` in locality order.
 std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx

@@ -9,18 +9,19 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kWindow = 20;       // steps that the median is over
-constexpr size_t kRateWindow = 10;   // steps that tokens per second are over
-constexpr int64_t kWarmupSteps = 2;  // of a generation: caches are cold, pages are touched for the first time
+constexpr size_t kWindow = 20;      // steps in the median
+constexpr size_t kRateWindow = 10;  // steps in the tokens per second
+// First steps of a generation, with cold caches and pages that are touched for the first time.
+constexpr int64_t kWarmupSteps = 2;
 
-// The times of a measurement, to fold them alike.
+// All times of a measurement, for uniform processing.
 std::vector<Nanos*> TimesOf(StageMeasurement& m) {
   return {
       &m.step,        &m.forward, &m.backward,           &m.weight,    &m.optimizer, &m.recompute_hidden, &m.recompute_exposed,
       &m.tensor_wait, &m.stall,   &m.data_parallel_wait, &m.norm_wait, &m.core_wait};
 }
 
-// Of the compute stream: what makes a rank slow, as opposed to what it waits for.
+// Busy time of the compute stream: what makes a rank slow, without its waits.
 Nanos Busy(const StageMeasurement& m) {
   return m.forward + m.backward + m.weight + m.optimizer + m.recompute_hidden + m.recompute_exposed;
 }
@@ -44,7 +45,7 @@ StepStatistics::StepStatistics(const ParallelLayout& layout, std::vector<StageMe
     : layout_(layout), base_(std::move(base)), ranks_(static_cast<size_t>(layout.ranks())) {
   base_.resize(static_cast<size_t>(layout.pp));
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    // What an earlier server measured has the warm-up behind it.
+    // An earlier server has measured this stage, so the warm-up is over.
     const int32_t stage = CoordinatesOf(layout, static_cast<int32_t>(rank)).stage;
     if (base_[static_cast<size_t>(stage)].steps > 0) ranks_[rank].seen = kWarmupSteps;
   }
@@ -80,7 +81,7 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
   in_window.duration = std::max(in_window.duration, step.duration);
   in_window.tokens = step.tokens;
   if (window_.size() > kWindow) window_.erase(window_.begin());
-  // Loss, norm and rate are those of the whole step, alike on all ranks: the first to report a step sets them.
+  // Loss, norm and rate belong to the whole step and are equal on all ranks, so the first rank that reports the step sets them.
   const bool newest = progress.first_step_time == Nanos(0) || window_.rbegin()->first == step.step;
   if (newest) {
     if (progress.first_step_time == Nanos(0)) {

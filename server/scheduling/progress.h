@@ -1,5 +1,5 @@
-// StepStatistics: what the step reports of one generation say together: the job's progress, and means per stage. Not
-// thread-safe; owned by the controller. Bounded: a window of steps and a few sums per rank.
+// StepStatistics: combines the step reports of one generation into the job's progress and means per stage. Not thread-safe;
+// owned by the controller. Bounded: a window of steps and a few sums per rank.
 #ifndef LYNX_SERVER_SCHEDULING_PROGRESS_H_
 #define LYNX_SERVER_SCHEDULING_PROGRESS_H_
 
@@ -17,20 +17,20 @@ namespace lynx {
 class StepStatistics {
  public:
   StepStatistics() = default;
-  // `base`: what an earlier server measured of the same generation; empty for a new generation.
+  // `base`: measurements of the same generation by an earlier server; empty for a new generation.
   StepStatistics(const ParallelLayout& layout, std::vector<StageMeasurement> base);
 
   void AddStarted(int32_t rank, const RankReady& started);
-  // Folds the report into the statistics and into `progress`. `wall`: when it came.
+  // Adds the report to the statistics and to `progress`. `wall`: when the report came.
   void AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress);
 
-  // By stage: of the rank whose compute stream was busiest.
+  // For each stage, the values of the rank whose compute stream was busiest.
   std::vector<StageMeasurement> Measured() const;
 
  private:
   struct RankSums {
-    int64_t seen = 0;      // steps, with the ones that do not count
-    StageMeasurement sum;  // of times; peaks and sizes are maxima
+    int64_t seen = 0;      // number of steps, including those that do not count
+    StageMeasurement sum;  // sums of times; maxima of peaks and sizes
   };
   struct WindowStep {
     Nanos duration;  // of the slowest rank so far
@@ -43,7 +43,7 @@ class StepStatistics {
   ParallelLayout layout_;
   std::vector<StageMeasurement> base_;
   std::vector<RankSums> ranks_;
-  std::map<int64_t, WindowStep> window_;  // by step; the newest kWindow
+  std::map<int64_t, WindowStep> window_;  // by step; the newest kWindow steps
 };
 
 }  // namespace lynx

@@ -11,12 +11,12 @@ struct Line {
   const std::vector<WaitingJob>* jobs;
   size_t next = 0;
   int64_t used = 0;
-  std::vector<WaitingJob> beyond;  // the quota
+  std::vector<WaitingJob> beyond;  // jobs beyond the quota
 
   bool empty() const { return next == jobs->size(); }
 };
 
-// Takes jobs of all lines in turn, until none is left.
+// Takes jobs from all lines in turn until no job is left.
 template <class Take>
 void InTurn(std::vector<Line>& lines, const Take& take) {
   while (true) {
@@ -47,11 +47,11 @@ std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJo
   std::vector<Turn> turns, over;
   InTurn(lines, [&](Line& line, const WaitingJob& job) {
     const int32_t quota = line.config->quota;
-    if (quota > 0 && !line.config->may_borrow && job.devices > quota) {  // whatever the others do
+    if (quota > 0 && !line.config->may_borrow && job.devices > quota) {  // it can never begin, whatever the other jobs do
       over.push_back({job.submission, Standing::kOverQuota});
       return;
     }
-    // Those behind one that has to wait for the quota do not pass it.
+    // Jobs behind one that must wait for the quota do not pass it.
     if (quota > 0 && (!line.beyond.empty() || line.used + job.devices > quota)) {
       line.beyond.push_back(job);
       return;

@@ -1,5 +1,5 @@
-// The order in which waiting jobs get devices: queues by their shares, jobs of a queue by priority, then by age. Pure;
-// thread-safe.
+// Queue order: the order in which waiting jobs get devices: queues by their shares, jobs of a queue by priority, then by age.
+// Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_QUEUE_ORDER_H_
 #define LYNX_SERVER_SCHEDULING_QUEUE_ORDER_H_
 
@@ -15,10 +15,10 @@ namespace lynx {
 // A job that could begin.
 struct WaitingJob {
   int64_t submission = 0;
-  int32_t devices = 1;  // the fewest that it can begin with
+  int32_t devices = 1;  // the fewest devices that it can begin with
 };
 
-// kOverQuota: it may not begin now, whatever is free.
+// kOverQuota: the job may not begin now, even if devices are free.
 enum class Standing : uint8_t { kWithinQuota, kBorrows, kOverQuota };
 
 struct Turn {
@@ -27,10 +27,11 @@ struct Turn {
   bool operator==(const Turn&) const = default;
 };
 
-// `waiting`: by queue, each in its own order. `used`: devices that the jobs of a queue have. A queue without a config has the
-// defaults. At each turn the queue with the least used devices for its weight is next (by name where equal), counting what the
-// jobs before get; then those that borrow, in the same way; then those over their quotas. Jobs of a queue keep their order, but
-// one that needs more than a quota beyond which its queue does not borrow holds up nobody.
+// `waiting`: the jobs of each queue, in the queue's order. `used`: devices that the jobs of each queue hold. A queue without a
+// config has the default config. Each turn goes to the queue with the fewest used devices relative to its weight (by name if
+// equal), counting the devices of the jobs before. Jobs that borrow come after all jobs within quota, in the same way; then
+// jobs over quota. Jobs of a queue keep their order, except that a job that needs more than the quota of a queue that may not
+// borrow holds up no other job.
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
                                const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs);
 

@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Devices that share something, and how many cores' worth of it there is, in thousandths.
+// Adds the devices to `shared` if the cores they share, in thousandths of a core, are not enough for all.
 void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices, int64_t permille,
                 std::vector<SharedCores>& shared) {
   size_t threads = 1;
@@ -22,7 +22,7 @@ void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices,
   shared.push_back({std::move(devices), static_cast<int32_t>(at_once)});
 }
 
-// A number for each device, the same of those whose cores overlap: the first of them.
+// The index of the first device among those whose cores overlap, for each device.
 std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
   std::vector<int32_t> first(users.size());
   std::iota(first.begin(), first.end(), 0);
@@ -30,7 +30,7 @@ std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
     while (first[static_cast<size_t>(device)] != device) device = first[static_cast<size_t>(device)];
     return device;
   };
-  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // of a core of a machine
+  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // user of each core of a machine
   for (int32_t device = 0; device < std::ssize(users); ++device) {
     for (const int32_t core : users[static_cast<size_t>(device)].cores) {
       const auto [user, added] = user_of.try_emplace({users[static_cast<size_t>(device)].machine, core}, device);
@@ -74,7 +74,7 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
     if (use.limit_permille == 0) continue;
     Members& of_limit = limited[use.limit_group];
     of_limit.devices.push_back(i);
-    // They say the same, unless the limit has changed between their starts.
+    // They report the same limit, unless it changed between their starts.
     of_limit.limit_permille =
         of_limit.limit_permille == 0 ? use.limit_permille : std::min(of_limit.limit_permille, use.limit_permille);
   }

@@ -1,6 +1,5 @@
-// SharedCores of the planner's cluster: which of a job's devices lie on the same cores, of one node or of several on
-// one machine, and which have to do with less processor time than cores. Other jobs on these cores are not counted.
-// Pure; thread-safe.
+// Shared cores, for the planner: finds which of a job's devices use the same cores, on one node or on several nodes of one
+// machine, and which have less processor time than cores. Cores that other jobs use do not count. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 #define LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 
@@ -12,20 +11,20 @@
 
 namespace lynx {
 
-// What a device takes of its machine's processors.
+// The cores that a device uses.
 struct CoreUse {
-  std::string machine;         // that the cores are numbered on
-  std::vector<int32_t> cores;  // empty: not known, as a GPU has none to compute on: shared with nobody
-  std::string limit_group;     // devices with the same one share the limit
-  int64_t limit_permille = 0;  // as in ReportedCores
+  std::string machine;         // the machine that the core numbers belong to
+  std::vector<int32_t> cores;  // empty: unknown, or a GPU, which computes on no cores; shared with no device
+  std::string limit_group;     // devices with the same group share the limit
+  int64_t limit_permille = 0;  // see ReportedCores
 };
 
-// What the node's device with that index takes. A node that does not say its machine counts as a machine of its own.
+// The cores of the node's device with this index. A node that does not report its machine counts as a separate machine.
 CoreUse CoreUseOf(const AgentState& node, int32_t device);
 
-// The groups of devices, numbered in the order of the cluster, that outnumber what they share. Devices whose cores
-// overlap, directly or by way of others, share all of these cores, and each can use as many at a time as the one that
-// has most.
+// The groups of devices that need more cores than they share; devices are numbered in the order of the cluster. Devices whose
+// cores overlap, directly or through other devices, share all these cores, and each is assumed to use as many at a time as the
+// device with the most.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
 }  // namespace lynx

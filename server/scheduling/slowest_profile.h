@@ -1,5 +1,5 @@
-// SlowestProfile: one profile that stands for several nodes. A synchronous step is as slow as its slowest rank, so every
-// figure is the worst of all. Pure; thread-safe.
+// SlowestProfile: one profile that stands for several nodes. A synchronous step is as slow as its slowest rank, so each figure
+// is the worst of all nodes. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_SLOWEST_PROFILE_H_
 #define LYNX_SERVER_SCHEDULING_SLOWEST_PROFILE_H_
 
@@ -10,8 +10,8 @@
 
 namespace lynx {
 
-// Measured shapes are those that every profile has. Nulls (nodes that could not measure) do not count; without any
-// profile, the stated one.
+// Contains the shapes that every profile has measured. Null profiles (of nodes that could not measure) are ignored; if there is
+// no profile at all, the result is the stated one.
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 }  // namespace lynx

@@ -24,7 +24,7 @@ constexpr size_t kMaxRequest = 8 << 10;
 constexpr size_t kMaxUsers = 10'000;
 constexpr size_t kMaxTokensOfUser = 100;
 constexpr size_t kMaxJoinGrants = 10'000;
-// Of one node: those that have been renewed go on to their end, but not more of them.
+// Limit for one node. Certificates that have been renewed stay valid until they expire, but never more than this many.
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;
@@ -286,7 +286,7 @@ grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::Add
 
 grpc::ServerUnaryReactor* AdminService::RevokeToken(const Call& call, const v1::RevokeTokenRequest* request,
                                                     v1::RevokeTokenResponse*) {
-  // What is not an id may be a secret, given by mistake: it is not recorded.
+  // Text that is not an id may be a secret, given by mistake, so it is not recorded.
   const std::string id = request->id().size() == 8 ? request->id() : "";
   return Change(call, id, [this, id](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     const std::optional<UserToken> token = book_.FindToken(id);

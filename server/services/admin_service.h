@@ -1,6 +1,6 @@
-// AdminService: the RPCs of proto/lynx/v1/admin.proto. A change is checked and written on the owner thread, in a transaction of
-// its own with its audit record, before it counts: such changes are few, and each must see those before it. Thread-safe; must
-// not outlive the core.
+// AdminService: the RPCs of proto/lynx/v1/admin.proto. A change is checked and written on the owner thread, with its audit
+// record in a transaction of its own, before it takes effect. Such changes are rare, and each must see the earlier ones.
+// Thread-safe; must not outlive the core.
 #ifndef LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 #define LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 
@@ -19,10 +19,10 @@ namespace lynx {
 struct AdminOptions {
   const Authority* authority = nullptr;  // null: no TLS
   Nanos node_certificate_life;
-  std::string reached_at;  // host:port by which the server is reached from other machines; empty: from none, or not known
+  std::string reached_at;  // host:port by which other machines reach the server; empty: they cannot, or the address is unknown
 };
 
-// A user's first or further token: what is put, and the secret, which is told once.
+// A new token of a user: what the store keeps, and the secret, which is shown only once.
 struct NewToken {
   UserToken token;
   std::string secret;
@@ -53,12 +53,12 @@ class AdminService {
   grpc::ServerUnaryReactor* ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
 
  private:
-  // What a change consists of. Runs on the owner thread; an error is recorded, and nothing is changed.
+  // Decides what a change consists of. Runs on the owner thread. An error is recorded, and nothing is changed.
   using Decide = std::function<absl::StatusOr<std::vector<AccessChange>>(Nanos now)>;
   grpc::ServerUnaryReactor* Change(const Call& call, const std::string& target, Decide decide);
   grpc::ServerUnaryReactor* Read(const Call& call, std::function<absl::Status()> read);
 
-  // The request's own certificate, and what else the book is to say then.
+  // Issues the certificate for the request. Returns the changes to the AccessBook that belong to it.
   absl::StatusOr<std::vector<AccessChange>> Certify(const std::string& request, const std::string& node, Nanos now,
                                                     std::string* certificate) const;
   absl::StatusOr<std::vector<AccessChange>> DecideJoin(const v1::JoinRequest& request, Nanos now,

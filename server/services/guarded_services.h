@@ -1,6 +1,6 @@
-// What is registered with gRPC: a front of each service that asks the guard, and only then calls the service. Services do not
-// know gRPC's base classes, so there is no other way to them; a method that has no line here answers UNIMPLEMENTED.
-// Thread-safe; guard and services must outlive them.
+// Guarded services: the gRPC services that are registered. Each method asks the guard first and calls the service only if the
+// guard admits the call. The services themselves do not use gRPC's base classes, so they cannot be called in another way; a
+// method without a line here answers UNIMPLEMENTED. Thread-safe; guard and services must outlive these objects.
 #ifndef LYNX_SERVER_SERVICES_GUARDED_SERVICES_H_
 #define LYNX_SERVER_SERVICES_GUARDED_SERVICES_H_
 
@@ -24,7 +24,7 @@ grpc::ServerUnaryReactor* GuardUnary(Guard& guard, const MethodRule& rule, grpc:
   return reactor;
 }
 
-// A call that ends at once.
+// A stream that ends at once with an error.
 template <class Base>
 class RefusedStream : public Base {
  public:

@@ -1,4 +1,4 @@
-// HttpEndpoint: a few threads that take HTTP requests at one address and hand them to a function. Thread-safe.
+// HttpEndpoint: a few threads that accept HTTP requests at one address and pass them to a function. Thread-safe.
 #ifndef LYNX_SERVER_SERVICES_HTTP_ENDPOINT_H_
 #define LYNX_SERVER_SERVICES_HTTP_ENDPOINT_H_
 
@@ -18,11 +18,11 @@ class HttpEndpoint {
  public:
   using Answer = std::function<HttpReply(const HttpRequest&)>;
 
-  // `address`: "host:port" with a numeric host; port 0 takes a free one. `answer` is called by any of kThreads threads, each
-  // with a request of at most kMaxRequest bytes, which came within kRequestMillis. Unavailable where the address is in use or
-  // not of this machine.
+  // `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of kThreads threads, with
+  // requests of at most kMaxRequest bytes that arrive within kRequestMillis. Unavailable: the address is in use or does not
+  // belong to this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer);
-  // Waits for answers that are being made.
+  // Waits for answers in progress.
   ~HttpEndpoint();
 
   int port() const { return port_; }

@@ -26,7 +26,7 @@ constexpr int32_t kMaxLines = 1000;
 constexpr int64_t kMaxGenerations = int64_t{1} << 40;
 constexpr size_t kMaxKey = 128;
 constexpr size_t kMaxReasonLength = 512;
-constexpr size_t kMaxSpec = 4 << 20;  // with a schedule of its own
+constexpr size_t kMaxSpec = 4 << 20;  // large enough for a job with its own schedule
 
 absl::Status CheckKey(const std::string& key) {
   LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kMaxKey, "characters"));
@@ -34,7 +34,8 @@ absl::Status CheckKey(const std::string& key) {
   return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
 }
 
-// One WatchJob call: writes one message at a time; those that wait become one, with the newest job and all events.
+// One WatchJob call. It writes one message at a time; messages that wait are merged into one with the newest job and all
+// events.
 class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
                   public WatchStream,
                   public std::enable_shared_from_this<WatchCall> {
@@ -81,7 +82,7 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
     self_.reset();
   }
 
-  // Writes what waits, then ends the call if it is to end.
+  // Writes the waiting message, then ends the call if it must end.
   void Go() {
     if (writing_ || finished_) return;
     if (next_.has_value() && !closing_.has_value()) {
@@ -102,7 +103,7 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
   Strand strand_;
   std::shared_ptr<WatchCall> self_;
   std::function<void()> on_end_;
-  // On the strand; current_ also belongs to gRPC while it writes.
+  // Used only on the strand; gRPC also uses current_ while it writes.
   v1::WatchJobResponse current_;
   std::optional<v1::WatchJobResponse> next_;
   std::optional<absl::Status> closing_;
@@ -196,13 +197,13 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::List
       listed = Encode(*job, nullptr, PlanPrograms::kLeftOut);
       listed.mutable_spec()
           ->mutable_parallel()
-          ->clear_schedule_text();  // a thousand of them would be more than a message holds
+          ->clear_schedule_text();  // with them, a thousand jobs would exceed the message limit
     }
     return absl::OkStatus();
   });
 }
 
-// Posts the event that `make` gives for the job of that name, and answers when it is carried out: with the job.
+// Posts the event that `make` returns for the job with this name. Answers with the job when the event has been handled.
 template <class Response>
 grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name, const std::string& reason,
                                                  Response* response, std::function<EventBody(int64_t, const JobId&)> make) {
@@ -219,7 +220,7 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
     }
     reactor->Finish(ToGrpc(reply.status));
   });
-  // The name is resolved where the jobs are; then the change is an event like any other.
+  // The name is resolved on the owner thread, which has the jobs. Then the change is posted as an ordinary event.
   const bool posted = core_.loop().Run([this, id, name, make = std::move(make), record = call.Audit(name)] {
     const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
     if (!job.ok()) {
@@ -316,12 +317,12 @@ void JobsService::BeginWatch(const std::string& job, const std::string& who, con
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call& admitted,
                                                                       const v1::WatchJobRequest* request) {
   auto call = std::make_shared<WatchCall>();
-  // Written and read on the owner thread.
+  // Used only on the owner thread.
   auto watched = std::make_shared<JobId>();
   ServerCore* core = &core_;
   WatchCall* raw = call.get();
   call->Start([core, watched, stream = std::weak_ptr<WatchCall>(call)] {
-    // The call lives until its place among the watchers is given up.
+    // Keeps the call alive until it is removed from the watchers.
     core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
   });
   const std::string job = request->job_id();

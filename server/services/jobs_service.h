@@ -27,7 +27,7 @@ class JobsService {
   grpc::ServerUnaryReactor* GetLogs(const Call& call, const v1::GetLogsRequest* request, v1::GetLogsResponse* response);
   grpc::ServerUnaryReactor* TraceJob(const Call& call, const v1::TraceJobRequest* request, v1::TraceJobResponse* response);
 
-  // What GetJob and TraceJob answer. On the owner thread.
+  // The answers to GetJob and TraceJob. Owner thread only.
   absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
   absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
 

@@ -1,4 +1,4 @@
-// The files of server/page/, compiled in by the build. Pure; thread-safe.
+// The files of server/page/, which the build compiles in. Pure; thread-safe.
 #ifndef LYNX_SERVER_SERVICES_LIVE_FILES_H_
 #define LYNX_SERVER_SERVICES_LIVE_FILES_H_
 
@@ -7,7 +7,7 @@
 namespace lynx {
 
 std::string_view LivePageHtml();
-std::string_view LivePageStyle();  // after PageStyle and ReportStyle
+std::string_view LivePageStyle();  // to be placed after PageStyle and ReportStyle
 std::string_view LivePageScript();
 
 }  // namespace lynx

@@ -28,7 +28,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMaxKept = 64;  // answers, and traced steps
-constexpr size_t kMaxName = 63;  // of jobs and nodes
+constexpr size_t kMaxName = 63;  // for jobs and nodes
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
 const char* const kPolicy =
@@ -38,7 +38,7 @@ const char* const kPolicy =
 
 struct Rule {
   std::string path;
-  std::string method;  // the RPC that tells the same
+  std::string method;  // the RPC with the same data
   std::vector<std::string> parameters;
 };
 const std::vector<Rule>& Rules() {
@@ -79,7 +79,7 @@ HttpReply Refusal(const absl::Status& status) {
   return reply;
 }
 
-// The token of either scheme as the guard knows it; as it was where it is neither.
+// Converts the token of basic or bearer authentication to the form that the guard expects. Other text is returned unchanged.
 std::string BearerOf(const std::string& authorization) {
   constexpr std::string_view kBasic = "basic ";
   std::string pair;
@@ -89,7 +89,8 @@ std::string BearerOf(const std::string& authorization) {
   return colon == std::string::npos ? authorization : "Bearer " + pair.substr(colon + 1);
 }
 
-// "a=b&c=d" with these names and values that are names of jobs or nodes; by the order of `names`.
+// Parses a query "a=b&c=d" that may have only these names; the values must be valid names of jobs or nodes. Returns values in
+// the order of `names`.
 absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, const std::vector<std::string>& names) {
   std::vector<std::string> values(names.size());
   for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
@@ -112,7 +113,7 @@ absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, co
   return values;
 }
 
-// "Host.example:7472" and "[::1]:7472" are "host.example" and "::1".
+// The lower-case host of a Host header: "Host.example:7472" gives "host.example", "[::1]:7472" gives "::1".
 std::string HostName(const std::string& header) {
   const std::string host = absl::AsciiStrToLower(header);
   if (absl::StartsWith(host, "["))
@@ -145,8 +146,8 @@ JobSummary GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double
 }  // namespace
 
 struct LivePage::Entry {
-  std::mutex mutex;  // of the one who makes the answer; others wait
-  Nanos made;        // guarded by mutex; 0 = never
+  std::mutex mutex;  // held by the thread that makes the answer; others wait for it
+  Nanos made;        // guarded by mutex; 0: never
   HttpReply reply;   // guarded by mutex
   Nanos asked;       // guarded by LivePage::mutex_
 };
@@ -207,7 +208,7 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
     const Nanos now = clock_.Monotonic();
     std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
     std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
-    // What is asked for next is made again: nobody waits for more than one answer.
+    // Dropped answers are made again on the next request, so nobody waits for more than one answer.
     if (kept_.size() >= kMaxKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
@@ -225,7 +226,7 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
 
 template <class Value>
 absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> work) {
-  // Kept by the task: who asked may have gone when it runs.
+  // The task shares the promise, because the requester may be gone when it runs.
   auto promise = std::make_shared<std::promise<absl::StatusOr<Value>>>();
   std::future<absl::StatusOr<Value>> answer = promise->get_future();
   if (!core_.loop().Run([promise, work = std::move(work)] { promise->set_value(work()); })) return Overloaded();
@@ -337,14 +338,14 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                           Answer filled{.response = v1::TraceJobResponse()};
                           const absl::Status status = jobs->FillTrace(request, *filled.response);
                           if (status.code() == absl::StatusCode::kFailedPrecondition)
-                            return Answer{};  // it is of an earlier plan
+                            return Answer{};  // it belongs to an earlier plan
                           LYNX_RETURN_IF_ERROR(status);
                           return filled;
                         }));
   Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
   if (answer.response.has_value()) {
-    // The rest of the job is shown without a step that ranks have reported and that makes no sense, and it is not read again at
-    // once.
+    // If ranks have reported a traced step that cannot be read, the rest of the job is shown without it. It is not read again
+    // at once.
     absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
     if (step.ok()) {
       traced.step = *std::move(step);

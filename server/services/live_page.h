@@ -1,19 +1,17 @@
-// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON that it is
-// made of.
+// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON data for it.
 //
-//     /               the page, with /page.css and /page.js; the same for everybody, and nothing from elsewhere
-//     /api/cluster    nodes at a glance and counts of jobs
+//     /               the page, with /page.css and /page.js; the same for everybody; it loads nothing from other servers
+//     /api/cluster    summaries of nodes and counts of jobs
 //     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
 //     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
 //
-// Who may see it is the guard's to say, as of the RPCs that tell the same. A browser sends a token as the password of HTTP's
-// basic authentication, programs as a bearer token. A Host header that is none of `hosts` is refused: a stranger's page whose
-// name was made to lead here (DNS rebinding) reads nothing.
+// The guard decides who may see the page, with the same rules as for the RPCs with the same data. A browser sends a token as
+// the password of HTTP basic authentication, a program as a bearer token. A request is refused if its Host header is not one of
+// `hosts`, so a foreign page whose name was made to resolve to this server (DNS rebinding) cannot read anything.
 //
-// What is looked at by many is made once: an answer is kept for `fresh` and shared. The owner thread only copies what is shown,
-// bounded; texts and plots are made on the thread that asks. Where the server is too far behind, that is the answer (503),
-// soon.
+// Requests share work: an answer is kept for `fresh` and given again. The owner thread only copies a bounded amount of data;
+// texts and plots are made on the requesting thread. If the server is too far behind, the answer is 503, without a long wait.
 //
 // Thread-safe. The services and the guard must outlive it.
 #ifndef LYNX_SERVER_SERVICES_LIVE_PAGE_H_
@@ -39,27 +37,27 @@ namespace lynx {
 
 struct HttpRequest {
   std::string method;         // "GET"
-  std::string path;           // "/api/job", without the query
-  std::string query;          // "id=j1", as it was sent
+  std::string path;           // "/api/job": without the query
+  std::string query;          // "id=j1": as it was sent
   std::string host;           // the Host header
-  std::string authorization;  // the Authorization header; "" = none
-  std::string from;           // numeric address of the other end
+  std::string authorization;  // the Authorization header; empty: there is none
+  std::string from;           // numeric address of the client
 };
 
 struct HttpReply {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // besides those of the content
+  std::vector<std::pair<std::string, std::string>> headers;  // in addition to those about the content
 };
 
 struct LivePageOptions {
-  std::vector<std::string> hosts;     // names and numeric addresses by which it is reached, without ports
-  Nanos fresh{1'000'000'000};         // how long an answer is given again
-  Nanos trace_fresh{10'000'000'000};  // and a traced step looked at again
-  Nanos forget{60'000'000'000};       // that nobody has asked for
-  size_t most_actions = 100'000;      // of a traced step that is drawn; larger ones are in the report
-  Nanos patience{5'000'000'000};      // that the owner thread has to answer
+  std::vector<std::string> hosts;     // names and numeric addresses by which the page is reached, without ports
+  Nanos fresh{1'000'000'000};         // how long an answer is reused
+  Nanos trace_fresh{10'000'000'000};  // how long a traced step is reused
+  Nanos forget{60'000'000'000};       // answers and steps that nobody requested for this long are dropped
+  size_t most_actions = 100'000;      // larger traced steps are not drawn here; the report has them
+  Nanos patience{5'000'000'000};      // time limit for the owner thread to answer
 };
 
 class LivePage {
@@ -70,15 +68,15 @@ class LivePage {
 
   static constexpr size_t kMaxJobs = 200;
   static constexpr size_t kMaxNodes = 100;
-  // Longer parts of a job are left out.
+  // Parts of a job that are longer are left out.
   static constexpr size_t kMaxPartLength = 2 << 20;
 
  private:
   struct Entry;
-  // Of a job's present plan.
+  // The traced step of a job's present plan.
   struct Traced {
-    std::shared_ptr<const TracedJob> step;  // null: there is none
-    bool too_large = false;                 // there is one
+    std::shared_ptr<const TracedJob> step;  // null: there is no traced step, or it is too large
+    bool too_large = false;                 // there is a traced step, but it is too large
     Nanos looked;                           // monotonic
   };
 
@@ -102,7 +100,7 @@ class LivePage {
 
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> kept_;  // guarded by mutex_
-  std::map<std::string, Traced> traces_;                // guarded by mutex_; by job, generation and plan
+  std::map<std::string, Traced> traces_;                // guarded by mutex_; key: job, generation and plan
 };
 
 }  // namespace lynx

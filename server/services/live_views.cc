@@ -17,7 +17,7 @@ constexpr size_t kMaxReasons = 3;
 constexpr size_t kMaxShownConditions = 8;
 constexpr size_t kMaxJobsOfNode = 16;
 
-// Texts come from files, programs and people: what is no UTF-8 is replaced.
+// Texts come from files, programs and people, so invalid UTF-8 is replaced.
 std::string Text(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 // JSON has no infinite numbers.

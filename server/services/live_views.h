@@ -1,4 +1,5 @@
-// What the live page is told of the cluster and its jobs, as JSON: small, however many nodes there are. Pure; thread-safe.
+// Live views: the JSON data of the live page about the cluster and its jobs. It stays small, however many nodes there are.
+// Pure; thread-safe.
 #ifndef LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
 #define LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
 
@@ -15,7 +16,7 @@
 
 namespace lynx {
 
-// One cell of the map: a node, or as many that follow each other by name as make kMaxCells of all.
+// One cell of the map: one node, or as many consecutive nodes by name as are needed to have at most kMaxCells cells.
 struct MapCell {
   NodeId first, last;
   int64_t nodes = 0;
@@ -24,7 +25,7 @@ struct MapCell {
   int64_t devices = 0, used = 0, withdrawn = 0;
 };
 inline constexpr size_t kMaxCells = 400;
-// `nodes`: by name. At most `most` cells (> 0), all but the last of as many nodes.
+// `nodes`: sorted by name. Returns at most `most` cells (> 0), all with the same number of nodes except the last.
 std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most = kMaxCells);
 
 struct ClusterGlance {
@@ -41,18 +42,18 @@ struct JobSummary {
   JobState state = JobState::kQueued;
   std::vector<PendingReason> pending;
   Progress progress;
-  int64_t steps = 0;  // that it is to do
-  Nanos predicted;    // of a step; 0 = not known
+  int64_t steps = 0;  // number of steps that it must do
+  Nanos predicted;    // predicted step time; 0: unknown
   int32_t ranks = 0, restarts = 0;
   std::optional<double> goodput;
   Nanos submitted;  // Unix
 };
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 
-// `more`: there are others in that range, which were left out.
+// `more`: there are more nodes in the requested range, which were left out.
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
-// `state`: as JobStateName.
+// `state`: a name from JobStateName.
 std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
                     const std::vector<ReportPart>& parts);
 

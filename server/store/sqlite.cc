@@ -14,7 +14,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   if (db != nullptr && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
     const int reason = sqlite3_system_errno(db);
     if (reason != 0) text += std::string(" (") + std::strerror(reason) + ")";
-    // A sync or a new file that finds no space; SQLite calls only writes so.
+    // A sync or a new file found no space. SQLite uses this code only for writes.
     if (reason == ENOSPC || reason == EDQUOT) return absl::ResourceExhaustedError(text);
   }
   switch (primary) {
@@ -24,7 +24,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
     case SQLITE_FULL: return absl::ResourceExhaustedError(text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED: return absl::FailedPreconditionError(text);
-    case SQLITE_ERROR:  // all statements are fixed: only a schema that is not what was written can make them wrong
+    case SQLITE_ERROR:  // statements are fixed in the code, so only a wrong schema in the file can cause this
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT: return absl::DataLossError(text);
     default: return absl::UnavailableError(text);
@@ -44,7 +44,7 @@ void Statement::Closer::operator()(sqlite3_stmt* statement) const {
     return;
   }
   sqlite3_reset(statement);
-  sqlite3_clear_bindings(statement);  // plans are megabytes
+  sqlite3_clear_bindings(statement);  // frees memory: plans are megabytes
 }
 
 absl::StatusOr<Statement> KeptStatements::Get(const std::string& sql) {

@@ -1,4 +1,4 @@
-// A little of SQLite's C interface with owners and statuses. Not thread-safe.
+// A thin C++ layer over SQLite's C interface, with owning handles and statuses. Not thread-safe.
 #ifndef LYNX_SERVER_STORE_SQLITE_H_
 #define LYNX_SERVER_STORE_SQLITE_H_
 
@@ -19,11 +19,11 @@ struct SqliteCloser {
 };
 using SqliteHandle = std::unique_ptr<sqlite3, SqliteCloser>;
 
-// ResourceExhausted: the disk is full. FailedPrecondition: another process has the database. DataLoss: not a database, a
-// damaged one, or one without the tables that a statement names. Unavailable: everything else. The text is SQLite's.
+// ResourceExhausted: the disk is full. FailedPrecondition: another process uses the database. DataLoss: the file is not a
+// database, is damaged, or lacks tables that a statement names. Unavailable: all other errors. The text is SQLite's.
 absl::Status SqliteStatus(sqlite3* db, int code);
 
-// One prepared statement, run once or many times: Bind in the order of its parameters, then Run or Next.
+// One prepared statement, to be run once or many times: call Bind for its parameters in order, then Run or Next.
 class Statement {
  public:
   static absl::StatusOr<Statement> Prepare(sqlite3* db, const std::string& sql);
@@ -31,9 +31,9 @@ class Statement {
   Statement& Bind(int64_t value);
   Statement& Bind(const std::string& text);
   Statement& BindBlob(const std::string& bytes);
-  // To the end; then ready to be bound again.
+  // Runs the statement to its end. Afterwards new values can be bound.
   absl::Status Run();
-  // True: a row is there to be read. False: no more.
+  // True: there is a row to read. False: there are no more rows.
   absl::StatusOr<bool> Next();
 
   int64_t Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
@@ -42,7 +42,7 @@ class Statement {
  private:
   friend class KeptStatements;
   struct Closer {
-    bool kept = false;  // by KeptStatements, for another time
+    bool kept = false;  // KeptStatements keeps the statement for reuse
     void operator()(sqlite3_stmt* statement) const;
   };
   Statement(sqlite3* db, sqlite3_stmt* statement, bool kept) : db_(db), statement_(statement, {kept}) {}
@@ -53,12 +53,12 @@ class Statement {
   int bind_error_ = SQLITE_OK;
 };
 
-// Statements that are run again and again: each is prepared once, which takes longer than to run it. Not to outlive the
+// Statements that are run many times. Each is prepared once, because preparing takes longer than running. Must not outlive the
 // connection.
 class KeptStatements {
  public:
   explicit KeptStatements(sqlite3* db) : db_(db) {}
-  // As Statement::Prepare. Until what it returns is gone not to be called with the same text again.
+  // Like Statement::Prepare. Must not be called with the same text again until the returned statement is destroyed.
   absl::StatusOr<Statement> Get(const std::string& sql);
 
  private:
@@ -69,9 +69,9 @@ class KeptStatements {
   std::map<std::string, std::unique_ptr<sqlite3_stmt, Finalizer>> statements_;
 };
 
-// Statements without results, separated by semicolons.
+// Runs statements that return no rows, separated by semicolons.
 absl::Status Execute(sqlite3* db, const std::string& sql);
-// The first column of the first row.
+// Returns the first column of the first row.
 absl::StatusOr<std::string> QueryText(sqlite3* db, const std::string& sql);
 
 }  // namespace lynx

@@ -44,7 +44,7 @@ CREATE TABLE checkpoints(
   time_ns INTEGER NOT NULL, PRIMARY KEY(job_id, generation, step)) WITHOUT ROWID;
 )sql";
 
-// From one schema to the next; a new database takes them all.
+// Each entry leads from one schema to the next; a new database applies them all.
 constexpr const char* kMigrations[] = {
     "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
     "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
@@ -85,14 +85,14 @@ bool ParseJobState(const std::string& name, JobState& state) {
   return false;
 }
 
-// Progress and measurements: doubles may be NaN, which a column of SQLite does not hold.
+// Progress and measurements are stored as a message, because doubles may be NaN, which an SQLite column cannot hold.
 std::string FiguresOf(const JobRecord& record) {
   v1::Job figures;
   SetFigures(record, figures);
   return figures.SerializeAsString();
 }
 
-// Statements that bring a database from a schema to the present one.
+// Statements that bring a database from `schema` to the present schema.
 std::string MigrationFrom(int64_t schema) {
   std::string statements;
   for (int64_t to = schema + 1; to <= Store::kSchemaVersion; ++to) {
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
 }
 
 absl::Status Store::Prepare() {
-  // A lock that a dying server still holds is gone at once; half a second is for that, not for waiting on a live one.
+  // Half a second is enough for a dying server to release its lock; it is not meant for waiting on a live server.
   sqlite3_busy_timeout(db_.get(), 500);
   LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA locking_mode=EXCLUSIVE"));
   absl::Status locked = Execute(db_.get(), "PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; COMMIT");
@@ -150,7 +150,7 @@ absl::Status Store::Prepare() {
   LYNX_RETURN_IF_ERROR(CheckIntegrity());
   LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
   if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
-  EmptyLog(db_.get());  // where it cannot, a later start or the next checkpoint does
+  EmptyLog(db_.get());  // if this fails, a later start or the next checkpoint of the log does it
   LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
@@ -174,7 +174,7 @@ absl::Status Store::Prepare() {
 }
 
 absl::Status Store::CheckIntegrity() {
-  // Not quick_check: it overlooks a job that an index has lost, and jobs are read in an index's order.
+  // Not quick_check: it does not notice rows that are missing from an index, and jobs are read in the order of an index.
   LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA integrity_check(1)"));
   return result == "ok" ? absl::OkStatus() : Damaged(result);
 }
@@ -195,7 +195,7 @@ absl::Status Store::Transact(const std::function<absl::Status()>& write) {
   if (status.ok()) return status;
   log_has_remains_ = true;
   if (sqlite3_get_autocommit(db_.get()) == 0) {
-    // Fails only where SQLite has rolled back by itself.
+    // Fails only if SQLite has already rolled back by itself.
     const absl::Status undone = Execute(db_.get(), "ROLLBACK");
     LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
   }

@@ -1,8 +1,8 @@
-// Store: everything that the server must not forget, in one SQLite file. One connection, write-ahead log, exclusive lock,
-// synchronous=FULL: what Commit has returned OK for survives kill -9 and a power failure. Commits are batches: the owner
-// thread writes all that a round of events decided in one transaction.
+// Store: everything that the server must not forget, in one SQLite file. It uses one connection, a write-ahead log, an
+// exclusive lock and synchronous=FULL, so data for which Commit has returned OK survive kill -9 and a power failure. The owner
+// thread writes all decisions of a round of events in one transaction.
 //
-// Not thread-safe: opened by one thread, then used by the owner thread alone.
+// Not thread-safe: one thread opens it, then only the owner thread uses it.
 #ifndef LYNX_SERVER_STORE_STORE_H_
 #define LYNX_SERVER_STORE_STORE_H_
 
@@ -26,11 +26,11 @@
 
 namespace lynx {
 
-// The canonical bytes of a spec, and their SHA-256, by which two submissions are compared.
+// The canonical bytes of a spec, and their SHA-256, which is used to compare two submissions.
 std::string SpecBytes(const JobSpec& spec);
 std::string SpecDigest(const JobSpec& spec);
 
-// Not owned.
+// Refers to curves that it does not own.
 struct StoredCurves {
   JobId job;
   const JobCurves* curves = nullptr;
@@ -38,48 +38,49 @@ struct StoredCurves {
 
 class Store {
  public:
-  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names,
-  // 4 neither people nor nodes' certificates, 6 no curves.
+  // Version 1 had no traces and no clusters of plans. 2 had no cordons and queues, 3 no names of GPUs, 4 no users and no
+  // certificates of nodes, 6 no curves.
   static constexpr int64_t kSchemaVersion = 7;
-  static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
+  static constexpr int64_t kEventsPerJob = 10'000;  // the newest events are kept
 
-  // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
-  // other program's, or it cannot be opened. DataLoss: it is damaged. Each names the file and says what to do.
+  // Creates the file if it does not exist. FailedPrecondition: another server uses it, a newer version or another program made
+  // it, or it cannot be opened. DataLoss: it is damaged. Each error names the file and says what to do.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
 
-  // Durable effects, in order, all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
+  // Writes durable effects in order: all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
   absl::Status Commit(const std::vector<Effect>& effects);
-  // Changes of who may call, with the record of who asked for them; errors as Commit's.
+  // Writes changes of who may call, with the audit record of the request. Errors as for Commit.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
   struct StoredJob {
     JobRecord record;
-    std::shared_ptr<const Plan> plan;  // of jobs that have not ended
+    std::shared_ptr<const Plan> plan;  // null for jobs that have ended
   };
-  // All jobs. DataLoss where a row does not hold what it should.
+  // All jobs. DataLoss: a row has invalid content.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
   absl::StatusOr<Controller::Settings> LoadSettings();
-  // Who may call, as changes of an empty book.
+  // Who may call, as changes to an empty AccessBook.
   absl::StatusOr<std::vector<AccessChange>> LoadAccess();
-  // The newest `limit` with a sequence below `before` (0: all), newest first. A million changes and 10,000 refusals are kept.
+  // The newest `limit` records with a sequence below `before` (0: all), newest first. The store keeps a million changes and
+  // 10,000 refusals.
   absl::StatusOr<std::vector<AuditRecord>> LoadAudit(int64_t limit, int64_t before, bool refused_only);
-  // nullptr: the job has none.
+  // nullptr: the job has no plan.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
-  // What the job's plan was made for; nullptr: it has none, or an older server made it.
+  // The cluster that the job's plan was made for; nullptr: there is no plan, or an older server made it.
   absl::StatusOr<std::shared_ptr<const ClusterTopology>> LoadCluster(const JobId& job);
-  // The newest of the newest generation that has written one; nullopt: none has.
+  // The newest checkpoint of the newest generation that has written one; nullopt: there is none.
   absl::StatusOr<std::optional<InsertCheckpoint>> LoadCheckpoint(const JobId& job);
-  // nullopt: none of the job's steps has been traced.
+  // nullopt: no step of the job has been traced.
   absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
-  // In place of those before, in one transaction; of jobs that the store does not know, nothing. Errors as Commit's.
+  // Replaces the curves of these jobs in one transaction. Jobs that the store does not know are ignored. Errors as for Commit.
   absl::Status PutCurves(const std::vector<StoredCurves>& jobs);
-  // Empty: none of the job's steps has been done, or an older server knew no curves.
+  // Empty: no step of the job is done, or the last server to run it knew no curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
-  // The newest `limit` with a sequence above `after`, oldest first.
+  // The newest `limit` events with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,
                                                    int64_t before = std::numeric_limits<int64_t>::max());
 
-  // The file may have so many pages of 4 KiB (or what it has, if that is more): stands for a disk that is full.
+  // Limits the file to this many pages of 4 KiB (or its present size, if larger). Simulates a full disk.
   void LimitPages(int64_t pages);
 
  private:
@@ -87,7 +88,7 @@ class Store {
 
   absl::Status Prepare();
   absl::Status CheckIntegrity();
-  // Runs `write` in one transaction; what it has written is undone where it fails.
+  // Runs `write` in one transaction, which is rolled back if `write` fails.
   absl::Status Transact(const std::function<absl::Status()>& write);
   absl::Status Write(const Effect& effect);
   absl::Status WriteAccess(const AccessChange& change);
@@ -105,15 +106,15 @@ class Store {
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);
   absl::Status Damaged(const std::string& what) const;
-  // With the file's name, and what to do where it is damaged.
+  // Adds the file's name to the error and, if the file is damaged, what to do.
   absl::Status Unreadable(const absl::Status& status) const;
   absl::StatusOr<Statement> Select(const std::string& sql);
   absl::StatusOr<bool> Next(Statement& row);
 
   const std::string path_;
   SqliteHandle db_;
-  KeptStatements kept_;           // those that write
-  bool log_has_remains_ = false;  // of a commit that failed
+  KeptStatements kept_;           // for statements that write
+  bool log_has_remains_ = false;  // the log still contains data of a failed commit
 };
 
 }  // namespace lynx

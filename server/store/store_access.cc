@@ -1,4 +1,4 @@
-// The store's tables of who may call, and of what was asked and refused. See store.h.
+// The store's tables for access control and for audit records. See store.h.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-// Refusals are anybody's to cause: they may not push out what was changed.
+// Anybody can cause refusals, so they must not push out the records of changes.
 constexpr int64_t kKeptRefusals = 10'000;
 constexpr int64_t kKeptChanges = 1'000'000;
 

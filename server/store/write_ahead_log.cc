@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-constexpr uint32_t kMagic = 0x377F0682;  // the lowest bit: checksums are over big-endian words
+constexpr uint32_t kMagic = 0x377F0682;  // the lowest bit: checksums use big-endian words
 constexpr int64_t kHeaderBytes = 32, kFrameHeaderBytes = 24;
 
 uint32_t BigEndian(const unsigned char* at) {
@@ -22,7 +22,7 @@ uint32_t LittleEndian(const unsigned char* at) {
   return uint32_t{at[3]} << 24 | uint32_t{at[2]} << 16 | uint32_t{at[1]} << 8 | uint32_t{at[0]};
 }
 
-// Goes on over everything before it.
+// A running checksum over everything so far.
 struct Checksum {
   bool big_endian = false;
   uint32_t first = 0, second = 0;
@@ -59,11 +59,11 @@ absl::StatusOr<bool> LogIsDamaged(sqlite3* db) {
       (BigEndian(header.data()) & ~uint32_t{1}) == kMagic && checksum.Is(header.data() + 24) && page >= 512 && page <= 65536;
   if (!sound) return false;
   std::vector<unsigned char> frame(kFrameHeaderBytes + page);
-  bool taken = true;  // all frames so far are good
+  bool taken = true;  // all frames so far are valid
   int commits_behind = 0;
   for (int64_t at = kHeaderBytes; at + static_cast<int64_t>(frame.size()) <= size; at += static_cast<int64_t>(frame.size())) {
     if (const absl::Status status = read(frame, at); !status.ok()) return status;
-    // Frames with another salt are of an earlier use of the file.
+    // Frames with another salt are from an earlier use of the file.
     const bool of_this_log = std::memcmp(frame.data() + 8, header.data() + 16, 8) == 0;
     if (taken) {
       checksum.Add(frame.data(), 8);

@@ -1,7 +1,7 @@
-// AccessBook: who may call: users with their tokens, join tokens, and the certificates of nodes. It holds digests, never
-// secrets. What it says is the fold of its changes, which the store keeps.
+// AccessBook: who may call the server: users with their tokens, join tokens, and certificates of nodes. It holds digests, never
+// secrets. Its content is the result of applying all its changes in order; the store keeps these changes.
 //
-// Thread-safe: all may read; the owner thread applies changes, after the store has them.
+// Thread-safe: every thread may read. Only the owner thread applies changes, after the store has written them.
 #ifndef LYNX_SERVER_VALUES_ACCESS_H_
 #define LYNX_SERVER_VALUES_ACCESS_H_
 
@@ -18,13 +18,13 @@
 
 namespace lynx {
 
-// Each may do what those before it may.
+// Roles in ascending order: each may do everything that the roles before it may do.
 enum class Role : uint8_t { kViewer, kSubmitter, kOperator, kAdmin };
 inline constexpr int kRoleCount = 4;
 const char* RoleName(Role role);  // "viewer"
 std::optional<Role> ParseRole(const std::string& name);
 
-// Times are Unix.
+// All times are Unix times.
 struct User {
   std::string name;
   Role role = Role::kViewer;
@@ -35,12 +35,12 @@ struct UserToken {
   std::string digest;  // SecretDigest
   std::string user;
   Nanos created;
-  Nanos expires;  // 0 = no end
+  Nanos expires;  // 0: it does not expire
 };
 // A join token that has not been used.
 struct JoinGrant {
   std::string digest;
-  std::string node;  // "" = any that has no certificate
+  std::string node;  // empty: any node that has no certificate
   Nanos created;
   Nanos expires;
 };
@@ -50,7 +50,7 @@ struct NodeCertificate {
   Nanos issued;
   Nanos ends;
 };
-// With the user's tokens.
+// Deletes the user and all tokens of the user.
 struct DeleteUser {
   std::string name;
 };
@@ -63,7 +63,7 @@ struct DeleteJoinGrant {
 struct DeleteCertificate {
   std::string serial;
 };
-// Users are put before their tokens.
+// A change that adds a user comes before the changes that add the user's tokens.
 using AccessChange =
     std::variant<User, UserToken, JoinGrant, NodeCertificate, DeleteUser, DeleteToken, DeleteJoinGrant, DeleteCertificate>;
 
@@ -71,7 +71,7 @@ class AccessBook {
  public:
   void Apply(const std::vector<AccessChange>& changes);
 
-  // What does not hold at `now` is not found.
+  // These functions do not find entries that are not valid at `now`.
   std::optional<User> UserOfToken(const std::string& digest, Nanos now) const;
   std::optional<JoinGrant> FindJoinGrant(const std::string& digest, Nanos now) const;
   std::optional<NodeCertificate> FindCertificate(const std::string& serial, Nanos now) const;
@@ -82,9 +82,10 @@ class AccessBook {
   std::vector<User> Users() const;  // by name
   std::vector<UserToken> TokensOf(const std::string& user) const;
   std::vector<JoinGrant> JoinGrants() const;
-  // Tokens of admins that hold at `now`, but for those of the user and the one token: what is left when they go.
+  // Number of admin tokens that are valid at `now` when the tokens of `user` and the token `token_id` are not counted: what
+  // would remain after they are deleted.
   int AdminTokensWithout(const std::string& user, const std::string& token_id, Nanos now) const;
-  // What has ended by `now` and is of no more use: join tokens and certificates.
+  // Deletions of the join tokens and certificates that have expired by `now`.
   std::vector<AccessChange> Expired(Nanos now) const;
 
  private:

@@ -1,4 +1,4 @@
-// AuditRecord: one change that somebody asked for, or one call that was refused. A plain value.
+// AuditRecord: one change that somebody requested, or one call that was refused. A plain value.
 #ifndef LYNX_SERVER_VALUES_AUDIT_H_
 #define LYNX_SERVER_VALUES_AUDIT_H_
 
@@ -11,15 +11,15 @@
 namespace lynx {
 
 struct AuditRecord {
-  int64_t sequence = 0;  // the store's
+  int64_t sequence = 0;  // the store assigns it
   Nanos time;            // Unix
-  std::string who;       // "alice", "node/n0", "local"; "" = nobody
-  std::string from;      // the other end's address
+  std::string who;       // "alice", "node/n0", "local"; empty: unknown caller
+  std::string from;      // address of the caller
   std::string what;      // "Jobs.SubmitJob"
   std::string target;    // a job, node, queue or user
   std::string outcome;   // "OK", or the name of the error's code
-  std::string detail;    // the error's text, cut short
-  bool refused = false;  // before anything was asked of the cluster
+  std::string detail;    // the error's text, truncated
+  bool refused = false;  // the call was refused before the request was looked at
 };
 
 // Sets outcome and detail.

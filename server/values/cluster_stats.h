@@ -1,4 +1,5 @@
-// ClusterStats: how many of what a controller has, for metrics, and its nodes at a glance, for a map of them. Plain data.
+// ClusterStats: counts of jobs, nodes and devices, for metrics. NodeSummary: a short view of one node, for a map of all nodes.
+// Plain data.
 #ifndef LYNX_SERVER_VALUES_CLUSTER_STATS_H_
 #define LYNX_SERVER_VALUES_CLUSTER_STATS_H_
 
@@ -15,29 +16,29 @@ namespace lynx {
 enum class NodePresence : uint8_t { kAttached, kPartial, kAbsent, kLost };
 inline constexpr int kNodePresenceCount = 4;
 
-// A node as a map of thousands shows it.
+// One node as the map shows it, which may have thousands of nodes.
 struct NodeSummary {
   NodeId name;
   NodePresence presence = NodePresence::kAbsent;
   bool cordoned = false;
-  bool warned = false;    // its agent or the server says that something is wrong with it
-  int32_t devices = 0;    // offered
-  int32_t used = 0;       // of them, that jobs have
-  int32_t withdrawn = 0;  // that are there and not offered, for what is wrong with them
+  bool warned = false;    // the agent or the server reports a problem with the node
+  int32_t devices = 0;    // devices that the node offers
+  int32_t used = 0;       // offered devices that jobs hold
+  int32_t withdrawn = 0;  // devices that exist but are not offered because of a problem
 };
 
 struct ClusterStats {
   struct Devices {
-    int64_t all = 0;   // that nodes with a worker daemon offer, cordoned or not
-    int64_t used = 0;  // that jobs have or are planned for
+    int64_t all = 0;   // offered by nodes with a worker daemon, cordoned or not
+    int64_t used = 0;  // jobs hold them or are planned for them
   };
   std::array<int64_t, kJobStateCount> jobs{};
   std::map<std::string, int64_t> pending;  // by kind of reason
   std::array<int64_t, kNodePresenceCount> nodes{};
   int64_t cordoned = 0;
-  int64_t agents = 0, workers = 0;  // attached
+  int64_t agents = 0, workers = 0;  // attached daemons
   Devices cpu, cuda;
-  int64_t fenced_reports = 0;  // of ranks of no live generation, since the server began
+  int64_t fenced_reports = 0;  // reports from ranks of generations that are over, since the server began
 };
 
 }  // namespace lynx

@@ -1,9 +1,9 @@
-// What happens to the controller (events) and what it wants done (effects). Plain values: time arrives in the event, and
-// everything that touches the world is an effect that someone else carries out. Thread-safe as values are.
+// Events are what happens to the controller; effects are what it wants done. Both are plain values: an event carries the time,
+// and somebody else carries out the effects, so the controller itself touches nothing outside. Thread-safe as values are.
 //
-// The one who carries effects out first commits all durable ones (InsertJob to PutQueue) of a Step in one
-// transaction, then the others in their order. So a reply, an acknowledgement or an order to a node never precedes the
-// decision that it rests on.
+// Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction, then the
+// other effects are carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the
+// decision that it depends on is stored.
 #ifndef LYNX_SERVER_VALUES_EVENTS_H_
 #define LYNX_SERVER_VALUES_EVENTS_H_
 
@@ -28,13 +28,13 @@ namespace lynx {
 // ---- Events ----
 
 struct JobSubmitted {
-  int64_t request = 0;  // whom to Reply to
-  JobId id;             // for the job if it is new; unique
+  int64_t request = 0;  // number of the request, for Reply
+  JobId id;             // id that the job gets if it is new; unique
   std::string idempotency_key;
   JobSpec spec;  // normalized and valid
   std::string spec_digest;
 };
-// The store could not take the job: it never was. Only for a job whose InsertJob was not committed.
+// The store could not write the job, so the job does not exist. Sent only for a job whose InsertJob was not committed.
 struct SubmissionLost {
   JobId job;
 };
@@ -42,8 +42,8 @@ struct CancelRequested {
   int64_t request = 0;
   JobId job;
   std::string reason;
-  bool checkpoint = false;  // ranks that train write one first
-  Nanos grace;              // they are ended without one after this; 0: after the usual time to give way
+  bool checkpoint = false;  // ranks that train write a checkpoint first
+  Nanos grace;              // after this time the ranks are ended without a checkpoint; 0: the usual time limit for giving way
 };
 struct HoldRequested {
   int64_t request = 0;
@@ -54,17 +54,17 @@ struct ReleaseRequested {
   int64_t request = 0;
   JobId job;
 };
-// nullopt: the node is to take ranks again.
+// Without a cordon the node may take new ranks again.
 struct CordonRequested {
   int64_t request = 0;
   NodeId node;
-  std::optional<Cordon> cordon;  // `since` is filled in
+  std::optional<Cordon> cordon;  // the controller fills in `since`
 };
 struct QueueRequested {
   int64_t request = 0;
   QueueConfig queue;
 };
-// `stream` is a number of the connection, never used twice. `host` is the other end's address.
+// `stream` is the number of the connection and is never reused. `host` is the address of the node.
 struct AgentReported {
   int64_t stream = 0;
   std::string host;
@@ -83,18 +83,18 @@ struct WorkerGone {
 };
 struct PlanReady {
   JobId job;
-  int64_t attempt = 0;  // of PlanJob
+  int64_t attempt = 0;  // attempt of the PlanJob that this answers
   std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
-  std::shared_ptr<const ClusterTopology> cluster;  // that the plan was made for
-  Nanos beside;  // predicted step of PlanJob::beside; 0: there is none, or nothing can be said of it
+  std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
+  Nanos beside;  // predicted step time of PlanJob::beside; 0: there was no such plan, or no prediction is possible
 };
 struct Tick {};
 
 using EventBody = std::variant<JobSubmitted, SubmissionLost, CancelRequested, HoldRequested, ReleaseRequested, CordonRequested,
                                QueueRequested, AgentReported, WorkerReported, AgentGone, WorkerGone, PlanReady, Tick>;
 struct Event {
-  Nanos now;   // monotonic: for timers
-  Nanos wall;  // since the Unix epoch: for people
+  Nanos now;   // monotonic, for timers
+  Nanos wall;  // since the Unix epoch, for display
   EventBody body;
 };
 
@@ -103,16 +103,16 @@ struct Event {
 struct InsertJob {
   JobRecord job;
 };
-// Everything of the record but the spec and the plan.
+// Writes the whole record except the spec and the plan.
 struct UpdateJob {
   JobRecord job;
 };
 struct InsertPlan {
   JobId job;
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const ClusterTopology> cluster;  // that it was made for; null: not known
+  std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for; null: unknown
 };
-// In place of the one before.
+// Replaces the job's previous trace.
 struct InsertTrace {
   JobId job;
   StepTrace trace;
@@ -130,17 +130,17 @@ struct InsertCheckpoint {
   Nanos time;  // wall clock
 };
 
-// All that is known of a job, which has ended.
+// Deletes everything that is stored about a job. The job has ended.
 struct DeleteJob {
   JobId job;
 };
 
-// nullopt: it has none any more.
+// Without a cordon the node is no longer cordoned.
 struct PutCordon {
   NodeId node;
   std::optional<Cordon> cordon;
 };
-// A node that can be a witness has attached for the first time, or is forgotten.
+// A node that can be a witness has attached for the first time, or (`forgotten`) it is forgotten.
 struct PutNode {
   NodeId node;
   bool forgotten = false;
@@ -149,14 +149,15 @@ struct PutQueue {
   QueueConfig queue;
 };
 
-// Of a change that was asked for: written with it.
+// Audit record of a requested change. It is written in the same transaction as the change.
 struct InsertAudit {
   AuditRecord record;
-  JobId job;  // that the change is of; empty = none
+  JobId job;  // the job that was changed; empty: the change is not about a job
 };
 
-// Why a job is planned: for the first time; to see whether it would end before the first in line begins; because devices were
-// lost, or memory ran out; while it trains, for more devices, or since its nodes' speeds have changed.
+// Why a job is planned. kFirst: it has no plan yet. kSpeculation: to find out whether it would end before the first job in line
+// begins. kLoss: it lost devices. kMemory: it ran out of memory. kGrowth: it trains and could use more devices. kDrift: it
+// trains and its nodes' speeds have changed.
 enum class PlanTrigger : uint8_t { kFirst, kSpeculation, kLoss, kMemory, kGrowth, kDrift };
 inline constexpr int kPlanTriggerCount = 6;
 struct PlanJob {
@@ -164,7 +165,8 @@ struct PlanJob {
   int64_t attempt = 0;
   PlanRequest request;
   PlanTrigger trigger = PlanTrigger::kFirst;
-  // What the job trains with meanwhile, and on what, by rank: the two are compared as things are now. Null: nothing.
+  // The plan that the job trains with now, to compare with the new one under the same conditions; `beside_on` describes its
+  // devices, by rank. Null: the job is not training.
   std::shared_ptr<const Plan> beside;
   ClusterTopology beside_on;
 };
@@ -176,7 +178,7 @@ struct SendWorker {
   int64_t stream = 0;
   WorkerDesired wish;
 };
-// Rests on nothing that is stored: goes out at once.
+// Depends on nothing that is stored, so it is sent at once.
 struct RenewLease {
   int64_t stream = 0;
   LeaseRenewal renewal;
@@ -187,7 +189,7 @@ struct CloseStream {
 };
 struct NotifyWatchers {
   JobId job;
-  std::vector<JobEvent> events;  // new ones; empty: only progress
+  std::vector<JobEvent> events;  // new events; empty: only the progress has changed
 };
 struct Reply {
   int64_t request = 0;
@@ -200,7 +202,7 @@ struct StepRecorded {
   JobId job;
   int32_t rank = 0;
   int32_t stage = 0;
-  bool new_step = false;  // the first report of this step, and further than the job ever was
+  bool new_step = false;  // first report of this step, and the job never got this far before
   StepReport step;
 };
 

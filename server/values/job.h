@@ -1,5 +1,5 @@
-// A job as the server knows it: what is durable of it, as plain values. The controller changes it, the store keeps it, the
-// services show it. Thread-safe as values are.
+// JobRecord: the durable state of a job, with the values that it consists of. The controller changes it, the store keeps it,
+// the services show it. Thread-safe as values are.
 #ifndef LYNX_SERVER_VALUES_JOB_H_
 #define LYNX_SERVER_VALUES_JOB_H_
 
@@ -20,7 +20,7 @@ inline constexpr int kJobStateCount = 7;
 const char* JobStateName(JobState state);  // "queued", ...
 constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
-// A change of state or something worth knowing, kept as long as the job.
+// A change of state, or something else worth knowing. Kept as long as the job.
 struct JobEvent {
   int64_t sequence = 0;  // 1, 2, ... per job
   Nanos time;            // wall clock
@@ -30,7 +30,6 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
-// A device of a node.
 struct DeviceRef {
   NodeId node;
   int32_t device = 0;
@@ -40,12 +39,12 @@ struct DeviceRef {
 // One rank of the current generation.
 struct RankRecord {
   DeviceRef where;
-  std::string device_uuid;  // of a GPU, by what its agent said when the generation began
-  // Where its peers find it; port 0 until every rank of the generation is known to listen.
+  std::string device_uuid;  // UUID of a GPU, as its agent reported it when the generation began
+  // Address for its peers. The port is 0 until every rank of the generation is known to listen.
   std::string host;
   int32_t port = 0;
-  int64_t acknowledged = 0;  // reports up to this sequence have taken effect in this record
-  bool finished = false;     // it reported that all steps are done
+  int64_t acknowledged = 0;  // reports up to this sequence are included in this record
+  bool finished = false;     // the rank reported that all steps are done
   bool operator==(const RankRecord&) const = default;
 };
 
@@ -57,25 +56,25 @@ struct Progress {
   double lr = 0;
   double tokens_per_second = 0;
   Nanos step;
-  Nanos first_step_time;        // wall clock; 0 = no step yet
-  double validation_loss = 0;   // of the newest evaluation
-  int64_t validation_step = 0;  // steps done then; 0 = none yet
+  Nanos first_step_time;        // wall clock; 0: no step yet
+  double validation_loss = 0;   // from the newest evaluation
+  int64_t validation_step = 0;  // steps done at that evaluation; 0: no evaluation yet
   bool operator==(const Progress&) const = default;
 };
 
-// Means over the steps of the current generation but the first two, of the slowest rank of a stage.
+// Means of the slowest rank of a stage, over the steps of the current generation without the first two.
 struct StageMeasurement {
   int64_t steps = 0;
   Nanos step, forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
-  Nanos core_wait;   // within the times above: others had the core
+  Nanos core_wait;   // included in the times above: time in which others had the core
   Bytes arena_peak;  // largest of all ranks of the stage
   Bytes states;
   bool operator==(const StageMeasurement&) const = default;
 };
 
-// The newest traced step: planner/report/step_trace.h. By pipeline rank.
+// The newest traced step, by pipeline rank. planner/report/step_trace.h describes the format.
 struct StepTrace {
   Generation generation;
   int64_t step = 0;
@@ -84,20 +83,21 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped; kNone: they are not. From kReplan on they give way, after a step
-// and with a checkpoint of it: to another plan; to another job, or because the job is held; to work on their node; because the
-// job's time is over; because it is cancelled, with a checkpoint. Kept as a number in stores: append only.
+// Why the ranks of the current generation are being stopped. kNone: they are not. From kReplan on the ranks give way: they
+// finish a step, write its checkpoint and end. kReplan: for another plan. kPreempt: for another job, or because the job is
+// held. kMove: their node is drained. kTimeLimit: the job's time is over. kLeave: the job is cancelled with a checkpoint.
+// Stores keep the number, so only append values.
 enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit, kLeave };
 constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
 
-// Why a job waits. `kind` as in proto/lynx/v1/jobs.proto.
+// Why a job waits. proto/lynx/v1/jobs.proto lists the values of `kind`.
 struct PendingReason {
   std::string kind;
   std::string text;
   bool operator==(const PendingReason&) const = default;
 };
 
-// What a device of a model counts as having for a job that has run out of memory there, so many times.
+// The memory that a device model is assumed to have for a job that has run out of memory on it `times` times.
 struct MemoryLimit {
   std::string device_model;
   Bytes limit;
@@ -107,48 +107,49 @@ struct MemoryLimit {
 
 struct JobRecord {
   JobId id;
-  int64_t submission = 0;  // 1, 2, ... over all jobs: the order of the queue
+  int64_t submission = 0;  // 1, 2, ... over all jobs; it orders the queue
   std::string idempotency_key;
   std::shared_ptr<const JobSpec> spec;
   std::string spec_digest;
 
   JobState state = JobState::kQueued;
   std::string reason;
-  Nanos submitted, started, ended;  // wall clock; 0 = not yet
-  int64_t events = 0;               // sequence of the newest
+  Nanos submitted, started, ended;  // wall clock; 0: not yet
+  int64_t events = 0;               // sequence of the newest event
 
   Generation generation;
   int32_t restarts = 0;
-  int32_t restart_charge = 0;     // what the restarts cost of spec.max_restarts: 2 for one that brought no new step
-  int64_t best_steps = 0;         // most steps ever done
-  int64_t base_steps = 0;         // best_steps when the generation began
-  int64_t resume_step = -1;       // of the generation; -1: from initial weights
+  int32_t restart_charge = 0;     // what the restarts cost of spec.max_restarts; a restart without a new step costs 2
+  int64_t best_steps = 0;         // the most steps that were ever done
+  int64_t base_steps = 0;         // best_steps at the start of this generation
+  int64_t resume_step = -1;       // step at which this generation began; -1: from initial weights
   std::vector<RankRecord> ranks;  // by rank; empty while no generation is placed
 
   StopKind stop = StopKind::kNone;
   std::string stop_reason;
   bool cancel_requested = false;
 
-  std::string checkpoint_path;  // newest published; empty = none
+  std::string checkpoint_path;  // newest published checkpoint; empty: none yet
   int64_t checkpoint_step = -1;
   Progress progress;
   std::vector<StageMeasurement> measured;  // by stage
   std::string plan_digest;                 // empty before there is a plan
-  // What its ranks run on; kAny before it is first planned. A plan is for one kind, so it never changes after that.
+  // Kind of device that the ranks run on. kAny until the job is first planned; fixed after that, because a plan is for one
+  // kind.
   DeviceKind device_kind = DeviceKind::kAny;
 
   bool held = false;
-  std::vector<JobId> waits_for;  // jobs that must succeed before
-  Nanos trained;                 // by all generations; of the present one, until the record was last written
+  std::vector<JobId> waits_for;  // jobs that must succeed before this one starts
+  Nanos trained;                 // training time of all generations; for the current one, up to the last write of this record
   int32_t preemptions = 0;
-  std::vector<NodeId> excluded;  // that this job does not use, for a failure there
-  bool check_due = false;        // a node may be to blame for the last failure: its ranks check before they train
+  std::vector<NodeId> excluded;  // nodes that this job does not use, because of a failure there
+  bool check_due = false;        // a node may be to blame for the last failure: the ranks run the node check before they train
 
-  std::vector<MemoryLimit> memory_limits;  // one for a model
+  std::vector<MemoryLimit> memory_limits;  // one for each device model
 
-  // Of a QUEUED job, not kept: as it was last looked at.
+  // Only for a QUEUED job, and not stored: the result of the last look at the queue.
   std::vector<PendingReason> pending;
-  Nanos expected_start;  // wall clock; 0 = not known
+  Nanos expected_start;  // wall clock; 0: unknown
 };
 
 }  // namespace lynx

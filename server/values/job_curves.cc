@@ -7,7 +7,7 @@
 namespace lynx {
 namespace {
 
-// Whether the point of `after` goes on where `before` ends.
+// True if the point `after` begins where `before` ends.
 bool Follows(const StepPoint& before, const StepPoint& after) {
   return before.generation == after.generation && before.first_step + before.steps == after.first_step;
 }
@@ -27,7 +27,7 @@ StepPoint Joined(const StepPoint& a, const StepPoint& b) {
   return joined;
 }
 
-// Every other one, and the newest.
+// Keeps every second point and the newest.
 void ThinEvaluations(std::vector<EvaluationPoint>& points) {
   std::vector<EvaluationPoint> kept;
   for (size_t i = points.size() % 2; i < points.size(); i += 2) kept.push_back(points[i]);
@@ -65,7 +65,7 @@ void JobCurves::AddEvaluation(int64_t steps_done, double loss) {
   evaluations_.push_back({steps_done, loss});
 }
 
-// Two by two; where that makes too little room, since few follow each other, the oldest go.
+// Joins points in pairs. If that frees too little space because few points are consecutive, the oldest points are dropped.
 void JobCurves::Thin() {
   stride_ *= 2;
   std::vector<StepPoint> joined;

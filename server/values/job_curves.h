@@ -1,5 +1,5 @@
-// JobCurves: how a job went, step by step: losses and rates. Of bounded size: where there are more steps than points, each
-// point is of several steps that follow each other. Pure; not thread-safe.
+// JobCurves: losses and rates of a job, step by step. The size is bounded: when there are more steps than points, one point
+// stands for several consecutive steps. Pure; not thread-safe.
 #ifndef LYNX_SERVER_VALUES_JOB_CURVES_H_
 #define LYNX_SERVER_VALUES_JOB_CURVES_H_
 
@@ -13,14 +13,14 @@
 
 namespace lynx {
 
-// Steps of one generation that follow each other: means over them.
+// Means over consecutive steps of one generation.
 struct StepPoint {
   Generation generation;
   int64_t first_step = 0;
   int64_t steps = 1;
-  Nanos time;  // wall clock: when the last of them was reported
+  Nanos time;  // wall clock when the last of these steps was reported
   double loss = 0;
-  double tokens_per_second = 0;  // over all of them; 0 = not known
+  double tokens_per_second = 0;  // over all of these steps; 0: unknown
   Nanos step;
   bool operator==(const StepPoint&) const = default;
 };
@@ -33,13 +33,13 @@ struct EvaluationPoint {
 
 class JobCurves {
  public:
-  static constexpr size_t kMost = 512;  // points of each
+  static constexpr size_t kMost = 512;  // points of each curve
 
   JobCurves() = default;
-  // As an earlier server kept them.
+  // Restores the curves that an earlier server stored.
   JobCurves(std::vector<StepPoint> steps, std::vector<EvaluationPoint> evaluations);
 
-  // The first report of a step counts; a step that is done again in a later generation stands there again.
+  // Only the first report of a step counts. A step that a later generation repeats gets another point.
   void AddStep(Generation generation, const StepReport& step, Nanos wall);
   void AddEvaluation(int64_t steps_done, double loss);
 
@@ -50,7 +50,7 @@ class JobCurves {
  private:
   void Thin();
 
-  int64_t stride_ = 1;  // steps of a full point
+  int64_t stride_ = 1;  // steps in a full point
   std::vector<StepPoint> steps_;
   std::vector<EvaluationPoint> evaluations_;
 };

@@ -1,5 +1,5 @@
-// What agents and worker daemons say of their nodes, and what they are told, as plain values: the protocol's messages
-// after decoding and before encoding (proto/lynx/v1/cluster.proto says what the fields mean). Thread-safe as values are.
+// What agents and worker daemons report about their nodes, and what they are told to do. These plain values are the decoded
+// messages of the protocol; proto/lynx/v1/cluster.proto explains the fields. Thread-safe as values are.
 #ifndef LYNX_SERVER_VALUES_NODE_STATE_H_
 #define LYNX_SERVER_VALUES_NODE_STATE_H_
 
@@ -28,19 +28,19 @@ struct Device {
   std::string model;
   Bytes memory;
   std::vector<int32_t> cores;
-  std::string uuid, detail;  // of a GPU
+  std::string uuid, detail;  // of a GPU only
   bool operator==(const Device&) const = default;
 };
 
 struct ReportedCondition {
   std::string kind;
-  std::string device;  // UUID; empty = the node
+  std::string device;  // UUID of a device; empty: the condition is about the node
   bool withdrawn = false;
   std::string message;
   Nanos since;  // wall clock
 };
 
-// As in proto/lynx/v1/cluster.proto.
+// The fields are explained in proto/lynx/v1/cluster.proto.
 struct ReportedCores {
   std::string machine, limit_group;
   int64_t limit_permille = 0;
@@ -51,12 +51,12 @@ struct AgentState {
   NodeId node;
   std::string boot;
   std::vector<Device> devices;
-  std::shared_ptr<const HardwareProfile> profile;  // null: nothing measured yet
+  std::shared_ptr<const HardwareProfile> profile;  // null: nothing is measured yet
   std::vector<LayerShape> failed_shapes;
   std::string failure;
   std::string version;
   std::vector<ReportedCondition> conditions;
-  Bytes host_memory;  // that its GPUs may offload to
+  Bytes host_memory;  // host memory that the node's GPUs may use for offloading
   std::string network_domain;
   ReportedCores cores;
 };
@@ -76,7 +76,7 @@ struct RankObservation {
   FaultCause cause = FaultCause::kUnknown;
 };
 
-// What one rank process says, in its order.
+// One message of a rank process. Messages come in the order in which the rank sent them.
 struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
@@ -92,14 +92,14 @@ struct WorkerState {
   NodeId node;
   std::string boot;
   std::string address;
-  std::vector<RankObservation> ranks;  // complete
+  std::vector<RankObservation> ranks;  // all ranks of the node
   std::vector<RankMessage> messages;
   std::vector<RankLogLines> logs;
   std::string version;
-  int64_t number = 0;        // 0: the daemon knows nothing of leases
-  int32_t witness_port = 0;  // 0: none
-  int64_t renewed = 0;       // the newest report that a renewal has come for
-  std::set<JobId> copies;    // jobs of whose states it keeps copies in memory
+  int64_t number = 0;        // 0: the daemon is too old to know leases
+  int32_t witness_port = 0;  // 0: the node cannot be a witness
+  int64_t renewed = 0;       // the newest report for which the node has received a renewal
+  std::set<JobId> copies;    // jobs whose states the node keeps in memory
 };
 
 struct RankAddress {
@@ -108,49 +108,49 @@ struct RankAddress {
   bool operator==(const RankAddress&) const = default;
 };
 
-// One rank that should be on a node.
+// One rank that should run on a node.
 struct RankAssignment {
   RankKey key;
-  bool started = false;  // the worker has said that it runs or has ended: naming it is enough
+  bool started = false;  // the worker has reported that the rank runs or has ended: then the key is enough
   int32_t device = 0;
   DeviceKind device_kind = DeviceKind::kCpu;
-  std::string device_uuid;  // of a GPU
+  std::string device_uuid;  // of a GPU only
   std::vector<int32_t> cores;
   std::shared_ptr<const JobSpec> spec;
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: only listen
+  std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: the rank must only listen
   int64_t resume_step = -1;
   std::string checkpoint_directory;  // absolute
-  bool yield = false;                // give way when a step is done
-  bool check = false;                // devices and links before training
+  bool yield = false;                // give way after the current step
+  bool check = false;                // check devices and links before training
 };
 
 struct ReportAck {
   RankKey key;
   int64_t sequence = 0;
-  bool released = false;  // its generation is over: the worker may forget it
+  bool released = false;  // the generation is over, so the worker may forget the rank
 };
 
 struct WorkerDesired {
   std::vector<RankAssignment> ranks;
   std::vector<ReportAck> acks;
-  std::vector<JobId> ended;  // whose copies are to go
+  std::vector<JobId> ended;  // jobs that have ended: the node deletes its copies of their states
 };
 
 // The answer to one report of a worker daemon.
 struct LeaseRenewal {
   int64_t report = 0;
   Nanos server_up;
-  Nanos isolated, cut_off;  // 0: the node's ranks go on whatever happens
+  Nanos isolated, cut_off;  // 0: the node's ranks go on in any case
   std::vector<RankAddress> witnesses;
   bool more_witnesses = false;
 };
 
-// No new ranks on a node; with `drain`, those that are there leave.
+// The node gets no new ranks. With `drain` its present ranks leave, too.
 struct Cordon {
   std::string reason;
   bool drain = false;
-  Nanos deadline;  // of a drain, wall clock; 0 = none
+  Nanos deadline;  // end of a drain, wall clock; 0: no deadline
   Nanos since;     // wall clock
   bool operator==(const Cordon&) const = default;
 };
@@ -169,7 +169,7 @@ struct NodeView {
   std::vector<JobId> jobs;
   std::vector<ReportedCondition> conditions;
   std::optional<Cordon> cordon;
-  std::string agent_version, worker_version;  // of the last reports
+  std::string agent_version, worker_version;  // from the last reports
 };
 
 }  // namespace lynx

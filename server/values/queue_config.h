@@ -1,4 +1,4 @@
-// QueueConfig: what an administrator sets of a queue. Plain data.
+// QueueConfig: the settings of a queue, which an administrator sets. Plain data.
 #ifndef LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 #define LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 
@@ -12,8 +12,8 @@ inline constexpr char kDefaultQueue[] = "default";
 struct QueueConfig {
   std::string name;
   int32_t weight = 1;      // 1..1000
-  int32_t quota = 0;       // devices that its jobs have while jobs of other queues wait; 0 = no limit
-  bool may_borrow = true;  // more than the quota where nobody else waits
+  int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
+  bool may_borrow = true;  // the queue may hold more than its quota while nobody else waits
   bool operator==(const QueueConfig&) const = default;
 };
 

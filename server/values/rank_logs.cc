@@ -6,7 +6,7 @@
 namespace lynx {
 namespace {
 
-// At most `limit` bytes, and no half of a UTF-8 character at the end: protobuf refuses such text.
+// The first `limit` bytes at most, without a partial UTF-8 character at the end, which protobuf would refuse.
 std::string Cut(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;

@@ -1,8 +1,8 @@
-// RankLogs: the last lines that the ranks of each job wrote, in memory. Bounded: kLinesPerRank lines a rank, kLineBytes a
-// line, kJobs jobs (the ones that wrote last). Not thread-safe; owned by the controller.
+// RankLogs: the last lines that the ranks of each job wrote, in memory. Bounded: kLinesPerRank lines per rank, kLineBytes bytes
+// per line, kJobs jobs (those that wrote last). Not thread-safe; owned by the controller.
 //
-// Each line has a sequence: larger than that of every line before, of all jobs; and no smaller than the wall clock's
-// nanoseconds when it came, so that those of a server that is started again are larger than those of the one before.
+// Each line has a sequence number. It is larger than that of every earlier line of any job, and at least the wall clock's
+// nanoseconds at arrival. So the numbers keep growing after a restart of the server.
 #ifndef LYNX_SERVER_VALUES_RANK_LOGS_H_
 #define LYNX_SERVER_VALUES_RANK_LOGS_H_
 
@@ -26,12 +26,12 @@ struct LogLine {
   int64_t sequence = 0;
 };
 
-// Which lines; all conditions hold.
+// Selects lines; all conditions must hold.
 struct LogQuery {
-  int32_t rank = -1;      // -1: of all ranks
-  Generation generation;  // 0: of all
-  int64_t after = 0;      // only larger sequences
-  size_t limit = 0;       // the newest so many of each rank
+  int32_t rank = -1;      // -1: all ranks
+  Generation generation;  // 0: all generations
+  int64_t after = 0;      // only lines with a larger sequence
+  size_t limit = 0;       // at most this many lines of each rank, the newest
 };
 
 struct FailedRank {
@@ -45,20 +45,20 @@ class RankLogs {
   static constexpr size_t kLineBytes = 4096;
   static constexpr size_t kJobs = 64;
 
-  // `wall`: when they came.
+  // `wall`: when the lines came.
   void Add(const RankLogLines& lines, Nanos wall);
-  // By rank, oldest first.
+  // Sorted by rank, then oldest first.
   std::vector<LogLine> Last(const JobId& job, const LogQuery& query) const;
   // The newest lines of one rank of one generation.
   std::vector<std::string> LastOf(const RankKey& key, size_t limit) const;
-  // The rank whose failure explains those of the others, in place of that of an earlier generation. Known as long as the job's
-  // lines.
+  // Records the rank whose failure explains the failures of the others; it replaces that of an earlier generation. It is kept
+  // as long as the job's lines.
   void NoteFailure(const RankKey& key);
   std::optional<FailedRank> FirstFailure(const JobId& job) const;
 
  private:
   struct JobLogs {
-    int64_t touched = 0;  // its newest sequence
+    int64_t touched = 0;  // sequence of its newest line
     std::optional<FailedRank> failure;
     std::map<int32_t, std::deque<LogLine>> ranks;
   };

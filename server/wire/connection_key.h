@@ -1,6 +1,6 @@
-// ConnectionKey: what the secrets are made of by which the ranks of a job's generation know one another. Every generation has
-// its own, and none tells of another. None is stored: a server that was started again gives the same ones, so ranks that it
-// finds half started still meet.
+// ConnectionKey: the key from which the server derives the secrets that ranks of a generation use to recognize each other.
+// Every generation has its own secret, and no secret reveals another. Secrets are not stored: a restarted server derives the
+// same ones, so ranks that were only partly started still find each other.
 //
 // A value; thread-safe.
 #ifndef LYNX_SERVER_WIRE_CONNECTION_KEY_H_
@@ -16,12 +16,13 @@ namespace lynx {
 
 class ConnectionKey {
  public:
-  // Of the file, which only its owner may read; made at the first start. Errors name the file and say what to do.
+  // Reads the key from the file, or creates it at the first start; only its owner may read the file. Errors name the file and
+  // say what to do.
   static absl::StatusOr<ConnectionKey> Open(const std::string& path);
-  // Of no file: for a server that hands out no ranks.
+  // A key without a file, for a server that starts no ranks.
   ConnectionKey() = default;
 
-  // 64 hexadecimal digits.
+  // Returns 64 hexadecimal digits.
   std::string SecretOf(const JobId& job, Generation generation) const;
 
  private:

@@ -16,7 +16,7 @@ constexpr size_t kMaxDevices = 64;
 constexpr size_t kMaxShapes = 64;
 constexpr size_t kMaxCores = 1024;
 constexpr int64_t kMaxCore = 1 << 16;
-constexpr size_t kMaxRanksOfDaemon = 1024;  // that one daemon knows
+constexpr size_t kMaxRanksOfDaemon = 1024;  // ranks that one daemon may report
 constexpr size_t kMaxReports = 500;
 constexpr size_t kMaxLogs = 1024;
 constexpr size_t kMaxLogLines = 100;
@@ -88,7 +88,7 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
     LYNX_RETURN_IF_ERROR(CheckNumericHost(FieldPath(path, "host"), m.host()));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 1, 65535));
   } else {
-    // A process that runs or has ended may no longer have a socket.
+    // A process that runs or has ended may have closed its socket.
     LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "host"), m.host().size(), 0, 64, "characters"));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 0, 65535));
   }
@@ -136,7 +136,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
     if (!indices.insert(device.index).second) {
       return BadField(FieldPath(path, "index"), absl::StrCat(device.index), "must appear once");
     }
-    // A node has one profile of its devices' speed.
+    // A node has one speed profile, so all its devices must be of one kind.
     if (!state.devices.empty() && state.devices.front().kind != device.kind) {
       return BadField(FieldPath(path, "kind"), DeviceKindName(device.kind), "must be that of the node's other devices");
     }

@@ -1,11 +1,11 @@
-// Encoding of what the server says. See messages.h.
+// Encoding of the server's answers and desired states. See messages.h.
 #include "server/wire/messages.h"
 
 namespace lynx {
 namespace {
 
-// What a rank is to do goes to the worker when it is to start it. Before and after, the rank is only named: desired states
-// are sent with every acknowledgement, and programs are long.
+// The full assignment is sent only when the worker must start the rank. Before and after that the rank is only named, because
+// desired states are sent with every acknowledgement and programs are long.
 v1::RankAssignment EncodeAssignment(const RankAssignment& assignment, const ConnectionKey& key) {
   v1::RankAssignment m;
   m.set_job_id(assignment.key.job.value);

@@ -10,7 +10,7 @@ namespace lynx {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // The text travels in a header, whose size is limited.
+  // The text is sent in a header, whose size is limited.
   constexpr size_t kLongest = 4000;
   std::string text(status.message());
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";

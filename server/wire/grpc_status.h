@@ -1,4 +1,4 @@
-// From absl::Status to grpc::Status: the one place where RPCs get their codes. Pure.
+// Conversion from absl::Status to grpc::Status: the one place where RPCs get their status codes. Pure.
 #ifndef LYNX_SERVER_WIRE_GRPC_STATUS_H_
 #define LYNX_SERVER_WIRE_GRPC_STATUS_H_
 
@@ -8,7 +8,7 @@
 
 namespace lynx {
 
-// With google.rpc.RetryInfo in its details where server/wire/retry_later.h says when.
+// If the status has a retry delay (server/wire/retry_later.h), the details contain google.rpc.RetryInfo.
 grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace lynx

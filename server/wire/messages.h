@@ -1,5 +1,5 @@
-// The server's messages: nodes' reports after a check of every bound, and answers from the server's values. The services
-// only decode and encode through these. InvalidArgument names the field by its path. Pure; thread-safe.
+// Messages of the server: decodes reports of nodes with a check of every bound, and encodes answers from the server's values.
+// The services use only these functions for this. InvalidArgument names the field by its path. Pure; thread-safe.
 #ifndef LYNX_SERVER_WIRE_MESSAGES_H_
 #define LYNX_SERVER_WIRE_MESSAGES_H_
 
@@ -24,7 +24,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
 
 v1::AgentDesired Encode(const AgentDesired& wish, Nanos heartbeat);
-// `key`: of the secrets that the ranks to be started get.
+// `key`: for the secrets of ranks that must be started.
 v1::WorkerDesired Encode(const WorkerDesired& wish, Nanos heartbeat, const ConnectionKey& key);
 v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
@@ -42,7 +42,7 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);
 v1::StepTrace Encode(const StepTrace& trace);
 StepTrace Decode(const v1::StepTrace& message);
 
-// Progress, measurements and what else has no column of its own, also as the store keeps them.
+// Progress, measurements and other values without a column of their own; the store keeps them in this form, too.
 void SetFigures(const JobRecord& job, v1::Job& message);
 void GetFigures(const v1::Job& message, JobRecord& job);
 

@@ -1,5 +1,5 @@
-// Refusals that a later call may not meet: ResourceExhausted with the time after which to try again, which travels to the
-// client as google.rpc.RetryInfo (server/wire/grpc_status.h). Pure.
+// Refusals that may end later: ResourceExhausted with the delay after which to try again. The client gets it as
+// google.rpc.RetryInfo (server/wire/grpc_status.h). Pure.
 #ifndef LYNX_SERVER_WIRE_RETRY_LATER_H_
 #define LYNX_SERVER_WIRE_RETRY_LATER_H_
 
@@ -12,10 +12,10 @@
 namespace lynx {
 
 absl::Status RetryLater(const std::string& message, Nanos delay);
-// nullopt: the status says nothing of it.
+// nullopt: the status has no delay.
 std::optional<Nanos> RetryDelayOf(const absl::Status& status);
 
-// The loop takes no more.
+// The error when the event loop accepts no more events.
 absl::Status Overloaded();
 
 }  // namespace lynx
