@@ -1,4 +1,4 @@
-// See access_table.h.
+// See rpc_permissions.h.
 #include "server/access/rpc_permissions.h"
 
 #include "common/check.h"

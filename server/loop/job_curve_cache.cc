@@ -1,4 +1,4 @@
-// See curve_book.h.
+// See job_curve_cache.h.
 #include "server/loop/job_curve_cache.h"
 
 #include <utility>

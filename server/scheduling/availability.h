@@ -26,7 +26,8 @@ struct Expectation {
   std::vector<DeviceRef> devices;
 };
 
-// `free` in near order (nearest.h), with `devices` added to it; of nodes that had none free it is not known where they are.
+// `free` in near order (locality_selection.h), with `devices` added to it; of nodes that had none free it is not known where
+// they are.
 std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::vector<NodeId>& nodes);
