@@ -1,6 +1,6 @@
 // StageChain: a lower bound of what a stage can expose, and which ways to treat a layer can be part of a good solution.
 //
-// A stage is a chain of layers, each with a late and a kept part (layer_parts.h). Neighbours share windows and transient
+// A stage is a chain of layers, each with a late and a kept part (layer_choices.h). Neighbours share windows and transient
 // memory; the stage shares its memory, its stall, its copy engines and the host's memory. The relaxation keeps the
 // chain as it is and prices what the stage shares: with prices p >= 0,
 //

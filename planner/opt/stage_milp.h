@@ -10,7 +10,7 @@
 // minimise the exposed time of y, z, w and the excesses; or the memory with that time bounded. With y, z integral it is
 // the problem itself: each layer's choice is one policy for all of its items, and w is the one pair of neighbours. What
 // is left out are parts and pairs that no solution within the limit has (stage_chain.h), and policies of layers that a
-// part replaces without loss (layer_parts.h). Not thread-safe.
+// part replaces without loss (layer_choices.h). Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_MILP_H_
 #define LYNX_PLANNER_OPT_STAGE_MILP_H_
 

@@ -8,7 +8,7 @@
 // Dominance. One part makes another needless if it takes no more memory of any kind and exposes no more time even after
 // paying, as exposed time, for all that it uses more of a shared window, the stall or the copy engines. Such a part can
 // take the other's place in any stage without loss. Of layers whose neighbours are like them less is worth while: see
-// layer_front.h.
+// layer_pareto.h.
 //
 // Immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_LAYER_CHOICES_H_

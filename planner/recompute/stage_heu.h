@@ -1,5 +1,5 @@
 // HEU: heuristic scheduling of recomputation. For one layer it finds every worthwhile trade of memory against exposed time
-// if its neighbours are like it: the *front* (layer_front.h). For a stage it mixes the front's points over the stage's
+// if its neighbours are like it: the *front* (layer_pareto.h). For a stage it mixes the front's points over the stage's
 // identical layers so that they use the memory that one policy for all would leave, and then places each layer's late
 // items again with its true neighbours in view. docs/measurements/planner.md has the time that it takes, and
 // docs/formulation.md what it gives up against OPT (opt/stage_opt.h).

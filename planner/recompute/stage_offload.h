@@ -1,5 +1,5 @@
 // Offloading beside HEU: what of a stage waits in the host's memory, what is stored and what is recomputed, decided
-// together and fast. HEU's fronts can hold offloading themselves (layer_front.h): then each layer offloads within its equal
+// together and fast. HEU's fronts can hold offloading themselves (layer_pareto.h): then each layer offloads within its equal
 // share of the host's memory and of the time for copies. Here the whole stage is looked at, and HEU's own solution is one
 // of those that are tried.
 //
@@ -9,7 +9,7 @@
 // policy stores leaves what makes it fit in least copy time, spread evenly over the layers, for a layer's copies have only
 // a layer's pass to hide behind (lower_offload.h). Several amounts are tried, and none. Where everything stored may leave,
 // it is on the device only for the microbatches on their way: so HEU also solves the stage as if no more were in flight.
-// The best of all is then improved layer by layer and item by item (stage_improve.h).
+// The best of all is then improved layer by layer and item by item (local_search.h).
 //
 // Pure; thread-safe but for the StageHeus (see there).
 #ifndef LYNX_PLANNER_RECOMPUTE_STAGE_OFFLOAD_H_

@@ -42,7 +42,7 @@ std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vecto
   return FrontOf(all);
 }
 
-// Of all ways to treat a layer that are worth while whatever its neighbours do (layer_parts.h).
+// Of all ways to treat a layer that are worth while whatever its neighbours do (layer_choices.h).
 std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
   std::set<Triple> all;
   for (const PartsOfSet& parts : LayerChoices(problem, top)) {
