@@ -74,8 +74,8 @@ class CostModel {
   Nanos WeightGatherTime(int64_t parameters) const;
   Nanos OffloadTime(Bytes bytes) const;  // time to the host while nothing is copied back; kMaxTime if the device cannot offload
   Nanos ReloadTime(Bytes bytes) const;
-  // Of a copy that takes `alone` by itself, while the other direction is busy for the first `other_busy` of it: both
-  // together have the host link's common rate, of which the earlier copy keeps its own.
+  // Time of a copy that takes `alone` by itself, if a copy in the other direction runs during its first `other_busy`. Both
+  // copies together have the host link's common rate; the earlier copy keeps its own rate.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
   // Time that `work` takes if copies to or from the host run during its first `window`.
   Nanos BesideCopies(Nanos work, Nanos window) const;

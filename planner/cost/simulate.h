@@ -35,7 +35,7 @@ namespace lynx {
 struct ActionSpan {
   Nanos begin, end;                    // on the compute stream; equal for starts
   Nanos transfer_begin, transfer_end;  // start actions: while the transfer is in flight
-  Nanos hidden;                        // recompute actions: from `begin` on, how much of it is hidden
+  Nanos hidden;                        // recompute actions: length of the hidden part, which starts at `begin`
 };
 
 struct StageTimes {
