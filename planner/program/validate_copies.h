@@ -34,7 +34,7 @@ class CopyRules {
   std::optional<std::string> FollowCopy(const Action& action, const BufferKey& key);
 
   const StageContext& context_;
-  std::map<BufferKey, State> states_;  // of all that have gone
+  std::map<BufferKey, State> states_;  // of all buffers that were offloaded
 };
 
 }  // namespace lynx
