@@ -20,7 +20,7 @@ namespace lynx {
 
 // Nodes that are alike.
 struct NodeGroup {
-  std::string name;              // for messages; "" where there is one group
+  std::string name;              // for messages; "" if there is only one group
   int32_t nodes = 1;             // >= 1
   int32_t devices_per_node = 1;  // >= 1
   Bytes memory_per_device;       // 0 = unknown: model states are not checked against it

@@ -40,8 +40,8 @@ struct LinkCost {
   bool operator==(const LinkCost&) const = default;
 };
 
-// A link that is faster than the node's: ranks inside the same aligned block of `devices` ranks (a switch, a bridged
-// pair) reach each other over `link`.
+// A link between devices that are closer to each other than the devices of a node: ranks inside the same aligned block of
+// `devices` ranks (a switch, a bridged pair) reach each other over `link`.
 struct LinkLevel {
   int32_t devices = 0;  // >= 2
   LinkCost link;

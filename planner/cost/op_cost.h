@@ -6,14 +6,13 @@
 // with the efficiency of the op's class at its size (OpClass, HardwareProfile::efficiency). A device with tiles
 // (HardwareProfile::gemm_tiles) is a GPU. It differs in four ways from a CPU rank, which works through an op in cache:
 //
-// - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its products
-// are done, with no products beside it:
+// - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
+//   products are done, with no products beside it:
 //       time = max(padded FLOPs / (peak * efficiency), operands / rate) + result / rate + overhead.
 //   Weight gradients are added to a 32-bit buffer: their result is read and written, 8 bytes per element. The gradient of a
 //   bias is a separate kernel.
-// - Unfused attention. Each step is a kernel over all scores: the first product writes A = b (a/t) (s/c) s elements and
-// softmax
-//   reads them; the same holds for their gradients in the backward pass. See KernelTraffic.
+// - Unfused attention. Each step is a kernel over all scores: the first product writes A = b (a/t) (s/c) s elements
+//   and softmax reads them; the same holds for their gradients in the backward pass. See KernelTraffic.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
 //

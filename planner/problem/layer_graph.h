@@ -202,7 +202,7 @@ struct LayerShape {
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
 // kUpdate: the op reads and writes the tensor in place. kAccumulate: it adds to the tensor; the first op that does so
-// starts from zero. kRelease: it reads the tensor for the last time; the next op that adds to it starts from zero.
+// starts a fresh sum. kRelease: it reads the tensor for the last time; the next op that adds to it starts a fresh sum.
 enum class AccessMode : uint8_t { kWrite, kRead, kUpdate, kAccumulate, kRelease };
 
 struct TensorUse {

@@ -18,8 +18,8 @@
 //   0LD+3:12(qkv,fc1) 0LD-3:12(qkv,fc1)  start, wait: reload them
 //   0SF+3 0SF-3 1RF+3 1RF-3         stage boundary, forward: send x to the next stage, receive from the previous
 //   1SB+3 1SB-3 0RB+3 0RB-3         backward: send the gradient to the previous stage, receive from the next
-//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter where they
-//                          share out the optimizer states)
+//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter if they shard
+//                          the optimizer states)
 //   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas after the optimizer
 //   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
 //   0OPT                   clip and update all weights of the rank

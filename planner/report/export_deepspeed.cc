@@ -113,8 +113,8 @@ class DeepSpeed {
     JsonObject bf16;
     bf16.Bool("enabled", true);
     config_.Object("bf16", bf16);
-    // Without ZeRO, some versions of 0.18 and all of 0.19 refuse it; with ZeRO off, all of 0.16 and some of 0.17 refuse
-    // bf16 without it.
+    // Some versions of 0.18 and all of 0.19 refuse grad_accum_dtype without ZeRO. All versions of 0.16 and some of 0.17
+    // refuse bf16 without grad_accum_dtype.
     if (stage == 0 && version_ >= DeepSpeedVersion::k0_18) {
       Miss(
           "weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "

@@ -17,7 +17,7 @@ struct StageFacts {
   StageTimeline timeline;
   Breakdown breakdown;
   StageMemory memory;
-  Bytes limit;  // as MemoryLimit
+  Bytes limit;  // see MemoryLimitOf
 };
 
 // If a step has more ticks than this, ticks are longer.

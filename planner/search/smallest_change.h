@@ -2,7 +2,7 @@
 // everything else stays as the job has it. Each amount is the smallest that fits (for a micro-batch and a sequence: the
 // largest). Changes are tried in this order, and the answer is the first kind that helps:
 //
-//   model.attention: fused              if the scores of unfused attention take most of the missing memory
+//   model.attention: fused              if the scores of unfused attention take most of the needed memory
 //   recompute: auto                     instead of the policy in the job
 //   train.microBatch: N                 smaller than the job's
 //   parallel.zero, .sequenceParallel    auto instead of the job's value

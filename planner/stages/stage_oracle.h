@@ -105,7 +105,7 @@ class StageOracle {
     Nanos known, bound;      // time that the known policies expose; lower bound for policies that take as much memory
     bool stopped = false;    // the solver ran out of time
   };
-  // Solves the stage exactly, with the policies `known`, which are known to fit, as a start. nullopt: there is no memory
+  // Solves the stage exactly, to improve on the policies `known`, which are known to fit. nullopt: there is no memory
   // limit, the model cannot express `known`, or the solver fails.
   std::optional<ExactFit> FitExact(const StageSolver& solver, int32_t stage, const std::vector<StagePolicy>& known);
   // The least memory that the request's mode needs: with the mode's own policy, or for auto the smallest of HEU's
