@@ -12,7 +12,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
 }
 
-// Layouts that are in the search space but cannot be lowered yet.
+// Layouts that are in the search space but are not supported by the lowering yet.
 absl::Status CheckSupported(const ParallelLayout& layout) {
   // The two ranks that hold a piece of the model run its layers at different times and would wait for each other.
   if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {

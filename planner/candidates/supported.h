@@ -1,4 +1,5 @@
-// The part of the search space that can be planned completely, that is, lowered. The rest is refused by name. Pure.
+// The supported part of the search space: candidates that can be lowered into programs. Other candidates are refused by
+// name. Pure.
 #ifndef LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 #define LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 
@@ -14,10 +15,10 @@ namespace lynx {
 // Returns InvalidArgument with the unsupported field that the spec pins, and what to do.
 absl::Status CheckSupported(const PlanRequest& request);
 
-// The candidates that can be lowered; never empty. Returns InvalidArgument as Candidates or CheckSupported do.
+// The supported candidates of the search space; never empty. Returns InvalidArgument as Candidates or CheckSupported do.
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request);
 
-// Removes the candidates that cannot be lowered.
+// Removes the candidates that are not supported.
 void EraseUnsupported(std::vector<Candidate>& candidates);
 
 }  // namespace lynx
