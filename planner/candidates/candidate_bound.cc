@@ -15,16 +15,16 @@ namespace lynx {
 namespace {
 
 constexpr LayerType kLayer = LayerType::kTransformer;
-// Rounding of the doubles below is far less.
+// An allowance far above the rounding errors of the doubles below.
 constexpr double kRoundedDown = 0.999;
-// Twelve days: no step of a job takes as long.
+// Twelve days: no step of a job takes this long.
 constexpr Nanos kMaxStep{int64_t{1} << 50};
 
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
 }
 
-// Forward and input gradient, alone.
+// Forward and input gradient only.
 Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   Nanos passes;
   for (const Segment segment : graph.SegmentsOf(kLayer, Pass::kForward)) {
@@ -35,7 +35,7 @@ Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   return passes;
 }
 
-// Least microbatches, times chunks, that a rank holds at once; 1 where no formula is known to hold from below.
+// The smallest number of microbatches times chunks that a rank holds at the same time; 1 if no lower bound is known.
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
@@ -47,8 +47,8 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   }
 }
 
-// `fits` holds at low and not from some number up to `high` on, nor there: the last for which it does. Looks around `guess`
-// first, in steps that double.
+// Binary search for the last number for which `fits` holds. It holds at `low`, and not from some number up to `high` on,
+// nor at `high`. Searches around `guess` first, in steps that double.
 template <class Fits>
 int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits) {
   guess = std::clamp(guess, low, high - 1);
@@ -140,8 +140,9 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
   total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
 }
 
-// All x_r equal, which is best: with g the share of a rank's time that delays those after it, M x_r + g (x_0 + ... +
-// x_{r-1}) is the same for all r when x_r falls by the factor 1 - g/M from rank to rank; what they add up to is known.
+// The best case is that every rank needs the same step. With g the share of a rank's time that delays the ranks after it,
+// M x_r + g (x_0 + ... + x_{r-1}) is the same for all r if x_r decreases by the factor 1 - g/M from rank to rank. The sum
+// of all x_r is known.
 Nanos CandidateBound::Quick() const {
   const double total = static_cast<double>(total_.value);
   const double microbatches = candidate_.microbatches;
@@ -172,7 +173,7 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
     if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
     if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
   }
-  if (pipeline.bidirectional()) result.ends = Nanos(0);  // each end sees half of the microbatches: not counted
+  if (pipeline.bidirectional()) result.ends = Nanos(0);  // each end sees half of the microbatches, so they are not counted
   result.states = states(0);
   result.states_per_layer = states(1) - result.states;
   const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
@@ -193,7 +194,7 @@ const StateLowerBound& CandidateBound::States() const {
 }
 
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
-  // Of inputs that are made again, and of a share that goes to the host, the bound knows nothing.
+  // The bound does not cover recomputed inputs, nor a fixed share that goes to the host.
   const RecomputeOptions& options = request_.spec.recompute_options;
   const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
@@ -215,8 +216,8 @@ Bytes CandidateBound::Lacking() const {
   return most;
 }
 
-// Through M microbatches of each of the pipeline's pipes goes what all of a step's copies carry. `layers` may be rounded
-// down: fewer share it.
+// M microbatches of each of the pipeline's pipes together carry what all copies of a step carry. `layers` may be rounded
+// down; then fewer layers share it.
 Bytes CandidateBound::Offloaded(Nanos step, int32_t layers) const {
   const int64_t microbatches = std::max(1, candidate_.microbatches / pipeline_.pipes());
   return std::min(floor_.stored(), floor_.CopiedIn(step) / (microbatches * layers) + Bytes(1));
@@ -226,7 +227,7 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
-  // Chunks of unlike size hold at least what the smallest does.
+  // Chunks of different sizes hold at least what the smallest one holds.
   const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
@@ -256,9 +257,9 @@ bool CandidateBound::MayTake(Nanos step) const {
   const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
   const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
   const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
-  double before = before_share_ * static_cast<double>(total_.value);  // of the ranks before those not yet looked at
+  double before = before_share_ * static_cast<double>(total_.value);  // time of the ranks before those not yet visited
   int64_t taken = 0;
-  int32_t guess = model_layers / p;  // a rank takes about as many as the one after it
+  int32_t guess = model_layers / p;  // a rank takes about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
     const auto share = [&](int32_t layers) { return before_share_ * static_cast<double>(Busy(rank, layers).value); };
@@ -278,8 +279,8 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
-  // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is
-  // computed.
+  // A request that does not fit at this step length does not fit into its memory. Between many nodes, reductions can take
+  // a thousand times as long as the computation.
   if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {

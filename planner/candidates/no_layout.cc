@@ -20,7 +20,7 @@ namespace {
 using enum ScheduleKind;
 using Reason = std::optional<std::string>;
 
-// Values that are possible for one field are listed up to this many.
+// Possible values of a field are listed up to this number.
 constexpr size_t kMaxListed = 4;
 
 std::string Listed(const std::set<int64_t>& values) {
@@ -30,7 +30,7 @@ std::string Listed(const std::set<int64_t>& values) {
   return absl::StrCat(absl::StrJoin(first, more ? ", " : " or "), more ? ", ..." : "");
 }
 
-// The request's numbers, and each rule that can leave nothing of the search space.
+// The request's numbers, and each rule that can make the search space empty.
 class Rules {
  public:
   Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
@@ -43,7 +43,7 @@ class Rules {
       pinned_ *= value;
     };
     pin("parallel.tp", p_.tp);
-    // One is the plain value, which nobody has to write.
+    // 1 is the plain value, which nobody has to write.
     pin("parallel.cp", p_.cp > 1 ? p_.cp : 0);
     pin("parallel.pp", p_.pp);
     pin("parallel.dp", p_.dp);
@@ -52,7 +52,7 @@ class Rules {
     if (p_.tp > 0 && p_.pp > 0 && one_context) FindReplicas();
   }
 
-  // The first that leaves nothing.
+  // The first rule that excludes every layout.
   Reason First() const {
     using Rule = Reason (Rules::*)() const;
     for (const Rule rule : {&Rules::Node, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch, &Rules::Replicas,
@@ -81,7 +81,7 @@ class Rules {
       return absl::StrCat("parallel.schedule zero-bubble-v cuts the model into 2 * parallel.pp = ", chunks, rest,
                           layers_ < 2 ? std::string("another schedule") : absl::StrCat("parallel.pp of at most ", layers_ / 2));
     }
-    if (each == 1) return std::nullopt;  // ValidateJobSpec has it
+    if (each == 1) return std::nullopt;  // ValidateJobSpec checks this
     const int64_t fewer = layers_ / least_pp;
     const std::string instead =
         fewer < 2    ? std::string("parallel.virtualStages 1")
@@ -92,7 +92,7 @@ class Rules {
                         chunks, rest, instead);
   }
 
-  // What a schedule asks of the pipeline alone.
+  // Rules for the pipeline that come from the schedule alone.
   Reason Pipeline() const {
     if (p_.schedule == kInterleaved && p_.virtual_stages == 1) {
       return "parallel.schedule interleaved needs parallel.virtualStages above 1, but it is 1: use schedule 1f1b or "
@@ -128,7 +128,7 @@ class Rules {
         most_ranks_ < spec_.resources.max_ranks ? absl::StrCat(" and the cluster has ", cluster_.devices(), " devices") : "");
   }
 
-  // Whether some number of ranks is what the pinned degrees divide.
+  // True if the pinned degrees divide some allowed number of ranks.
   Reason Ranks() const {
     const int64_t last = most_ranks_ / pinned_ * pinned_;
     if (whole_) {
@@ -148,14 +148,14 @@ class Rules {
                         " ranks, or leave a degree to the planner (auto)");
   }
 
-  // What of the batch does not depend on the ranks.
+  // Rules for the batch that do not depend on the ranks.
   Reason Batch() const {
     const int32_t size = std::max(spec_.train.micro_batch, 1), replicas = std::max(p_.dp, 1);
     if (batch_ % (int64_t{size} * replicas) == 0) return std::nullopt;
     return NotDivided({int64_t{size} * replicas}, p_.dp > 0 ? absl::StrCat("parallel.dp = ", p_.dp) : std::string());
   }
 
-  // Where the other degrees are pinned, the ranks leave replicas no choice.
+  // If the other degrees are pinned, the ranks determine the number of replicas.
   void FindReplicas() {
     for (int64_t ranks = (least_ranks_ + pinned_ - 1) / pinned_ * pinned_; ranks <= most_ranks_; ranks += pinned_) {
       replicas_.insert(p_.dp > 0 ? p_.dp : ranks / pinned_);
@@ -184,7 +184,7 @@ class Rules {
                         "; change train.globalBatch, resources.ranks or a degree");
   }
 
-  // Microbatches of a replica and step that the batch allows, with the replicas that are possible.
+  // Microbatches per replica and step that the batch allows, for the possible numbers of replicas.
   std::set<int64_t> PossibleMicrobatches() const {
     std::set<int64_t> counts;
     for (const int64_t dp : replicas_) {
@@ -233,14 +233,14 @@ class Rules {
   const ParallelSpec& p_;
   const int32_t layers_, batch_;
   const int64_t least_ranks_, most_ranks_;
-  std::vector<std::string> names_;  // of pinned degrees
+  std::vector<std::string> names_;  // names of the pinned degrees
   std::vector<int64_t> values_;
   int64_t pinned_ = 1;          // product of the pinned degrees
   bool whole_ = false;          // no degree is left open
-  std::set<int64_t> replicas_;  // that the ranks leave, where all other degrees are pinned; else empty
+  std::set<int64_t> replicas_;  // possible numbers of replicas if all other degrees are pinned; else empty
 };
 
-// What the job pins, each with what leaves it to the planner.
+// What the job pins; each entry says how to leave it to the planner.
 struct Pin {
   std::string text;
   std::function<void(JobSpec&)> leave_open;
@@ -257,7 +257,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   degree("parallel.dp", &ParallelSpec::dp);
   degree("parallel.cp", &ParallelSpec::cp);
   degree("parallel.virtualStages", &ParallelSpec::virtual_stages);
-  if (spec.parallel.schedule == kCustom) return pins;  // it has the pipeline's degrees
+  if (spec.parallel.schedule == kCustom) return pins;  // it states the pipeline's degrees
   if (spec.parallel.schedule != kAuto) {
     pins.push_back({absl::StrCat("parallel.schedule ", ScheduleKindName(spec.parallel.schedule)),
                     [](JobSpec& s) { s.parallel.schedule = kAuto; }});

@@ -1,5 +1,5 @@
-// What the candidates of one request share: solutions and measures that depend on a layer's shape or a pipeline's
-// schedule alone. Not thread-safe; references stay valid.
+// What the candidates of one request share: solutions and measures that depend only on a layer's shape or a pipeline's
+// schedule. Not thread-safe; references stay valid.
 #ifndef LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 #define LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 
@@ -21,28 +21,29 @@
 
 namespace lynx {
 
-// HEU's fronts of stages. Candidates that share a problem share them.
+// HEU's solved stages (Pareto fronts). Candidates with the same problem share them.
 class FrontCache {
  public:
-  // The budget does not matter; nor do the layers, unless the stage shares a stall or copies among them.
+  // The budget has no effect on the solution. The number of layers matters only if the stage shares a stall or copies
+  // among its layers.
   const StageHeu& Solve(RecomputeProblem problem);
 
  private:
   std::map<RecomputeProblem, StageHeu> fronts_;
-  // The first of those that can share, by what they have in common.
+  // The first solution of each group that can share one, by what the group has in common.
   std::map<RecomputeProblem, const StageHeu*> of_any_stage_;
 };
 
 class PlanCaches {
  public:
-  // `request` outlives it.
+  // `request` must outlive it.
   explicit PlanCaches(const PlanRequest& request) : request_(request) {}
 
   FrontCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerLowerBound& Floor(const Candidate& candidate);
   const StateLowerBound& States(const Candidate& candidate);
-  // Of the candidate's schedule, which exists (see Candidates), with so many microbatches.
+  // Facts of the candidate's schedule with this many microbatches. The schedule must exist (see Candidates).
   struct ScheduleFacts {
     Schedule schedule;
     SlotOrder order;
@@ -54,7 +55,7 @@ class PlanCaches {
  private:
   const PlanRequest& request_;
   FrontCache fronts_;
-  // By what LayerLayout keeps: the shape, and who shares what.
+  // The key is what LayerLayout keeps: the shape, and which states how many ranks shard.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<LayerShape, LayerLowerBound> floors_;
   using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp

@@ -16,7 +16,7 @@ constexpr int32_t kMaxAutoContext = 8;
 constexpr int32_t kMaxAutoVirtualStages = 8;
 constexpr size_t kMaxWantedShapes = 12;
 
-// What a degree may be: the pinned value alone, or `choices` where it is left open (0).
+// Possible values of a degree: only the pinned value, or `choices` if it is left open (0).
 std::vector<int32_t> Degrees(int32_t pinned, std::vector<int32_t> choices) {
   return pinned > 0 ? std::vector<int32_t>{pinned} : choices;
 }
@@ -33,7 +33,7 @@ std::vector<int32_t> UpTo(int32_t largest) {
   return numbers;
 }
 
-// All combinations of what does not depend on the cluster's size.
+// All combinations of the values that do not depend on the cluster's size.
 class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
@@ -118,7 +118,7 @@ class Space {
     const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
     for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMaxAutoVirtualStages : 1))) {
-      // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
+      // Chunks of one layer are the smallest; interleaving a pipeline of one rank has no effect.
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
       c.layout.custom = fixed_.custom;
@@ -180,10 +180,10 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   if (!candidates.ok()) return shapes;
   for (const Candidate& c : *candidates) {
     LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
-    // The cost model derives either from the other.
+    // The cost model derives the times with sequence parallelism from those without, and the other way round.
     if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
   }
-  // LayerShape orders by micro-batch first: small ones, which nearly every layout can use, come first.
+  // LayerShape orders by micro-batch first, so small ones, which nearly every layout can use, come first.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   if (shapes.size() > kMaxWantedShapes) shapes.resize(kMaxWantedShapes);
@@ -197,7 +197,7 @@ bool OffersOffloading(const PlanRequest& request) {
   const std::vector<RecomputeMode>& forbidden = options.forbidden;
   const bool heu =
       mode == kHeu || mode == kOpt || (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
-  // Where the host is the device, only a limit of the job's own leaves something of it.
+  // If the host is the device, memory for offloading is left only under a limit that the job sets.
   const bool limited = request.spec.resources.activation_memory_per_rank.value > 0;
   const bool room = std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
     return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;

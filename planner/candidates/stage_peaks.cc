@@ -11,9 +11,9 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kFewInFlight = 2;
-// What is on its way to the host or back is of other microbatches while few are in flight.
+// With fewer microbatches in flight, the tensors on their way to or from the host belong to other microbatches.
 constexpr int32_t kFewWithCopies = 4;
-// Microbatches beyond those in flight: by then a step repeats itself.
+// Microbatches beyond those in flight; with this many a step repeats itself.
 constexpr int32_t kFurther = 2;
 
 Bytes Padded(Bytes bytes) {
@@ -56,7 +56,7 @@ Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
   return sum;
 }
 
-// A rank of that kind in the shortest pipeline that gives it so many microbatches in flight.
+// A rank with these ends in the shortest pipeline that gives it this many microbatches in flight.
 StageContext StagePeaks::ProbeContext(SliceEnds ends, int32_t layers, int32_t in_flight, int32_t more) const {
   const int32_t rank = ends.embedding ? 0 : 1;
   ParallelLayout layout = layout_;
@@ -76,7 +76,7 @@ Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_fl
   return memory->live_peak;
 }
 
-// What lives between the last action of the only B and the first of the only W.
+// Bytes that live between the last action of the only B and the first action of the only W.
 Bytes StagePeaks::StoredForWeights(SliceEnds ends, const StagePolicy& policy) {
   auto [it, inserted] = for_weights_.try_emplace({ends, policy.layers});
   if (!inserted) return it->second;

@@ -1,4 +1,5 @@
-// What of the search space can be planned whole, that is lowered: the rest is refused by name. Pure.
+// The supported part of the search space: candidates that can be lowered into programs. Other candidates are refused by
+// name. Pure.
 #ifndef LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 #define LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 
@@ -11,13 +12,13 @@
 
 namespace lynx {
 
-// InvalidArgument naming the field that the spec pins and what to do.
+// Returns InvalidArgument with the unsupported field that the spec pins, and what to do.
 absl::Status CheckSupported(const PlanRequest& request);
 
-// Those of the search space that can be lowered; never empty. InvalidArgument as Candidates, or as above.
+// The supported candidates of the search space; never empty. Returns InvalidArgument as Candidates or CheckSupported do.
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request);
 
-// Leaves those that can be lowered.
+// Removes the candidates that are not supported.
 void EraseUnsupported(std::vector<Candidate>& candidates);
 
 }  // namespace lynx

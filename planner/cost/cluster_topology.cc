@@ -32,8 +32,8 @@ void TakeSlower(LinkCost& to, const LinkCost& from) {
   to.bytes_per_second = std::min(to.bytes_per_second, from.bytes_per_second);
 }
 
-// The lower of the two curves at every size of either: between those sizes the lower of two straight lines is nowhere
-// below the line from point to point.
+// Takes the lower of the two curves at every size that either curve names. Between two such sizes the lower of two
+// straight lines is never below the line from point to point.
 void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   if (to == from) return;
   EfficiencyCurve slower;
@@ -42,7 +42,7 @@ void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   for (const EfficiencyPoint& point : from) add(point.size);
   std::sort(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
   slower.erase(std::unique(slower.begin(), slower.end()), slower.end());
-  if (slower.size() > kMaxEfficiencyPoints) {  // too many for one curve: the lowest of all stands for them
+  if (slower.size() > kMaxEfficiencyPoints) {  // too many for one curve: use the lowest value everywhere
     const auto lowest =
         std::min_element(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.permille < b.permille; });
     slower = {*lowest};
@@ -59,7 +59,7 @@ void TakeSlower(HostLink& to, const HostLink& from) {
   to.op_slowdown_permille = std::max(to.op_slowdown_permille, from.op_slowdown_permille);
 }
 
-// Links that only some of the nodes have are not there for a plan over all of them.
+// A plan over all nodes cannot use links that only some of the nodes have.
 void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) {
   const bool alike = std::equal(to.begin(), to.end(), from.begin(), from.end(),
                                 [](const LinkLevel& a, const LinkLevel& b) { return a.devices == b.devices; });
@@ -67,7 +67,7 @@ void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) 
   for (size_t i = 0; i < to.size(); ++i) TakeSlower(to[i].link, from[i].link);
 }
 
-// Units leave more idle the larger the tiles are; no tiles leave nothing idle.
+// Larger tiles leave more units idle; without tiles no unit is idle.
 GemmTiles SlowerTiles(const GemmTiles& a, const GemmTiles& b) {
   const auto work = [](const GemmTiles& tiles) { return int64_t{tiles.units} * tiles.rows * tiles.columns; };
   return work(b) > work(a) ? b : a;
@@ -85,7 +85,7 @@ std::vector<ShapeTimes> SharedShapes(const std::vector<ShapeTimes>& measured, co
   return shared;
 }
 
-// The group and the node of a rank.
+// The group and the node on which a rank runs.
 std::pair<int32_t, int32_t> FindRank(const ClusterTopology& cluster, int32_t rank) {
   LYNX_CHECK(!cluster.groups.empty() && rank >= 0);
   int32_t first_node = 0;

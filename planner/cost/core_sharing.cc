@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-// As of a valid profile.
+// The limit that CheckProfile sets for slowdowns.
 constexpr int64_t kMaxSlowdown = 100'000;
 
 int32_t SlowdownOf(int64_t ranks, int32_t at_once_permille) {

@@ -1,11 +1,11 @@
-// CoreSharing: which pipeline ranks compute slower because ranks share cores (ClusterTopology::shared_cores). Ranks
-// that are ready to compute on the same cores have equal parts of them (processor sharing): of n ranks on cores that
-// carry c at full speed, each runs at c / n of its speed, where n > c. A pipeline rank, here called a stage, is as
-// slow as its slowest rank.
+// CoreSharing says which pipeline ranks compute slower because ranks share cores (ClusterTopology::shared_cores). Ranks
+// that are ready to compute on the same cores get equal parts of them (processor sharing): if n ranks use cores that run
+// c ranks at full speed and n > c, each rank runs at c / n of its speed. A pipeline rank, here called a stage, is as slow
+// as its slowest rank.
 //
-// A stage's own slowdown comes of its own ranks alone, which are symmetric and compute at the same time; it is part
-// of its cost model (planner/cost/stage_costs.h). What other stages on the same cores add depends on when they compute,
-// and only the simulation knows that.
+// A stage's own slowdown is caused only by its own ranks, which are symmetric and compute at the same time; it is part of
+// the stage's cost model (planner/cost/stage_costs.h). The slowdown by other stages on the same cores depends on when
+// they compute; only the simulation knows that.
 //
 // Pure; immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_COST_CORE_SHARING_H_
@@ -23,49 +23,50 @@ namespace lynx {
 
 class CoreSharing {
  public:
-  CoreSharing() = default;  // nobody shares
+  CoreSharing() = default;  // no ranks share cores
   CoreSharing(const ClusterTopology& cluster, const ParallelLayout& layout);
 
-  // How many times as long the stage computes while no other stage does, in thousandths: 1000 = its ranks have what
-  // they need.
+  // The factor, in thousandths, by which the stage computes slower while no other stage computes: 1000 = its ranks have
+  // enough cores.
   int32_t OwnSlowdown(int32_t stage) const { return own_.empty() ? 1000 : own_[static_cast<size_t>(stage)]; }
-  // The same while all those stages compute that are not 0 in `computing`, the stage among them.
+  // The same factor while all stages with a nonzero entry in `computing` compute; this stage must be one of them.
   int32_t Slowdown(int32_t stage, const std::vector<uint8_t>& computing) const;
-  // Whether stages slow each other.
+  // True if stages slow each other.
   bool BetweenStages() const { return between_stages_; }
 
  private:
   struct Pool {
     int32_t at_once_permille = 0;
-    std::vector<int32_t> ranks;  // by stage: how many run there
+    std::vector<int32_t> ranks;  // by stage: how many of its ranks run there
   };
 
-  std::vector<Pool> pools_;  // that have more ranks than they carry at full speed
+  std::vector<Pool> pools_;  // cores with more ranks than they run at full speed
   std::vector<int32_t> own_;
   bool between_stages_ = false;
 };
 
-// The profile of devices on which compute takes `slowdown` thousandths of its time, since ranks share their cores: so
-// do copies to the host, which the cores make, and transfers take that much more of them.
+// The profile of devices on which compute takes `slowdown` thousandths of its normal time, because ranks share their
+// cores. Copies to the host, which the cores make, slow down by the same factor, and transfers use more of the cores by
+// that factor.
 HardwareProfile OnSharedCores(HardwareProfile profile, int32_t slowdown);
 
-// The stages that compute at a time on cores that they share: how much each has left to do, and which ends first. Not
-// thread-safe. Work counts in the time that it takes while no other stage computes.
+// The stages that compute at the same time on shared cores: how much work each has left, and which one ends first. Work
+// is measured as its time while no other stage computes. Not thread-safe.
 class SharedCompute {
  public:
-  // `sharing` outlives it.
+  // `sharing` must outlive this object.
   SharedCompute(const CoreSharing& sharing, int32_t stages);
 
-  // `now` never goes back.
+  // `now` never decreases.
   void Begin(int32_t stage, Nanos now, Nanos work);
   struct End {
     int32_t stage;
     Nanos at;
   };
-  // Which stage is done first if no other begins; of several at once the one of the lowest number. nullopt: none
-  // computes.
+  // The stage that ends first if no other stage begins; of several that end together, the one with the lowest number.
+  // nullopt: no stage computes.
   std::optional<End> Next() const;
-  // Takes the stage of Next() out.
+  // Removes the stage of Next().
   void Finish(const End& end);
 
  private:
@@ -74,7 +75,7 @@ class SharedCompute {
 
   const CoreSharing& sharing_;
   Nanos now_;
-  std::vector<uint8_t> computing_;  // by stage, as are the others
+  std::vector<uint8_t> computing_;  // by stage, as are the next two
   std::vector<Nanos> left_;
   std::vector<int32_t> slowdown_;
 };

@@ -14,7 +14,8 @@ constexpr int64_t kFloatBytes = 4;
 
 Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeAtRate(bytes, link.bytes_per_second); }
 
-// Bytes that the optimizer moves per parameter: on every rank, and for the parameters whose states it holds.
+// Bytes that the optimizer moves per parameter: `whole` on every rank, `share` for the parameters whose states the rank
+// holds.
 struct OptimizerTraffic {
   int64_t whole;
   int64_t share;
@@ -33,7 +34,8 @@ int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
   return parameters;
 }
 
-// As BoundaryTime counts them: the lower of two neighbouring ranks; the last rank where it neighbours the first.
+// Index of the boundary after a stage, as BoundaryTime counts: boundary i joins ranks i and i + 1; the boundary between
+// the last and the first rank has the last rank's index.
 int32_t BoundaryAfter(const PipelineShape& pipeline, int32_t stage) {
   LYNX_CHECK(stage != kNoStage && pipeline.Next(stage) != kNoStage);
   const auto [low, high] = std::minmax({pipeline.RankOf(stage), pipeline.RankOf(pipeline.Next(stage))});
@@ -66,9 +68,9 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
   return of_ops;
 }
 
-// The measured times of a shape that differs in sequence parallelism alone: most ops are the same, and those that are
-// not work on a share of the tokens. `times`, computed, becomes what was measured, by the ratio of what is computed
-// for both.
+// Takes the measured times of the shape that differs only in sequence parallelism. Most ops are the same; the others work
+// on a share of the tokens. `times` holds computed times; each is multiplied by the twin's measured time over the twin's
+// computed time.
 void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
   const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
     if (computed_of_twin.value <= 0) return;
@@ -148,7 +150,7 @@ int32_t CostModel::RankAt(const RankCoordinates& at) const {
   return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
 }
 
-// A group's ring passes through all of its ranks, so it needs the link that joins its first and its last.
+// A group's ring passes through all of its ranks, so it needs the link that joins its first and its last rank.
 void CostModel::ChooseLinks() {
   const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
   size_t tensor = 0, context = 0, data = 0;
@@ -160,8 +162,8 @@ void CostModel::ChooseLinks() {
       for (int32_t c = 0; c < cp; ++c) {
         tensor = std::max(tensor, LinkLevelOf(RankAt({0, stage, d, c}), RankAt({tp - 1, stage, d, c})));
       }
-      // If any block of ranks ends between the first rank of a stage and the last of its neighbour, the transfer of
-      // some rank leaves that block.
+      // If a block of ranks ends anywhere between the first rank of a stage and the last rank of its neighbour, some
+      // rank's transfer leaves that block.
       const int32_t next = (stage + 1) % pp;
       const auto [low, high] = std::minmax({RankAt({0, stage, d, 0}), RankAt({0, next, d, 0})});
       size_t& level = boundary[static_cast<size_t>(stage)];
@@ -248,7 +250,7 @@ Nanos CostModel::TransferTime(const Action& start) const {
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
-  // A ring's reduce-scatter moves as many bytes as its all-gather, and an all-reduce is one after the other.
+  // A ring's reduce-scatter moves as many bytes as its all-gather, and an all-reduce is both in sequence.
   const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
   return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
 }
@@ -336,7 +338,7 @@ Nanos CostModel::CopyTime(Nanos alone, bool to_host, Nanos other_busy) const {
   const int64_t other = to_host ? host.from_host_bytes_per_second : host.to_host_bytes_per_second;
   if (own == 0 || alone.value <= 0 || other_busy.value <= 0) return alone;
   const int64_t left = std::min(own, host.both_bytes_per_second - other);  // >= 0, see CheckProfile
-  // What of `alone` is done when the other direction is.
+  // The part of `alone` that is done when the copy in the other direction ends.
   const Nanos done(static_cast<int64_t>(static_cast<__int128>(other_busy.value) * left / own));
   if (done >= alone) return Nanos(static_cast<int64_t>(static_cast<__int128>(alone.value) * own / left));
   return other_busy + alone - done;

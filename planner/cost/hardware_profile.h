@@ -1,5 +1,6 @@
-// HardwareProfile: what is known of the speed of one kind of device and its links, measured by agents or stated. Where
-// an op was not measured, the cost model computes its time from the rates here (planner/cost/cost_model.h).
+// HardwareProfile holds what is known about the speed of one kind of device and its links; agents measure it, or a person
+// states it. The cost model computes the time of an op that was not measured from the rates here
+// (planner/cost/cost_model.h).
 // Plain data; thread-safe.
 #ifndef LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
 #define LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
@@ -22,8 +23,8 @@ struct OpTimes {
   bool operator==(const OpTimes&) const = default;
 };
 
-// Measured times of every op for one shape, medians over repetitions with all devices of the node busy; without what
-// a rank waits for a core that others have.
+// Measured times of every op for one shape: medians over repetitions with all devices of the node busy. Time that a rank
+// waits for a core used by others is not included.
 struct ShapeTimes {
   LayerShape shape;
   std::array<OpTimes, kOpCount> ops;   // indexed by Op
@@ -32,41 +33,41 @@ struct ShapeTimes {
 };
 
 // A transfer of n bytes from one rank to another takes latency + n / bytes_per_second. The rate is the one that a ring
-// collective or a message really gets (NCCL's bus bandwidth), not the link's nominal one.
+// collective or a message reaches in practice (NCCL's bus bandwidth), not the link's nominal rate.
 struct LinkCost {
   Nanos latency;
   int64_t bytes_per_second = 0;  // > 0
   bool operator==(const LinkCost&) const = default;
 };
 
-// Links closer than a node's: ranks inside the same aligned block of `devices` ranks (a switch, a bridged pair) reach
-// each other over `link`.
+// A link between devices that are closer to each other than the devices of a node: ranks inside the same aligned block of
+// `devices` ranks (a switch, a bridged pair) reach each other over `link`.
 struct LinkLevel {
   int32_t devices = 0;  // >= 2
   LinkCost link;
   bool operator==(const LinkLevel&) const = default;
 };
 
-// Copies between a device and its host's pinned memory, which run beside compute and communication. A rate of 0: the
-// device cannot offload.
+// Copies between a device and its host's pinned memory, which run beside compute and communication. A rate of 0 means
+// that the device cannot offload.
 struct HostLink {
   Nanos latency;
   int64_t to_host_bytes_per_second = 0;
   int64_t from_host_bytes_per_second = 0;
-  int64_t both_bytes_per_second = 0;  // the two directions together while both copy
-  // How much longer an op takes while a copy runs beside it, in thousandths. >= 1000.
+  int64_t both_bytes_per_second = 0;  // both directions together, while both copy
+  // Factor by which an op takes longer while a copy runs beside it, in thousandths. >= 1000.
   int32_t op_slowdown_permille = 1000;
   bool operator==(const HostLink&) const = default;
 };
 
-// Ops that reach the same share of a peak, and by what their size is counted.
+// Classes of ops that reach the same share of a peak, and the unit in which their size is counted.
 enum class OpClass : uint8_t {
   kGemm,               // share of the peak FLOP/s; size: FLOPs of the product
   kAttention,          // fused attention, forward; share of the peak FLOP/s; size: tokens of the sequence
-  kAttentionBackward,  // its backward pass, likewise
-  kScores,             // the kernels of unfused attention, between the products of its linears; share of the memory's
-                       // rate; size: bytes moved
-  kMemory,             // everything else; share of the memory's rate; size: bytes moved
+  kAttentionBackward,  // its backward pass, counted in the same way
+  // The kernels of unfused attention, between the products of its linears; share of the memory's rate; size: bytes moved.
+  kScores,
+  kMemory,  // everything else; share of the memory's rate; size: bytes moved
 };
 inline constexpr int kOpClassCount = static_cast<int>(OpClass::kMemory) + 1;
 
@@ -75,16 +76,18 @@ struct EfficiencyPoint {
   int32_t permille = 0;  // 1..1000
   bool operator==(const EfficiencyPoint&) const = default;
 };
-// Sorted by size, without repeats, at most kMaxEfficiencyPoints. Between points linear in log(size), outside them
-// constant. Empty: 1000 throughout.
+// Sorted by size, without repeats, at most kMaxEfficiencyPoints. Linear in log(size) between the points and constant
+// outside them. Empty: 1000 everywhere.
 using EfficiencyCurve = std::vector<EfficiencyPoint>;
 inline constexpr size_t kMaxEfficiencyPoints = 64;
-// In thousandths; `size` below 1 counts as 1. Integer arithmetic throughout, so that every machine gives the same.
+// The efficiency in thousandths; `size` below 1 counts as 1. Uses only integer arithmetic, so that every machine gets the
+// same result.
 int32_t EfficiencyAt(const EfficiencyCurve& curve, int64_t size);
 
-// A GPU computes a product in tiles of rows x columns of its result, one a compute unit (streaming multiprocessor) at a
-// time, so the last wave of tiles may leave units idle ("tile and wave quantization": NVIDIA, Matrix Multiplication
-// Background User's Guide, DU-09799, chapter 3). All 0: no such effect. Either orientation of the tile may be used.
+// A GPU computes a product in tiles of rows x columns of its result. A compute unit (streaming multiprocessor) computes
+// one tile at a time, so the last wave of tiles may leave units idle ("tile and wave quantization": NVIDIA, Matrix
+// Multiplication Background User's Guide, DU-09799, chapter 3). All 0: no such effect. A tile may be used in either
+// orientation.
 struct GemmTiles {
   int32_t units = 0;
   int32_t rows = 0;
@@ -95,22 +98,23 @@ struct GemmTiles {
 struct HardwareProfile {
   std::string device_kind;  // "cpu: AMD EPYC ..."; free text
   std::vector<ShapeTimes> measured;
-  // For shapes that were not measured: a roofline.
+  // A roofline, for shapes that were not measured.
   int64_t flops_per_second = 0;                           // fp32 GEMM rate of one device with all devices busy, > 0
-  int64_t bfloat16_flops_per_second = 0;                  // 16-bit GEMM rate; 0 = as for fp32
+  int64_t bfloat16_flops_per_second = 0;                  // 16-bit GEMM rate; 0 = the fp32 rate
   int64_t memory_bytes_per_second = 0;                    // > 0
   std::array<EfficiencyCurve, kOpClassCount> efficiency;  // by OpClass; shares of the rates above
   GemmTiles gemm_tiles;
   Nanos op_overhead;  // fixed cost of one op
-  // From the closest: inner_links (by ascending `devices`, each dividing a node's devices), a node, all nodes.
-  std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually none
+  // From the closest to the farthest: inner_links (`devices` ascending, each divides a node's devices), a node, all
+  // nodes.
+  std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually empty
   LinkCost intra_node;
   LinkCost inter_node;
   HostLink host;
-  // How much longer an op takes while a collective runs beside it, in thousandths: 1000 = not at all. >= 1000.
+  // Factor by which an op takes longer while a collective runs beside it, in thousandths: 1000 = not at all. >= 1000.
   int32_t overlap_slowdown_permille = 1000;
-  // Share of a transfer's time that the compute core itself spends on it (a CPU rank's communication thread shares
-  // its core), in thousandths: 0 = none. hidden <= window * (1000 - this) / 1000.
+  // Share of a transfer's time that the compute core itself spends on it (a CPU rank's communication thread shares its
+  // core), in thousandths. hidden <= window * (1000 - this) / 1000.
   int32_t communication_compute_permille = 0;
 
   int64_t FlopsPerSecond(DataType type) const {
@@ -120,19 +124,19 @@ struct HardwareProfile {
 };
 inline constexpr size_t kMaxLinkLevels = 4;
 
-// No op or transfer counts as longer (about three hours), so that sums of times fit into 64 bits.
+// Upper limit for the time of one op or transfer (about three hours), so that sums of times fit into 64 bits.
 inline constexpr Nanos kMaxTime{10'000'000'000'000};
 
-// InvalidArgument with the numbers unless rates and bandwidths are positive (or, where 0 has a meaning, 0), times lie
-// within 0 and kMaxTime, slowdowns within 1000 and 100000 permille, shares within their bounds, and curves and link
-// levels are sorted and bounded.
+// Returns InvalidArgument with the numbers unless rates and bandwidths are positive (or 0 where 0 has a meaning), times
+// are between 0 and kMaxTime, slowdowns are between 1000 and 100000 permille, shares are within their bounds, and curves
+// and link levels are sorted and bounded.
 absl::Status CheckProfile(const HardwareProfile& profile);
 
-// Times of compute, measured and from rates, take `factor` (> 0) times as long.
+// Makes all compute times, measured or computed from rates, `factor` (> 0) times as long.
 void SlowCompute(HardwareProfile& profile, double factor);
 
-// A conservative stated profile for a machine of which nothing is known (one CPU core, loopback). For offline
-// planning without a profile, and the fallback when no agent could measure.
+// A conservative stated profile for an unknown machine (one CPU core, loopback). It is for offline planning without a
+// profile, and the fallback if no agent could measure.
 HardwareProfile StatedCpuProfile();
 
 }  // namespace lynx

@@ -20,21 +20,21 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// One transfer: it begins when its last member has started it and the transfer before it on its channel is done.
+// One transfer. It begins when its last member has started it and the previous transfer on its link is done.
 struct Transfer {
   int32_t members_missing = 0;
   int32_t microbatch = kNoMicrobatch;
   Nanos ready;  // latest start so far
   Nanos duration;
-  Nanos begin, end;                                            // once members_missing is 0
+  Nanos begin, end;                                            // valid once members_missing is 0
   absl::InlinedVector<std::pair<int32_t, int32_t>, 2> starts;  // (stage, action) of the members that have started it
 };
 
 // Transfers of one group in one direction, in order.
 struct Channel {
   int32_t members = 1;
-  int32_t link = 0;             // which link carries them
-  std::vector<int32_t> issued;  // per member: how many it has started
+  int32_t link = 0;             // the link that carries them
+  std::vector<int32_t> issued;  // per member: number of transfers that it has started
   std::vector<Transfer> transfers;
 };
 
@@ -49,10 +49,10 @@ struct InFlightTransfer {
 };
 
 struct StageState {
-  int32_t next = 0;  // action
+  int32_t next = 0;  // index of the next action
   Nanos now;
-  bool computing = false;                   // the next action, on cores that are shared with other stages
-  Nanos work;                               // time of the compute action that runs, while no other stage computes on its cores
+  bool computing = false;                   // the next action is running on cores shared with other stages
+  Nanos work;                               // time of the running compute action if no other stage computed on its cores
   std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
   std::vector<InFlightTransfer> copies;     // to and from the host
   std::vector<int32_t> start_of_wait;       // per action; kNone for others
@@ -68,9 +68,9 @@ class Simulator {
   void AddChannels();
   absl::Status PairWaitsWithStarts();
   absl::Status CheckNeighbour(int32_t stage, int32_t index) const;
-  // Puts the stage among those that can run, if it can.
+  // Adds the stage to those that can run, if it can.
   void Enqueue(int32_t stage);
-  // Runs actions, always one of the stage whose next one begins first, until no stage can run.
+  // Runs actions until no stage can run; always takes the stage whose next action begins first.
   absl::Status RunAll();
   bool Finished(int32_t stage) const { return states_[stage].next == static_cast<int32_t>(programs_[stage].size()); }
   bool Blocked(int32_t stage) const;
@@ -81,9 +81,10 @@ class Simulator {
   void BeginCompute(int32_t stage, const Action& action);
   void EndCompute(int32_t stage, Nanos at);
   const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
-  // When the copy ends: it shares the host's link with one of the other direction.
+  // When the copy ends. It shares the host's link with a copy in the other direction.
   Nanos EndOfCopy(int32_t stage, const Transfer& copy) const;
-  // How long from `now` on some of the transfers is in flight without a gap. Forgets those that have ended.
+  // For how long, from `now` on, at least one of the transfers is in flight without a gap. Forgets transfers that have
+  // ended.
   static Nanos InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now);
   void SplitRecomputation(int32_t stage);
   absl::Status Deadlock() const;
@@ -97,9 +98,9 @@ class Simulator {
   const PipelineShape pipeline_;
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
-  std::vector<Nanos> links_;             // when each is free
-  std::optional<SharedCompute> shared_;  // where stages slow each other
-  // Stages that can run, by when their next action begins; those that begin at once in the order of their numbers.
+  std::vector<Nanos> links_;             // when each link is free
+  std::optional<SharedCompute> shared_;  // set if stages slow each other
+  // Stages that can run, ordered by when their next action begins, then by number.
   using Ready = std::pair<Nanos, int32_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Simulation result_;
@@ -119,10 +120,10 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
   }
 }
 
-// The tensor groups of all ranks, their data groups (in a bidirectional pipeline those of all pieces, each with the two
-// ranks that hold it), the world; forward boundaries after each virtual stage, backward boundaries before it. All
-// boundaries from one rank to another share a link; every other channel has one of its own. Last, each rank's copies to
-// the host, and from it.
+// Adds the channels in this order: the tensor groups of all ranks; their data groups (in a bidirectional pipeline, those
+// of all pieces, each with the two ranks that hold it); the world; a forward boundary after each virtual stage; a
+// backward boundary before each virtual stage; each rank's copies to the host, then from the host. All boundaries from
+// one rank to another share a link; every other channel has its own link.
 void Simulator::AddChannels() {
   const auto add = [&](int32_t members, int32_t link) {
     if (link == kNone) {
@@ -168,7 +169,7 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   }
 }
 
-// A transfer over the rank's border needs a virtual stage of the rank and a neighbour of it on another.
+// A transfer between ranks needs a virtual stage on this rank, and a neighbour of it on another rank.
 absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   const Action& action = programs_[stage][index];
   const Group group = InfoOf(action.kind).group;
@@ -186,7 +187,7 @@ absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
 
 // Few transfers of a kind and segment are under way at once, and most often the oldest is waited for first.
 absl::Status Simulator::PairWaitsWithStarts() {
-  std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);  // starts, by kind and segment
+  std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);  // unfinished starts, by kind and segment
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
     for (std::vector<int32_t>& starts : open) starts.clear();
@@ -235,7 +236,7 @@ void Simulator::Enqueue(int32_t stage) {
 absl::Status Simulator::RunAll() {
   for (int32_t stage = 0; stage < stages_; ++stage) Enqueue(stage);
   while (true) {
-    // How long compute takes on shared cores is known when it ends: others may begin meanwhile.
+    // The end of compute on shared cores is known only when it is reached, because other stages may begin meanwhile.
     const std::optional<SharedCompute::End> done = shared_ ? shared_->Next() : std::nullopt;
     if (done && (ready_.empty() || done->at <= ready_.top().first)) {
       shared_->Finish(*done);
@@ -288,7 +289,7 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   for (const auto& [stage, action] : transfer.starts) {
     result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
-    // Who waits for it already can go on.
+    // A stage that already waits for this transfer can go on.
     const int32_t next = states_[stage].next;
     if (next != action && !Finished(stage) && states_[stage].start_of_wait[next] == action) Enqueue(stage);
     if (transfer.duration.value == 0) continue;
@@ -296,7 +297,7 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   }
 }
 
-// A stage starts its copies in the order of time, so the other direction is busy from here on until its last one ends.
+// A stage starts its copies in the order of time, so the other direction is busy from now until its last copy ends.
 Nanos Simulator::EndOfCopy(int32_t stage, const Transfer& copy) const {
   const bool to_host = programs_[stage][copy.starts.front().second].kind == ActionKind::kOffloadStart;
   const Action opposite{.kind = to_host ? ActionKind::kReloadStart : ActionKind::kOffloadStart};
@@ -373,7 +374,7 @@ absl::Status Simulator::RunNext(int32_t stage) {
   return absl::OkStatus();
 }
 
-// Backwards over the program, so that the next wait after each action is at hand.
+// Goes backwards over the program, so that the next wait after each action is known.
 void Simulator::SplitRecomputation(int32_t stage) {
   const Program& program = programs_[stage];
   StageTimes& times = result_.stages[stage];
@@ -401,7 +402,7 @@ std::string Simulator::MissingText(int32_t stage) const {
   const Group group = InfoOf(wait.kind).group;
   if (group == Group::kNextStage) return absl::StrCat("stage ", pipeline_.RankOf(pipeline_.Next(wait.stage)));
   if (group == Group::kPreviousStage) return absl::StrCat("stage ", pipeline_.RankOf(pipeline_.Previous(wait.stage)));
-  if (group == Group::kData) return absl::StrCat("stage ", stages_ - 1 - stage);  // the other that holds the piece
+  if (group == Group::kData) return absl::StrCat("stage ", stages_ - 1 - stage);  // the other rank that holds the piece
   const Transfer& transfer = TransferOfWait(stage, state.next);
   std::vector<std::string> missing;
   for (int32_t other = 0; other < stages_; ++other) {

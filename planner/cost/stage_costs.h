@@ -1,12 +1,12 @@
-// StageCosts: the cost model of each pipeline stage, from the devices that its ranks run on. Where nodes differ, a
-// stage is as slow as its slowest rank, since its replicas and shards wait for each other; so a slow device or link
-// makes its own stage slow, and partition and policy answer to that.
+// StageCosts holds the cost model of each pipeline stage, derived from the devices that its ranks run on. Where nodes
+// differ, a stage is as slow as its slowest rank, because its replicas and shards wait for each other. So a slow device
+// or link slows its own stage, and partition and policy can respond to that.
 //
-// Nodes are told apart by the rank's number over the devices of a node, which is exact as long as the devices before
-// each group of nodes are a multiple of the group's devices per node.
+// A rank's node is computed as its number divided by the devices per node. This is exact if the number of devices before
+// each group of nodes is a multiple of the group's devices per node.
 //
-// Ranks of a stage that share cores are symmetric and compute at the same time, so their stage's times are longer by
-// a factor.
+// Ranks of a stage that share cores are symmetric and compute at the same time, so all times of their stage are longer by
+// the same factor.
 //
 // Pure; immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_COST_STAGE_COSTS_H_
@@ -25,18 +25,18 @@ namespace lynx {
 
 class StageCosts {
  public:
-  // One model for stages that run on the same groups of nodes and share cores alike.
+  // Stages that run on the same groups of nodes and have the same slowdown by shared cores share one model.
   StageCosts(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
-  // Every stage alike.
+  // All stages have the same costs.
   StageCosts(const CostModel& costs, int32_t stages);
 
   const CostModel& Of(int32_t stage) const { return *of_stage_[static_cast<size_t>(stage)]; }
-  // Whose ranks share cores; the models have each stage's own slowdown in them.
+  // Says which ranks share cores. The models already contain each stage's own slowdown.
   const CoreSharing& sharing() const { return sharing_; }
   int32_t stages() const { return static_cast<int32_t>(of_stage_.size()); }
-  // Whether all stages have one model.
+  // True if all stages have the same model.
   bool alike() const { return distinct_ == 1; }
-  bool measured() const;  // all of them
+  bool measured() const;  // all stages' models are measured
 
  private:
   std::vector<std::shared_ptr<const CostModel>> of_stage_;

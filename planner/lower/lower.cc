@@ -1,10 +1,10 @@
 // The slots of one rank, and the transfers between ranks. See lower.h.
 //
-// Receives are posted a slot before they are needed: in a forward slot at its start, in a backward slot before the
-// bottom layer's attention, when most of the slot's memory is free again. A sent activation is waited for in a backward
-// slot when its gradient has come, in a forward slot before the next one is sent; a sent gradient at the end of a slot;
-// each in the first slot in which that can hold up no one (RankSlot::sent_by). So each transfer has the time of a slot,
-// and no rank waits for a peer that waits for it.
+// A receive is posted one slot before it is needed: in a forward slot at its start, in a backward slot before the bottom
+// layer's attention, when most of the slot's memory is free again. A sent activation is waited for in a backward slot
+// after its gradient has come, or in a forward slot before the next activation is sent. A sent gradient is waited for at
+// the end of a slot. Each wait stands in the first slot in which it cannot block another rank (RankSlot::sent_by). So
+// each transfer has the time of one slot, and no rank waits for a peer that waits for it.
 #include "planner/lower/lower.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ class StageLowering {
     sent.push_back({InfoOf(start).counterpart, slot.slot, slot.sent_by});
   }
 
-  // For those that may be waited for by now.
+  // Waits for the sends that may be waited for by now.
   void WaitForSent(std::deque<Sent>& sent) {
     for (const Sent& one : sent) {
       if (one.sent_by <= static_cast<int64_t>(at_)) Boundary(one.kind, one.slot);
@@ -92,7 +92,7 @@ class StageLowering {
     std::erase_if(sent, [&](const Sent& one) { return one.sent_by <= static_cast<int64_t>(at_); });
   }
 
-  // The backward that this forward slot is followed by, weight slots aside, and that may be recomputed in its windows.
+  // The backward that follows this forward slot, ignoring weight slots, and that may be recomputed in its windows.
   SliceLowering::Guest GuestOf(const RankSlot& forward) {
     size_t next = at_ + 1;
     while (next < slots_.size() && slots_[next].slot.pass == Pass::kWeight) ++next;
@@ -145,8 +145,8 @@ class StageLowering {
   const StageContext& context_;
   const std::vector<RankSlot>& slots_;
   std::deque<SliceLowering> slices_;  // by chunk
-  size_t at_ = 0;                     // slot
-  int32_t hosts_ = 0;                 // layers of the forward that has recomputed for the next backward
+  size_t at_ = 0;                     // index of the current slot
+  int32_t hosts_ = 0;                 // layers of the last forward, which recomputed for the next backward
   std::deque<Sent> activations_, gradients_;
   Program program_;
 };

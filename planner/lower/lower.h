@@ -1,10 +1,11 @@
-// Lowering: schedule, policies and partition become one action program per pipeline rank, by passes: the order of
-// slots and what crosses the rank's borders (planner/schedule/lower_slots.h), segments and their collectives, recomputation
-// into its windows (planner/lower/lower_layers.h), transfers between ranks, gradient reduction and the optimizer; then, over
-// the finished program, inputs that are made again (planner/lower/lower_chain.h), copies to the host
-// (planner/lower/lower_offload.h) and shared model states (planner/lower/lower_sharing.h). Pure.
+// Lowering turns schedule, policies and partition into one action program per pipeline rank, in passes. The first passes
+// add: the order of slots and what crosses the rank's borders (planner/schedule/lower_slots.h); segments and their
+// collectives, and recomputation in their windows (planner/lower/lower_layers.h); transfers between ranks, gradient
+// reduction and the optimizer. Further passes change the finished program: recomputation of inputs
+// (planner/lower/lower_chain.h), copies to the host (planner/lower/lower_offload.h), sharded model states
+// (planner/lower/lower_sharing.h). Pure.
 //
-// Neighbouring virtual stages on one rank hand x and its gradient on in place, without a transfer.
+// Neighbouring virtual stages on one rank pass x and its gradient on in place, without a transfer.
 #ifndef LYNX_PLANNER_LOWER_LOWER_H_
 #define LYNX_PLANNER_LOWER_LOWER_H_
 
@@ -18,15 +19,15 @@
 
 namespace lynx {
 
-// Most microbatches whose activations a stage of 1F1B holds at once: min(p - s, M).
+// The maximum number of microbatches whose activations a stage of 1F1B holds at the same time: min(p - s, M).
 int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches);
 
-// The program of a rank that runs `slots` (SlotsToLower, of a schedule of the context's pipeline that splits weights as
-// the layout's does), with one policy for each of its slices.
+// The program of a rank that runs `slots`, with one policy for each of its slices. `slots` come from SlotsToLower, for a
+// schedule of the context's pipeline that splits weights as the layout's schedule does.
 Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies);
-// The same by the layout's own schedule. LYNX_CHECK fails where there is none for so many microbatches.
+// The same with the layout's own schedule. LYNX_CHECK fails if it has none for this number of microbatches.
 Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies);
-// Of a rank that has one slice.
+// For a rank with one slice.
 Program LowerStage(const StageContext& context, const StagePolicy& policy);
 
 }  // namespace lynx

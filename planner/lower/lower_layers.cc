@@ -32,7 +32,7 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
       std::vector<RecomputeOps>& resolved = recompute_[paired];
-      // Layers that are alike are resolved once.
+      // Layers with the same policy are resolved once.
       const bool top = layer == slice_.top_layer();
       if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
         resolved.push_back(RecomputeOps(resolved.back()));
@@ -67,7 +67,7 @@ OpSet SliceLowering::OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) c
   return recompute_[Position(layer) < hosts][position][static_cast<size_t>(point)];
 }
 
-// All that is made again of a layer before or during its backward pass.
+// All ops of a layer that are recomputed before or during its backward pass.
 OpSet SliceLowering::RecomputedOps(int32_t layer, int32_t hosts) const {
   OpSet ops = 0;
   for (RecomputePoint point = 0; point < kRecomputePointCount; ++point) ops |= OpsAt(layer, point, hosts);
@@ -89,7 +89,7 @@ OpSet SliceLowering::WeightOps(LayerType type, Segment segment) const {
   return ops;
 }
 
-// Start and wait of the repetition of the forward collective that ends the segment.
+// Appends start and wait of the repetition of the forward collective that ends the segment.
 void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
   const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
   Action action{.kind = CollectiveStart(kind, Pass::kForward, true),
@@ -102,7 +102,7 @@ void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t
   actions.push_back(action);
 }
 
-// Recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
+// The recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
 Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
   Program actions;
   if (ops == 0) return actions;
@@ -152,8 +152,8 @@ void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest&
   }
 }
 
-// What the top layer's first segment needs is made before the wait for the gradient: its memory is in use by then in
-// any case, and the wait may hide it.
+// What the top layer's first segment needs is recomputed before the wait for the gradient: its memory is in use at that
+// time in any case, and the wait may hide the recomputation.
 void SliceLowering::BackwardTop(const BackwardSlot& slot) {
   const OpSet first_needed = OpsAt(slice_.top_layer(), BeforeSegmentPoint(0), slot.hosts);
   if (slice_.has_head) {
@@ -173,8 +173,8 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
   if (slice_.has_embedding) BackwardEmbedding(slot);
 }
 
-// The input gradient of a segment. Where its weight gradients follow at once, gathers behind it what they read of shares,
-// unless recomputation has done that already.
+// The input gradient of a segment. If its weight gradients follow immediately, the tensors that they read from shares are
+// gathered behind it, unless recomputation has gathered them already.
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
   if (!splits_weight_ && !gathered_.empty()) {
@@ -245,7 +245,7 @@ void SliceLowering::Weight(int32_t microbatch, bool last) {
   struct Step {
     int32_t layer;
     Segment segment;
-    Program gathers;  // start and wait, or none
+    Program gathers;  // start and wait, or empty
     bool ends_layer;
   };
   std::vector<Step> steps;

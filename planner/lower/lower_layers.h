@@ -1,11 +1,11 @@
 // The passes of one virtual stage over its layers, as actions: segments with their collectives, recomputation at its
-// points, weight gradients, the reduction of gradients. What stands at the borders of a slot is planner/lower/lower.cc's.
+// points, weight gradients, the reduction of gradients. planner/lower/lower.cc adds what stands at the borders of a slot.
 //
-// Weight gradients. Where the schedule does not split them off they run in backward slots, first in the window of the
-// collective that their segment ends in. Where it does, a backward slot holds input gradients only, and what the weight
+// Weight gradients. If the schedule does not split them off, they run in backward slots, first in the window of the
+// collective that ends their segment. If it does, a backward slot contains only input gradients, and what the weight
 // gradients read stays until the weight slot (docs/memory-model.md). With sequence parallelism they read tensors that are
-// gathered of shares: in a backward slot the gather runs behind the input gradient, in a weight slot behind the weight
-// gradients of the segment before.
+// gathered from shares. In a backward slot this gather runs behind the input gradient, in a weight slot behind the weight
+// gradients of the previous segment.
 #ifndef LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
 #define LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
 
@@ -22,38 +22,39 @@
 
 namespace lynx {
 
-// Appends to a program that all slices of a rank share. Keeps references to its arguments, which outlive it.
+// Appends to a program that all slices of a rank share. Keeps references to its arguments, which must outlive it.
 class SliceLowering {
  public:
-  // `stall`: its gradient comes from another rank, so that recomputation can stand before the wait for it.
+  // `stall`: its gradient comes from another rank, so recomputation can stand before the wait for it.
   SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall, Program& program);
 
-  // The backward that follows a forward slot on its rank, and recomputes in the forward's windows: layer i of its slice
-  // in those of layer i of the forward's slice, as far as that has so many. Slice null: none.
+  // The backward that follows a forward slot on its rank and recomputes in the forward's windows. Layer i of its slice
+  // uses the windows of layer i of the forward's slice, if that slice has so many layers. slice == nullptr: there is no
+  // such backward.
   struct Guest {
     const SliceLowering* slice = nullptr;
     int32_t microbatch = kNoMicrobatch;
   };
-  // Embedding and transformer layers; the head.
+  // Forward runs the embedding and the transformer layers; ForwardHead runs the head.
   void Forward(int32_t microbatch, const Guest& guest);
   void ForwardHead(int32_t microbatch);
 
-  // What a backward slot is: `hosts`, how many layers of the forward before it have recomputed for it (0: none was
-  // there); `last`: of the slice's last microbatch, whose pass ends its gradients.
+  // Describes a backward slot. `hosts`: how many layers of the previous forward have recomputed for it (0: there was
+  // none). `last`: it belongs to the slice's last microbatch, whose pass completes the gradients.
   struct BackwardSlot {
     int32_t microbatch = kNoMicrobatch;
     int32_t hosts = 0;
     bool last = false;
   };
-  // Everything that stands before the top transformer layer's backward: the head's backward, or what is recomputed before
-  // the gradient comes (the wait for it follows).
+  // Everything before the top transformer layer's backward: the head's backward, or what is recomputed before the
+  // gradient comes (the wait for the gradient follows).
   void BackwardTop(const BackwardSlot& slot);
   // The transformer layers, then the embedding. Calls `before_bottom` when most of the slot's memory is free again.
   void Backward(const BackwardSlot& slot, const std::function<void()>& before_bottom);
-  // Of a schedule that splits weights.
+  // For a schedule that splits weights.
   void Weight(int32_t microbatch, bool last);
 
-  // Behind the rank's last slot: reduces the slice's tied embedding, if the head on this rank adds to its gradients too.
+  // After the rank's last slot: reduces the slice's tied embedding, if the head on this rank adds to its gradients too.
   void ReduceTiedEmbedding();
 
   const StageSlice& slice() const { return slice_; }
@@ -88,8 +89,8 @@ class SliceLowering {
   const LayerGraph& graph_;
   const bool splits_weight_;
   Program& program_;
-  std::vector<std::pair<Tensor, OpSet>> gathered_;      // what reads each
-  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // of a transformer layer, by segment
+  std::vector<std::pair<Tensor, OpSet>> gathered_;      // the ops that read each
+  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // ops of a transformer layer, by segment
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [has a paired forward][layer - first_layer]
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using enum ActionKind;
 
-// What goes to the host, by layer.
+// The tensors that go to the host, by layer.
 std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const std::vector<StagePolicy>& policies) {
   const LayerGraph& graph = context.graph();
   std::map<int32_t, TensorSet> offloaded;
@@ -37,7 +37,7 @@ bool IsOfForward(ActionKind kind) {
   return kind == kForward || (info.group == Group::kTensor && info.segment_pass == Pass::kForward && !info.repeated);
 }
 
-// Of one layer and microbatch: when its tensors are used, by action.
+// When the tensors of one layer and microbatch are used, as action indices.
 struct Uses {
   std::optional<size_t> last_forward, first_again;
 };
@@ -57,12 +57,12 @@ class Offloading {
   }
 
  private:
-  // The order of what is inserted before one action, among itself.
+  // The order of insertions before the same action.
   enum class Order : uint8_t { kOffloadStart, kOffloadWait, kReloadStart, kReloadWait };
   struct Insertion {
-    size_t before;  // action
+    size_t before;  // index of the action
     Order order;
-    size_t since;  // copies of one kind go in the order of this
+    size_t since;  // copies of one kind are ordered by this
     Action action;
   };
 
@@ -101,7 +101,7 @@ class Offloading {
 
   void Place(int32_t layer, int32_t microbatch, size_t last_forward, size_t first_again) {
     const size_t left = run_of_[last_forward] + 2, back = run_of_[first_again];
-    if (left + 1 >= back) return;  // it would come back as soon as it has left
+    if (left + 1 >= back) return;  // it would return as soon as it has left
     const auto add = [&](size_t before, Order order, ActionKind kind, size_t since) {
       insertions_.push_back({before,
                              order,
@@ -134,8 +134,8 @@ class Offloading {
   const Program& program_;
   const StageContext& context_;
   const std::map<int32_t, TensorSet> offloaded_;
-  std::vector<size_t> runs_;                          // first action of each
-  std::vector<size_t> run_of_;                        // by action; those before the first count to it
+  std::vector<size_t> runs_;                          // first action of each run
+  std::vector<size_t> run_of_;                        // by action; actions before the first run count to it
   std::map<std::pair<int32_t, int32_t>, Uses> uses_;  // by layer and microbatch
   std::vector<Insertion> insertions_;
 };

@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-// The latest point at which the layer's own backward and weight passes still find the tensor in time.
+// The latest point that is early enough for the layer's own backward and weight passes.
 RecomputePoint FirstUse(const LayerGraph& graph, Tensor tensor) {
   const std::vector<Segment>& segments = graph.SegmentsOf(LayerType::kTransformer, Pass::kBackward);
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -40,7 +40,8 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }
 
-// Of each tensor, the last point before a segment that serves all that reads it: also what own windows make from it.
+// For each tensor, the last point before a segment that is early enough for all its readers, including what own windows
+// make from it.
 std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& graph, const LayerPolicy& policy,
                                                             const std::array<TensorSet, kMaxRecomputable>& inputs,
                                                             const std::array<RecomputePoint, kMaxRecomputable>& deadlines,
@@ -71,7 +72,7 @@ RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& po
   std::array<RecomputePoint, kMaxRecomputable> deadlines{}, points{};
   std::array<TensorSet, kMaxRecomputable> inputs{};
   for (size_t i = 0; i < tensors.size(); ++i) inputs[i] = graph.InputsOf(tensors[i]);
-  // Later tensors read earlier ones, so deadlines flow from the back and points from the front.
+  // Later tensors read earlier ones, so deadlines are computed from the last tensor, and points from the first.
   for (size_t i = tensors.size(); i-- > 0;) {
     deadlines[i] = FirstUse(graph, tensors[i]);
     for (size_t reader = i + 1; reader < tensors.size(); ++reader) {

@@ -1,4 +1,4 @@
-// The recomputation pass of the lowering: a layer's policy becomes the ops to run at each point of time before its
+// The lowering pass for recomputation: turns a layer's policy into the ops to run at each point before and during its
 // backward pass. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_
 #define LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_
@@ -11,10 +11,10 @@
 
 namespace lynx {
 
-// Where a program can recompute for layer l and microbatch k, in the order of time: forward windows, the stall, windows
-// of the layer above, then for each backward segment of the layer itself the point before it and the window after it.
-// The critical placement is the points before segments: the last one that serves the segments that read the tensor, what
-// else is critical, and what own windows make from it.
+// The points at which a program can recompute for layer l and microbatch k, in the order of time: forward windows, the
+// stall, windows of the layer above, then for each backward segment of the layer itself the point before it and the
+// window after it. The critical placement uses the points before segments: the last one that is early enough for the
+// segments that read the tensor, for other critical recomputation, and for what own windows make from it.
 using RecomputePoint = int;
 inline constexpr int kMaxBackwardSegments = 5;
 constexpr RecomputePoint ForwardWindowPoint(int window) { return window; }
@@ -24,11 +24,11 @@ constexpr RecomputePoint BeforeSegmentPoint(int segment) { return 2 * kMaxWindow
 constexpr RecomputePoint OwnWindowPoint(int segment) { return BeforeSegmentPoint(segment) + 1; }
 inline constexpr int kRecomputePointCount = 2 * kMaxWindows + 1 + 2 * kMaxBackwardSegments;
 
-// Which points exist for a layer and microbatch.
+// Says which points exist for a layer and microbatch.
 struct RecomputeSituation {
   bool collectives = false;     // t > 1: segments end in collectives
   bool paired_forward = false;  // another microbatch's forward runs just before this backward
-  // With shared weights (ZeRO-3) neither is: a layer's weights are there for its own passes only.
+  // With sharded weights (ZeRO-3) both are false: a layer's weights are present only for its own passes.
   bool stall = false;        // the gradient comes from a next stage
   bool layer_above = false;  // the stage has layer l + 1
 };
@@ -39,9 +39,9 @@ using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 // Position of a segment among the transformer layer's backward segments.
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
 
-// Where a placement's point does not exist, its tensors move to a later one: from forward windows and windows of the
-// layer above into the stall, from the stall to just before their use. A tensor moves later still when an input does,
-// and is never later than its first reader. What needs a repeated collective stays out of windows.
+// If a placement's point does not exist, its tensors move to a later point: from forward windows and windows of the layer
+// above to the stall, from the stall to just before their use. A tensor also moves later if one of its inputs does, but
+// never later than its first reader. Recomputation that needs a repeated collective stays out of windows.
 RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy, const RecomputeSituation& situation);
 
 }  // namespace lynx

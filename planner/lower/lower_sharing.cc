@@ -16,7 +16,7 @@ namespace {
 using enum ActionKind;
 
 struct Visit {
-  size_t begin = 0;  // action
+  size_t begin = 0;  // index of its first action
   int32_t layer = kNoLayer;
   bool gathers = false;
 };
@@ -39,7 +39,8 @@ class Sharing {
         }
         StartGather(visit + 1);
       }
-      // A layer alone on its rank: nothing else has given its reduction time.
+      // This is needed if a rank has only one layer: then no other layer's work came before, during which the reduction
+      // could run.
       if (ReducesEachMicrobatch(context_) && AddsWeightGradients(program_[i], graph_, shape_)) {
         WaitFor({.kind = kDataReduceWait, .stage = program_[i].stage, .layer = program_[i].layer});
       }
@@ -85,7 +86,8 @@ class Sharing {
     Start({.kind = kWeightGatherStart, .stage = program_[visits_[visit].begin].stage, .layer = visits_[visit].layer});
   }
 
-  // And for all that was started before it. Nothing, where a wait for what came after it has done that.
+  // Waits for `wait` and for everything that started before it. Does nothing if a wait for a later transfer has covered
+  // it.
   void WaitFor(const Action& wait) {
     const auto end = std::find(pending_.begin(), pending_.end(), wait);
     if (end == pending_.end()) return;
@@ -119,8 +121,8 @@ class Sharing {
   const LayerGraph& graph_;
   const LayerShape shape_;
   std::vector<Visit> visits_;
-  std::map<size_t, int32_t> last_additions_;  // action: layer
-  std::deque<Action> pending_;                // waits for what is under way, in order
+  std::map<size_t, int32_t> last_additions_;  // action index -> layer
+  std::deque<Action> pending_;                // waits for transfers under way, in order
   Program result_;
 };
 

@@ -1,13 +1,13 @@
-// The pass of the lowering that shares out model states among the ranks that hold the same weights (ZeRO; see
-// state_sharing.h). Pure.
+// The lowering pass that shards model states among the ranks that hold the same weights (ZeRO; see state_sharing.h).
+// Pure.
 //
 // ZeRO-3. The program visits layers: a visit is a run of compute actions on weights of one layer. A layer's gather starts
-// when the visit before begins, and is waited for before its own, so each has the time of one layer. A layer that
-// either of the last two visits was to is still there. What was gathered is free after the visit's last reader.
+// when the previous visit begins, and is waited for before its own visit, so each gather has the time of one layer. The
+// weights of the last two visits are still present. Gathered weights are free after the last reader of the visit.
 //
-// ZeRO-2 and -3. A layer's gradients of a microbatch are reduced from behind the last action that adds to them, and
-// waited for before the next reduction starts: each has the time of one layer, and two layers' gradients are there.
-// The group runs one transfer after another, so a wait also waits for what was started before.
+// ZeRO-2 and -3. The reduction of a layer's gradients of a microbatch starts after the last action that adds to them, and
+// is waited for before the next reduction starts. So each reduction has the time of one layer, and two layers' gradients
+// are present. The group runs one transfer after another, so a wait also waits for all earlier transfers.
 //
 // ZeRO-1 and -2. All layers' weights are gathered after the optimizer, with nothing beside.
 #ifndef LYNX_PLANNER_LOWER_LOWER_SHARING_H_
@@ -18,8 +18,8 @@
 
 namespace lynx {
 
-// `program`: as for ranks that share at most optimizer states, but for the weights' way back; with ReducesEachMicrobatch
-// it must reduce nothing itself.
+// `program` must be lowered as for ranks that share at most optimizer states, without the gather of updated weights. If
+// ReducesEachMicrobatch, it must not contain reductions.
 Program ShareStates(Program program, const StageContext& context);
 
 }  // namespace lynx

@@ -14,14 +14,14 @@ constexpr int kMaxRounds = 60;
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// No price of memory beyond this can be needed: a byte more cannot save more than all work of a layer.
+// No higher price of memory can be useful: one more byte cannot save more than all work of a layer.
 double HighestPrice(const RecomputeProblem& problem) {
   Nanos work;
   for (const RecomputeItem& item : problem.items) work += item.cost + std::max(item.copy_out, item.copy_in);
   return AsDouble(work) + 1;
 }
 
-// The mix of known chains that exposes least within what there is. Its dual values are the prices to try next.
+// The mix of known chains that exposes least within the budgets. Its dual values are the prices to try next.
 class Master {
  public:
   Master(const RecomputeProblem& problem, const ChainScope& scope)
@@ -52,7 +52,7 @@ class Master {
       program.Add(copy_in, AsDouble(use.copy_in));
       program.Add(host, AsDouble(use.host) / host_);
     }
-    // What exceeds a budget: exposed, or at the highest price where it may not be.
+    // Columns for use beyond a budget. If that is allowed, it costs exposed time; else it costs the highest price.
     program.AddColumn(0, kUnbounded, highest_ * memory_);
     program.Add(memory, -1);
     program.AddColumn(0, kUnbounded, 1);
@@ -76,7 +76,7 @@ class Master {
 
  private:
   const RecomputeProblem& problem_;
-  const double memory_, host_;  // units
+  const double memory_, host_;  // units of memory
   const double highest_;
   const double held_budget_;
   std::vector<ChainUse> uses_;

@@ -1,5 +1,6 @@
-// The prices that make a StageChain's bound best, by Kelley's cutting planes (1960): each chain found bounds what prices
-// can reach, and a small linear program over the chains so far says which prices to try next. Deterministic.
+// Column generation for the prices that give a StageChain its best bound (Kelley's cutting planes, 1960). Each chain
+// found limits what prices can reach; a small linear program over all chains found so far gives the next prices to try.
+// Deterministic.
 #ifndef LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 #define LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 
@@ -10,10 +11,10 @@ namespace lynx {
 struct PricedBound {
   bool feasible = false;  // as in ChainBound
   double bound = 0;       // the best found
-  StagePrices prices;     // which attain it
+  StagePrices prices;     // prices that attain it
 };
 
-// Starts at `first` and stops as soon as the bound is above `enough`.
+// Starts at `first`; stops as soon as the bound is above `enough`.
 PricedBound BestPrices(const StageChain& chain, const ChainScope& scope, const StagePrices& first, double enough);
 
 }  // namespace lynx

@@ -21,7 +21,7 @@ struct DeleteCbc {
   void operator()(Cbc_Model* model) const { Cbc_deleteModel(model); }
 };
 
-// Two of them, because CBC takes what Clp takes, and more.
+// Infinite bounds are passed to Clp and CBC as this value.
 constexpr double kCoinUnbounded = 1e30;
 std::vector<double> ForCoin(std::vector<double> bounds) {
   for (double& bound : bounds) bound = std::clamp(bound, -kCoinUnbounded, kCoinUnbounded);

@@ -1,5 +1,5 @@
-// Linear and mixed-integer programs, solved by Clp and CBC (COIN-OR) through their C interfaces. The only file that
-// knows them; their output is silenced.
+// Linear and mixed-integer programs, solved by Clp and CBC (COIN-OR) through their C interfaces. No other file uses
+// these; their output is silenced.
 //
 //   minimise cost * x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x integer
 //
@@ -15,16 +15,16 @@ namespace lynx {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// How far integers may be off, and, relative to it, an objective above its cutoff.
+// How far integer values may be off. Also how far an objective may be above its cutoff, relative to the cutoff.
 inline constexpr double kMilpTolerance = 1e-6;
 
 class LinearProgram {
  public:
-  // The index of the new row: `lower <= ... <= upper`.
+  // Adds a row `lower <= ... <= upper` and returns its index.
   int AddRow(double lower, double upper);
-  // The index of the new column, which has the coefficients given by Add from now on.
+  // Adds a column and returns its index. Later calls of Add set its coefficients.
   int AddColumn(double lower, double upper, double cost, bool integer = false);
-  // Adds to the coefficient of the last column in a row.
+  // Adds to the last column's coefficient in a row.
   void Add(int row, double coefficient);
 
   int rows() const { return static_cast<int>(row_lower_.size()); }
@@ -37,25 +37,25 @@ class LinearProgram {
     double objective = 0;
     std::vector<double> prices;  // dual value of each row
   };
-  // Integrality is dropped.
+  // Solves the program without integrality.
   LpResult SolveRelaxed() const;
 
   struct MilpResult {
     Status status = Status::kStopped;  // kStopped: out of time
-    bool found = false;                // there are values: the best solution found
+    bool found = false;                // a solution was found; `values` is the best one
     double objective = 0;
-    double bound = -kUnbounded;  // nothing is below it
+    double bound = -kUnbounded;  // no solution is below it
     std::vector<double> values;
-    int64_t nodes = 0;  // of the branch and bound
+    int64_t nodes = 0;  // nodes of the branch and bound
   };
-  // `cutoff`: solutions above it do not count, up to kMilpTolerance. `seconds`: at most so long.
+  // `cutoff`: solutions above it are ignored, up to kMilpTolerance. `seconds`: time limit.
   MilpResult Solve(double cutoff, double seconds) const;
 
  private:
   std::vector<double> row_lower_, row_upper_;
   std::vector<double> lower_, upper_, cost_;
   std::vector<bool> integer_;
-  std::vector<int> starts_{0};  // of each column's coefficients, and one past the end
+  std::vector<int> starts_{0};  // where each column's coefficients start, and one past the end
   std::vector<int> coefficient_rows_;
   std::vector<double> coefficients_;
 };

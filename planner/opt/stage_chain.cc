@@ -35,7 +35,7 @@ std::shared_ptr<const std::vector<int32_t>> FirstIndices(size_t count) {
   return std::make_shared<const std::vector<int32_t>>(std::move(all));
 }
 
-// Positions of `values` in rising order of value.
+// Positions of `values`, ordered by ascending value.
 std::vector<int32_t> OrderOf(const std::vector<double>& values) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -85,7 +85,7 @@ bool StageChain::DropTooLarge(ChainScope& scope) const {
   return true;
 }
 
-// Layers that still have the same nodes go on sharing them.
+// Inner layers with equal nodes keep sharing one list.
 void StageChain::Keep(std::vector<int32_t> kept, int32_t layer, ChainScope& scope) const {
   if (kept.size() == scope.nodes[layer]->size()) return;
   const bool same = layer > 0 && layer + 1 < problem_.layers && *scope.nodes[layer - 1] == kept;
@@ -150,7 +150,7 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
   double least = 0;
   for (int32_t index : *scope.nodes[layer]) {
     const ChainNode& node = this->node(layer, index);
-    if (node.set != set) {  // nodes of a set stand together
+    if (node.set != set) {  // nodes of a set are adjacent
       set = node.set;
       least = kInfinite;
       for (const KeptPart& kept : set->kept) {
@@ -164,8 +164,8 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
   return values;
 }
 
-// The least, over the nodes of the other layer in `order` of `values`, of that value and what the pair exposes. Pairs
-// expose nothing or more, so nodes from the first on that is not better by itself need no look.
+// The smallest sum of a value in `values` and the time that the pair exposes, over the nodes of the other layer in
+// `order`. Pairs never expose negative time, so the loop ends at the first value that is not better by itself.
 StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other,
                                       const std::vector<double>& values, const std::vector<int32_t>& order) const {
   Link best{kInfinite, -1};
@@ -182,8 +182,8 @@ StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, in
   return best;
 }
 
-// Of each node of the layer, to the other one. Nodes that look the same there have the same link; and of the other
-// layer's nodes that look the same here only the best counts.
+// The best link from each node of the layer to the other layer. Nodes that look the same to the other layer have the same
+// link. Of the other layer's nodes that look the same from here, only the best is tried.
 std::vector<StageChain::Link> StageChain::BestLinks(const ChainScope& scope, int32_t layer, int32_t other,
                                                     const std::vector<double>& values) const {
   const bool up = other > layer;

@@ -1,20 +1,21 @@
-// StageChain: a lower bound of what a stage can expose, and which ways to treat a layer can be part of a good solution.
+// StageChain computes a lower bound for what a stage exposes, and finds which ways to treat a layer can be part of a good
+// solution.
 //
-// A stage is a chain of layers, each with a late and a kept part (layer_choices.h). Neighbours share windows and transient
-// memory; the stage shares its memory, its stall, its copy engines and the host's memory. The relaxation keeps the
-// chain as it is and prices what the stage shares: with prices p >= 0,
+// A stage is a chain of layers, each with a late and a kept part (layer_choices.h). Neighbours share windows and
+// transient memory. The whole stage shares its memory, its stall, its copy engines and the host's memory. The relaxation
+// keeps the chain exact and puts prices on what the whole stage shares. With prices p >= 0,
 //
-//   bound(p) = min over chains of (exposed time + sum of p x what the chain takes) - sum of p x what there is
+//   bound(p) = min over chains of (exposed time + sum of p x what the chain takes) - sum of p x what is available
 //
-// is a lower bound for any p (Lagrangian duality; Held and Karp 1970), found by dynamic programming from the top layer
-// down. The price of what is soft (stall, copies: using too much exposes time) is at most 1. A pair of neighbours that
-// needs more transient memory than the interval's upper end is left out, and the interval's lower end comes off the
-// budget; so intervals together cover all solutions.
+// is a lower bound for any p (Lagrangian duality; Held and Karp 1970). Dynamic programming from the top layer down finds
+// it. The price of a soft resource (stall, copies: using too much only exposes time) is at most 1. Transient memory is
+// limited to an interval: a pair of neighbours that needs more than the upper end is excluded, and the lower end is
+// subtracted from the budget. So intervals together cover all solutions.
 //
-// The same messages up and down the chain say for each part of each layer the least bound of a solution that has it:
-// parts beyond a known objective are dropped for good. What remains is what the MILP chooses from.
+// The same messages up and down the chain give, for each part of each layer, the smallest bound of a solution that
+// contains it. Parts beyond a known objective are dropped for good. The MILP chooses from what remains.
 //
-// Doubles carry sums of integers below 2^53 and prices; bounds are lowered by a relative 1e-9 for their rounding.
+// Doubles hold sums of integers below 2^53 and prices; bounds are reduced by a relative 1e-9 because of their rounding.
 // Pure; thread-compatible.
 #ifndef LYNX_PLANNER_OPT_STAGE_CHAIN_H_
 #define LYNX_PLANNER_OPT_STAGE_CHAIN_H_
@@ -28,7 +29,7 @@
 
 namespace lynx {
 
-// Nanos for one byte of device or host memory, and for one of the stall's and the copy engines' Nanos.
+// Prices in Nanos: per byte of device or host memory, and per Nanos of the stall and of the copy engines.
 struct StagePrices {
   double memory = 0;
   double stall = 0;
@@ -41,22 +42,22 @@ struct StagePrices {
 struct ChainNode {
   const PartsOfSet* set = nullptr;
   const LatePart* late = nullptr;
-  Nanos exposed;  // less what `early` hides
-  // Nodes of one number look the same to the layer below, or to the one above.
+  Nanos exposed;  // minus what `early` hides
+  // Nodes with the same number look the same to the layer below, or to the layer above.
   int32_t face_below = 0, face_above = 0;
 };
 
-// What remains of the problem: a budget, transient memory between two ends, and for each layer from the bottom on the
-// nodes that it may have, as rising indices.
+// What remains of the problem: a budget, an interval of transient memory, and for each layer from the bottom on the
+// indices of the nodes that it may have, ascending.
 struct ChainScope {
   Bytes budget;
   Bytes least_transient, most_transient;
   std::vector<std::shared_ptr<const std::vector<int32_t>>> nodes;
 };
 
-// What a chain takes.
+// What a chain takes of everything shared.
 struct ChainUse {
-  Nanos exposed;  // but for the stall and copies
+  Nanos exposed;  // without the stall and copies
   Bytes held;
   Nanos stall, copy_out, copy_in;
   Bytes host;
@@ -65,26 +66,26 @@ struct ChainUse {
 struct ChainBound {
   bool feasible = false;  // there is a chain whose pairs fit the interval
   double bound = 0;
-  std::vector<int32_t> chain;         // the node of each layer of a best chain,
-  std::vector<const KeptPart*> kept;  // and its kept part
+  std::vector<int32_t> chain;         // the node of each layer of a best chain
+  std::vector<const KeptPart*> kept;  // and the kept part of each layer
   ChainUse use;
 };
 
 // Values of one layer's nodes, by position in the scope. Infinite: no chain has the node.
 struct LayerValues {
-  std::vector<double> own;            // of the node, with its set's best kept part
+  std::vector<double> own;            // value of the node with its set's best kept part
   std::vector<const KeptPart*> kept;  // that part
-  std::vector<double> above;          // least of all layers above, with what pairs expose
-  std::vector<int32_t> link;          // the position in the layer above that attains it
-  std::vector<double> below;          // the same of all layers below
+  std::vector<double> above;          // smallest value of all layers above, with what pairs expose
+  std::vector<int32_t> link;          // the position in the layer above that gives this value
+  std::vector<double> below;          // the same for all layers below
 
-  // Of the best chain that has the node; Values must have been asked for both ways.
+  // Value of the best chain that contains the node. Values must have been called with `both_ways`.
   double Through(size_t i) const { return own[i] + above[i] + below[i]; }
 };
 
 class StageChain {
  public:
-  // `problem` is valid and outlives the object.
+  // `problem` must be valid and outlive the object.
   explicit StageChain(const RecomputeProblem& problem);
   StageChain(const StageChain&) = delete;
   StageChain& operator=(const StageChain&) = delete;
@@ -95,30 +96,31 @@ class StageChain {
   }
   size_t node_count() const { return inner_.size() + top_.size(); }
 
-  // Everything, with the problem's budget and transient memory up to that.
+  // The scope without restrictions: the problem's budget, and transient memory up to that budget.
   ChainScope Everything() const;
-  // The transient memory that chains of the scope can have, within its ends; rising.
+  // The amounts of transient memory that chains of the scope can have, within its interval; ascending.
   std::vector<Bytes> Transients(const ChainScope& scope) const;
-  // Drops the nodes that need more transient memory by themselves than the scope's. False if nothing is left of a layer.
+  // Drops the nodes that alone need more transient memory than the scope allows. False if a layer has no nodes left.
   bool DropTooLarge(ChainScope& scope) const;
 
   ChainBound Bound(const ChainScope& scope, const StagePrices& prices) const;
 
-  // Drops nodes that no solution with an objective up to `limit` has. False if nothing is left of a layer.
+  // Drops nodes that are in no solution with an objective up to `limit`. False if a layer has no nodes left.
   bool DropBeyond(ChainScope& scope, const StagePrices& prices, double limit) const;
 
-  // For each layer the values of its nodes in the scope. `both_ways`: `below` is wanted of all layers.
+  // For each layer, the values of its nodes in the scope. `both_ways`: compute `below` too.
   std::vector<LayerValues> Values(const ChainScope& scope, const StagePrices& prices, bool both_ways) const;
 
   // The priced value of a kept part.
   static double PricedValue(const KeptPart& kept, const StagePrices& prices);
-  // What there is of all that has a price, priced.
+  // The priced sum of everything that is available and has a price.
   double PricedBudget(const ChainScope& scope, const StagePrices& prices) const;
 
-  // A sum over a chain less the priced budget, lowered by what rounding may have added.
+  // A sum over a chain minus the priced budget, reduced by the possible rounding error.
   static double LowerEnd(double sum, double budget);
 
-  // Of two neighbours: time beyond the windows that they share, and their transient memory. nullptr: no layer below.
+  // For two neighbours: time beyond the windows that they share, and their transient memory. lower == nullptr: there is
+  // no layer below.
   Nanos PairExposed(const LatePart& upper, const LatePart* lower) const;
   Bytes PairTransient(const LatePart& upper, const LatePart* lower) const;
 

@@ -11,7 +11,7 @@ namespace {
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// What a neighbour sees of a late part.
+// The properties of a late part that matter to a neighbour.
 using Face = std::array<int64_t, kMaxWindows + kMaxPhases>;
 Face FaceBelow(const LatePart& late) {
   Face face{};
@@ -42,7 +42,7 @@ class StageMilp {
 
   StageMilpResult Solve(double seconds) const {
     if (too_large_) return {.columns = program_.columns(), .too_large = true};
-    // Half a unit above what still counts: whether a cutoff includes its own value is the solver's affair.
+    // Half a unit above the largest value that counts, because solvers differ in whether a cutoff includes its own value.
     const double cutoff = goal_ == StageGoal::kExposed ? limit_ / time_unit_ : held_and_transient_ + 0.5;
     const LinearProgram::MilpResult milp = program_.Solve(cutoff, seconds);
     StageMilpResult result{.status = milp.status, .nodes = milp.nodes, .columns = program_.columns()};
@@ -66,7 +66,7 @@ class StageMilp {
   struct FaceGroup {
     const LatePart* late;
     int row = -1;
-    double least = 0;  // least value of a chain's part from the far end up to one of these nodes
+    double least = 0;  // smallest value of a chain's part from the far end up to one of these nodes
   };
 
   double Exposed(Nanos time) const { return AsDouble(time) / time_unit_; }
@@ -77,7 +77,8 @@ class StageMilp {
     Nanos longest;
     for (const RecomputeItem& item : problem_.items) longest = std::max(longest, item.cost);
     time_unit_ = std::max(1.0, AsDouble(longest) / 4096);
-    // Bytes are counted in their common divisor: then a budget is missed by one unit or not at all.
+    // Bytes are counted in units of their common divisor, so that a budget is exceeded by at least one unit or not at
+    // all.
     int64_t divisor = 0;
     for (const RecomputeItem& item : problem_.items) divisor = std::gcd(divisor, item.bytes.value);
     memory_unit_ = std::max(1.0, static_cast<double>(divisor));
@@ -175,7 +176,7 @@ class StageMilp {
     program_.Add(exposed_row_, Exposed(kept.exposed));
   }
 
-  // Of layer `upper` and the one below it.
+  // Adds the pairs of layer `upper` and the layer below it.
   void AddPairs(int32_t upper, int32_t most_columns) {
     for (const auto& [face_u, u] : faces_below_[upper]) {
       if (program_.columns() > most_columns) return;
@@ -220,8 +221,8 @@ class StageMilp {
   double held_and_transient_ = 0;
   LinearProgram program_;
   int memory_row_ = 0, stall_row_ = 0, copy_out_row_ = 0, copy_in_row_ = 0, host_row_ = 0, exposed_row_ = 0;
-  std::vector<int> transient_rows_;                                   // of each layer with the one below it
-  std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // of each layer
+  std::vector<int> transient_rows_;                                   // for each layer with the layer below it
+  std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // per layer
   std::vector<NodeColumn> nodes_;
   std::vector<KeptColumn> kept_;
   bool too_large_ = false;

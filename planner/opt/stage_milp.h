@@ -1,4 +1,4 @@
-// The MILP of a stage: which late and kept part each layer has, over what a ChainScope leaves.
+// The MILP of a stage: it chooses each layer's late and kept part from what a ChainScope contains.
 //
 //   y[l,a] in {0,1}    layer l has node a                             sum over a = 1
 //   z[l,e] in {0,1}    and kept part e                                sum over e of a set = sum of its y
@@ -7,10 +7,10 @@
 //   budget             held memory of the z's + T <= budget
 //   stall, copies      work of the z's - excess <= capacity           host memory of the z's <= its budget
 //
-// minimise the exposed time of y, z, w and the excesses; or the memory with that time bounded. With y, z integral it is
-// the problem itself: each layer's choice is one policy for all of its items, and w is the one pair of neighbours. What
-// is left out are parts and pairs that no solution within the limit has (stage_chain.h), and policies of layers that a
-// part replaces without loss (layer_choices.h). Not thread-safe.
+// Minimise the exposed time of y, z, w and the excesses; or minimise memory with that time bounded. With integral y and z
+// this is the original problem: each layer's choice is one policy for all of its items, and w is the one pair of
+// neighbours. The MILP leaves out only parts and pairs that no solution within the limit has (stage_chain.h), and
+// policies of layers that a part replaces without loss (layer_choices.h). Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_MILP_H_
 #define LYNX_PLANNER_OPT_STAGE_MILP_H_
 
@@ -27,14 +27,14 @@ enum class StageGoal : uint8_t { kExposed, kMemory };
 struct StageMilpResult {
   LinearProgram::Status status = LinearProgram::Status::kStopped;
   std::optional<StagePolicy> policy;
-  double bound = 0;  // of the goal's value
+  double bound = 0;  // lower bound for the goal's value
   int64_t nodes = 0;
   int32_t columns = 0;
-  bool too_large = false;  // more than the columns asked for: not solved, kStopped
+  bool too_large = false;  // it needs more columns than allowed: not solved, kStopped
 };
 
 struct StageMilpLimits {
-  double seconds = 0;  // at most so long, about
+  double seconds = 0;  // approximate time limit
   int32_t columns = std::numeric_limits<int32_t>::max();
 };
 

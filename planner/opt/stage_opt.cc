@@ -16,13 +16,13 @@
 namespace lynx {
 namespace {
 
-// The first target is this share of the gap above the bound; each further one lies that many times further.
+// The first target is above the bound by this share of the gap; the share grows by this factor for each further target.
 constexpr double kFirstTarget = 1.0 / 32;
 constexpr double kTargetGrowth = 4;
-// An interval of transient memory whose ends differ by less, priced, than this share of the distance between its bound
-// and the target is not cut further.
+// An interval of transient memory is not divided further if its priced width is below this share of the distance from its
+// bound to the target.
 constexpr double kNarrow = 0.25;
-// A MILP of more columns is solved only where its interval cannot be cut.
+// A MILP with more columns is solved only if its interval cannot be divided.
 constexpr int32_t kManyColumns = 2000;
 
 class Deadline {
@@ -37,7 +37,7 @@ class Deadline {
   const std::chrono::steady_clock::time_point end_;
 };
 
-// The largest integer objective that a real bound allows to rule out: all solutions have at least this.
+// The smallest integer objective that is consistent with a real bound: all solutions have at least this.
 Nanos CeilOf(double bound) { return Nanos(std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bound - 1e-6)))); }
 
 class OptSearch {
@@ -65,13 +65,13 @@ class OptSearch {
   struct Interval {
     ChainScope scope;
     StagePrices prices;
-    double bound = 0;  // on the exposed time of its solutions
+    double bound = 0;  // lower bound for the exposed time of its solutions
   };
 
-  // An exposed time that the best solution does not exceed, if there is any.
+  // An upper bound for the exposed time of the best solution, if there is a solution.
   Nanos Known() const { return result_.solution ? result_.solution->value.exposed : most_exposed_; }
 
-  // Finds the interval's prices and bound, and drops what no solution up to Known() has. False if nothing is left.
+  // Computes the interval's prices and bound, and drops what is in no solution up to Known(). False if nothing is left.
   bool Evaluate(Interval& interval) {
     const double limit = static_cast<double>(Known().value) + 0.5;
     for (bool again = true; again;) {
@@ -84,7 +84,7 @@ class OptSearch {
       if (!priced.feasible || priced.bound > limit) return false;
       interval.bound = std::max(interval.bound, priced.bound);
       interval.prices = priced.prices;
-      // Where many nodes go, fewer transient memories are left, which can make the bound better.
+      // If many nodes were dropped, fewer amounts of transient memory are left, which can improve the bound.
       const size_t before = SizeOf(interval.scope);
       if (!chain_.DropBeyond(interval.scope, interval.prices, limit)) return false;
       again = SizeOf(interval.scope) * 2 < before && !Over();
@@ -102,7 +102,7 @@ class OptSearch {
     for (const Interval& interval : intervals_) least = std::min(least, interval.bound);
     result_.bound = std::max(result_.bound, CeilOf(least));
   }
-  // With a solution known, only better ones matter.
+  // If a solution is known, only better ones are of interest.
   Nanos LastTarget() const { return result_.solution ? Known() - Nanos(1) : most_exposed_; }
 
   absl::Status FindLeastExposed() {
@@ -123,8 +123,8 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Unless time runs out: afterwards every interval's bound is above the target, or a solution was found that is as good
-  // as the least of them.
+  // Afterwards, unless time ran out, every interval's bound is above the target, or a solution was found that is as good
+  // as the smallest bound.
   absl::Status SearchUpTo(Nanos target) {
     std::vector<Interval> open, done;
     std::swap(open, intervals_);
@@ -136,7 +136,7 @@ class OptSearch {
         const absl::StatusOr<StageMilpResult> milp = CutOrSolve(interval, target, StageGoal::kExposed, open);
         if (!milp.ok()) return milp.status();
         if (milp->too_large) continue;
-        // What a stopped search says of its bound is not a proof that nothing is up to the target.
+        // The bound of a stopped search does not prove that there is no solution up to the target.
         double proven = std::min(milp->bound, static_cast<double>(target.value));
         if (milp->status != LinearProgram::Status::kStopped) {
           proven = static_cast<double>((milp->policy ? Known() : target + Nanos(1)).value);
@@ -149,7 +149,7 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Among solutions of the exposed time that is known to be the least.
+  // Searches among solutions with the exposed time that is proven to be the least.
   absl::Status FindLeastMemory() {
     const Nanos target = Known();
     std::vector<Interval> open;
@@ -164,7 +164,8 @@ class OptSearch {
       if (!milp.ok()) return milp.status();
       if (milp->too_large) continue;
       if (milp->status == LinearProgram::Status::kStopped) return absl::OkStatus();
-      // Its time is above the target by the tolerance, and so nothing is said of those that keep the target.
+      // The exposed time of this policy is above the target by the tolerance, so this MILP proves nothing about policies
+      // within the target.
       if (milp->policy && *milp->policy != result_.solution->policy) return absl::OkStatus();
     }
     result_.least_memory = true;
@@ -177,7 +178,7 @@ class OptSearch {
     return interval.prices.memory * static_cast<double>(width.value) > kNarrow * distance;
   }
 
-  // Opens the interval's halves instead of it. False if it has but one transient memory.
+  // Adds the interval's halves to `open`. False if the interval has only one amount of transient memory.
   bool Cut(const Interval& interval, std::vector<Interval>& open) {
     const std::vector<Bytes> transients = chain_.Transients(interval.scope);
     if (transients.size() < 2) return false;
@@ -191,7 +192,8 @@ class OptSearch {
     return true;
   }
 
-  // Solves the interval's MILP; or opens its halves where it is wide or the MILP large, and then says `too_large`.
+  // Solves the interval's MILP. If the interval is wide or the MILP large, adds its halves to `open` instead and sets
+  // `too_large`.
   absl::StatusOr<StageMilpResult> CutOrSolve(const Interval& interval, Nanos target, StageGoal goal,
                                              std::vector<Interval>& open) {
     const StageMilpResult cut{.too_large = true};
@@ -206,14 +208,14 @@ class OptSearch {
     }
     return milp;
   }
-  // A policy whose choices are whole may expose so much more than the MILP's solution, whose choices are off by up to
-  // kMilpTolerance each: that share of what there is to expose.
+  // The MILP's choices may be off by up to kMilpTolerance each. So a policy with integral choices may expose more than
+  // the MILP's solution, by at most that share of everything that can be exposed.
   Nanos Tolerance() const {
     return Nanos(static_cast<int64_t>(std::ceil(kMilpTolerance * static_cast<double>(most_exposed_.value))));
   }
   bool Over() const { return gave_up_ || deadline_.passed(); }
 
-  // Whether there is a solution up to `target` in the interval, and the best one. Keeps it if it is the best so far.
+  // Finds out whether the interval has a solution up to `target`, and the best one. Keeps it if it is the best so far.
   absl::StatusOr<StageMilpResult> SolveMilp(const Interval& interval, Nanos target, StageGoal goal, int32_t most_columns) {
     ChainScope scope = interval.scope;
     if (!chain_.DropBeyond(scope, interval.prices, static_cast<double>(target.value) + 0.5)) {
@@ -236,7 +238,7 @@ class OptSearch {
   const Deadline deadline_;
   const int32_t most_columns_;
   const StageChain chain_;
-  Nanos most_exposed_;  // by any policy
+  Nanos most_exposed_;  // upper bound for any policy
   OptResult result_;
   std::vector<Interval> intervals_;
   bool gave_up_ = false;

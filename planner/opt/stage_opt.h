@@ -1,16 +1,16 @@
-// OPT: the policy of a stage that exposes least, with a proof. A MILP over every item of every layer (stage_milp.h),
-// solved by CBC, made small by bounds that are exact over the chain of layers (stage_chain.h), and warm-started by HEU,
-// whose solution bounds it from above.
+// OPT finds the policy of a stage that exposes least, with a proof. It solves a MILP over every item of every layer
+// (stage_milp.h) with CBC. Bounds that are exact over the chain of layers (stage_chain.h) make the MILP small, and HEU's
+// solution is the upper bound to start from.
 //
-// The proof. Transient memory is cut into intervals, so that the memory of the rest has one budget in each. Each
-// interval has a lower bound. A target is set a little above the least of these bounds; intervals within it are cut
-// further, or their MILP, with only what solutions up to the target can have, says whether there is such a solution. The
-// best one found is optimal, for nothing below the target was left out; if there is none, the bound is now above the
-// target, and the target rises, up to HEU's solution. Among policies of least exposed time OPT then looks, in the same
-// way, for one of least device memory.
+// The proof. Transient memory is divided into intervals, so that the other memory has a fixed budget in each. Each
+// interval has a lower bound. A target is set a little above the smallest of these bounds. An interval whose bound is
+// within the target is divided further, or its MILP, restricted to what solutions up to the target can contain, decides
+// whether there is such a solution. The best solution found is optimal, because nothing below the target was left out. If
+// there is none, the bound is now above the target, and the target rises, up to HEU's solution. Among the policies with
+// the least exposed time OPT then looks, in the same way, for one with the least device memory.
 //
-// This folder is the one place of the planner with a time limit and so a clock: what OPT proves depends on the machine
-// when time runs out, and only then. The rest of the planner does not link it. Not thread-safe.
+// This folder is the only part of the planner with a time limit, and so with a clock: the result depends on the machine
+// only if time runs out. The rest of the planner does not link this folder. Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_OPT_H_
 #define LYNX_PLANNER_OPT_STAGE_OPT_H_
 
@@ -25,15 +25,16 @@ namespace lynx {
 
 enum class OptStatus : uint8_t {
   kOptimal,     // no policy exposes less
-  kFeasible,    // out of time or columns; the solution is the best found so far
+  kFeasible,    // out of time or columns; the solution is the best one found so far
   kInfeasible,  // no policy fits the budgets
-  kStopped,     // out of time or columns, with no solution and no proof that there is none
+  kStopped,     // out of time or columns, without a solution and without a proof that there is none
 };
 const char* OptStatusName(OptStatus status);  // "optimal", "feasible", "infeasible", "stopped"
 
 struct OptOptions {
-  double seconds = 60;  // at most so long, about
-  // It also gives up, as if out of time, where it needs a larger MILP: a limit of effort that no clock measures.
+  double seconds = 60;  // approximate time limit
+  // The search also gives up, as if out of time, if it needs a larger MILP: a limit of effort that does not depend on a
+  // clock.
   int32_t columns = std::numeric_limits<int32_t>::max();
   bool least_memory = true;  // look for the least memory among optimal policies
 };
@@ -42,22 +43,22 @@ struct OptResult {
   OptStatus status = OptStatus::kStopped;
   std::optional<StageSolution> solution;  // kOptimal, kFeasible
   Nanos bound;                            // no policy that fits exposes less
-  bool least_memory = false;              // proven: none of the same exposed time takes less device memory
-  std::optional<Nanos> start;             // what HEU's solution exposes
+  bool least_memory = false;              // proven: no policy with the same exposed time takes less device memory
+  std::optional<Nanos> start;             // time that HEU's solution exposes
   int32_t milps = 0;
-  int64_t nodes = 0;         // of their branch and bound
+  int64_t nodes = 0;         // nodes of their branch and bound
   int32_t largest_milp = 0;  // columns
 
-  // (exposed - bound) / exposed; 0 where nothing is exposed.
+  // (exposed - bound) / exposed; 0 if nothing is exposed.
   double gap() const;
 };
 
-// InvalidArgument for a problem that ValidateProblem refuses. Internal if a solution of the MILP is not what
-// EvaluateStage says of its policy.
+// Returns InvalidArgument for a problem that ValidateProblem refuses; Internal if EvaluateStage disagrees with a solution
+// of the MILP.
 absl::StatusOr<OptResult> SolveStage(const RecomputeProblem& problem, const OptOptions& options = {});
 
-// The check of each solution of the MILP: the value of a policy that obeys the rules, fits, and exposes at most that;
-// Internal, naming what is wrong, for any other.
+// Checks each solution of the MILP. Returns the value of a policy that obeys the rules, fits, and exposes at most
+// `most_exposed`; Internal with the error for any other.
 absl::StatusOr<StageValue> CheckedValue(const RecomputeProblem& problem, const StagePolicy& policy, Nanos most_exposed);
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// Plans: the planner's answer. A plan names ranks, never devices; it is a value: the same request gives the same
-// bytes and the same digest. Pure; thread-safe.
+// Plans: the planner's answer. A plan names ranks, not devices. It is a value: the same request gives the same bytes and
+// the same digest. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PLAN_PLAN_H_
 #define LYNX_PLANNER_PLAN_PLAN_H_
 
@@ -22,16 +22,16 @@
 
 namespace lynx {
 
-// What will run the plan. kLynxEngine: what the job leaves open is chosen among what Lynx's own engine can run
-// (CheckEngineRuns). kAnyFramework: among everything that the planner knows.
+// What will run the plan. It limits the choices for what the job leaves open. kLynxEngine: only what Lynx's own engine
+// can run (CheckEngineRuns). kAnyFramework: everything that the planner supports.
 enum class PlanTarget : uint8_t { kLynxEngine, kAnyFramework };
 
 struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
-  // Solves stages where recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes one, and
-  // node/solver_process.h one that does so in another process. What it proves in its time limit depends on the
+  // Solves stages exactly if recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes a solver,
+  // and node/solver_process.h one that runs in another process. What it proves within its time limit depends on the
   // machine, and so then does the plan.
   StageSolver exact;
 };
@@ -49,15 +49,15 @@ struct SlicePlan {
 struct StagePlan {
   std::vector<SlicePlan> slices;  // by chunk
   Program program;
-  Bytes arena;  // planned activation peak of each rank of the stage = allocated size
+  Bytes arena;  // planned activation peak of each rank of the stage, which is the allocated size
   Bytes live_peak;
   StateBytes states;
-  Bytes host;  // host memory of each rank, for what is offloaded: the most at any time
+  Bytes host;  // the largest host memory that each rank needs at any time, for what is offloaded
   // Predicted, per step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos communication_exposed, stall;
-  Nanos core_wait;                  // within the times above; 0 unless ranks of the plan share cores
+  Nanos core_wait;                  // part of the times above; 0 unless ranks of the plan share cores
   std::optional<StageProof> proof;  // under RecomputeMode::kOpt
 };
 
@@ -66,8 +66,9 @@ struct Plan {
   ParallelLayout layout;
   int32_t micro_batch = 1;
   int32_t microbatches = 1;                   // per replica and step
-  RecomputeMode mode = RecomputeMode::kAuto;  // what the policies come from; auto: HEU
-  Bytes activation_limit;         // of each arena; 0 = none. Where devices' memory sets it: the largest of the stages' limits
+  RecomputeMode mode = RecomputeMode::kAuto;  // the mode of the policies; auto: HEU
+  // Limit of each arena; 0 = no limit. If the devices' memory sets the limits: the largest limit of all stages.
+  Bytes activation_limit;
   std::vector<StagePlan> stages;  // by pipeline rank
   Nanos step;                     // predicted
   bool measured_profile = false;
@@ -76,14 +77,16 @@ struct Plan {
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
 
-// The slices by virtual stage: all layers of the model in order; in a bidirectional pipeline once, those of pipe 0.
+// The slices by virtual stage: all layers of the model in order. In a bidirectional pipeline only those of pipe 0, so
+// that each layer comes once.
 std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan);
 
 // Infeasible is a result, not an error.
 struct Infeasible {
   int32_t stage = 0;
-  Bytes needed;  // with everything recomputed, in the best layout tried; above `limit`. An estimate where `reason`
-                 // names no amount: there activations fit, but no arena of the whole step
+  // With everything recomputed, in the best layout tried; above `limit`. It is an estimate if `reason` names no amount:
+  // then activations fit, but no arena of the whole step does.
+  Bytes needed;
   Bytes limit;
   std::string reason;      // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
   std::string suggestion;  // the smallest change that fits: "activationMemoryPerRank: 3.4GiB" or "tp: 4" ...
@@ -91,14 +94,14 @@ struct Infeasible {
 
 using PlanResult = std::variant<Plan, Infeasible>;
 
-// Canonical text: the digest's input. Human-readable.
+// Canonical, human-readable text, from which the digest is computed.
 std::string PlanText(const Plan& plan);
-// The plan with its digest: what MakePlan ends with. Internal, naming stage, action and rule, if the programs are not
-// valid (ValidatePrograms): the planner is mistaken then, and the plan is not handed out.
+// Adds the digest to a complete plan, as the last step of MakePlan. Returns Internal with stage, action and rule if the
+// programs are not valid (ValidatePrograms): then the planner has a bug, and the plan is not returned.
 absl::StatusOr<Plan> FinishedPlan(Plan plan);
-// FailedPrecondition unless the plan is whole: slices that are the layout's and cover the model (in a bidirectional
-// pipeline both its copies alike), its digest, programs that are valid
-// (ValidatePrograms), arenas, peaks and states that are what the memory model gives, and arenas within the limit.
+// Returns FailedPrecondition unless the plan is consistent: its slices are the layout's and cover the model (in a
+// bidirectional pipeline both copies alike), the digest is right, the programs are valid (ValidatePrograms), arenas,
+// peaks and states are those of the memory model, and arenas are within the limit.
 absl::Status CheckPlan(const Plan& plan);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// The canonical text of a plan, and the checks of a plan that came from elsewhere.
+// The canonical text of a plan, and the checks of a plan from another process.
 #include <bit>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// Decimal for people, the bits for exactness: neither depends on a platform's or a locale's way to print numbers.
+// The decimal number is for people, the bits are exact. Neither depends on how a platform or locale prints numbers.
 std::string ExactText(double value) {
   return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
 }
@@ -43,7 +43,7 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
 
-// Whether the slices are those of the layout's pipeline, and make up the model once for each of its copies.
+// Checks that the slices are those of the layout's pipeline, and cover the model once for each of its copies.
 absl::Status CheckSlices(const Plan& plan) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   for (int32_t rank = 0; rank < pipeline.ranks; ++rank) {
@@ -82,7 +82,7 @@ absl::Status CheckSlices(const Plan& plan) {
   return absl::OkStatus();
 }
 
-// What the checks below rely on not to stumble.
+// Checks the sizes on which the checks below rely.
 absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;
@@ -98,7 +98,7 @@ absl::Status CheckShape(const Plan& plan) {
   return CheckSlices(plan);
 }
 
-// All ranks' programs, each alone and between ranks.
+// Validates all ranks' programs, each alone and then across ranks.
 absl::Status CheckPrograms(const Plan& plan) {
   std::vector<Program> programs;
   std::vector<StageContext> contexts;
@@ -161,7 +161,7 @@ std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan) {
   return slices;
 }
 
-// What differs from what all models once had: so the text, and the digest, of a plan without it is as it always was.
+// Lists only features that differ from the defaults. So the text and the digest of a plan without them never change.
 std::string FeaturesText(const ModelSpec& m) {
   const ModelSpec plain;
   const RotarySpec& r = m.rotary;

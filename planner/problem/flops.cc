@@ -8,8 +8,8 @@ namespace {
 
 // Forward FLOPs of one token.
 struct TokenFlops {
-  double linears = 0;    // of all layers
-  double attention = 0;  // of all layers, the full square
+  double linears = 0;    // all layers together
+  double attention = 0;  // all layers together, with the full square
   double logits = 0;
 };
 

@@ -1,10 +1,10 @@
-// FLOPs of a training step and what share of the devices' peak they are, by the definitions of the literature. Matrix
-// products only; a multiply-add counts 2. Pure; thread-safe.
+// FLOPs of a training step and their share of the devices' peak, as the literature defines them. Only matrix products
+// count; a multiply-add counts 2. Pure; thread-safe.
 //
-// B samples of s tokens, L layers, h hidden, v vocabulary. For a GPT with a feed-forward width of 4h and as many key as
-// query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation 10): forward
-// 24 B s h^2 + 4 B s^2 h a layer and 2 B s h v for the logits, backward twice that. Here the linears' own widths count, so
-// that gated feed-forward layers and grouped queries are counted as they are.
+// B samples of s tokens, L layers, h hidden, v vocabulary. For a GPT with a feed-forward width of 4h and as many key
+// heads as query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation 10): forward
+// 24 B s h^2 + 4 B s^2 h per layer and 2 B s h v for the logits, backward twice that. This code counts the actual widths
+// of the linears, so it is also right for gated feed-forward layers and grouped queries.
 #ifndef LYNX_PLANNER_PROBLEM_FLOPS_H_
 #define LYNX_PLANNER_PROBLEM_FLOPS_H_
 
@@ -15,19 +15,20 @@
 namespace lynx {
 
 enum class FlopCount : uint8_t {
-  kModel,        // what the model needs, the full square of attention scores: Korthikanti et al. 2022
-  kModelCausal,  // the same, half the square: 6 x parameters (without the input embedding) + 6 L h s for each token, as
-                 // Yuan et al. 2024 count
+  kModel,  // what the model needs, with the full square of attention scores: Korthikanti et al. 2022
+  // What the model needs, with half the square of scores: 6 x parameters (without the input embedding) + 6 L h s per
+  // token, as Yuan et al. 2024 count.
+  kModelCausal,
   // What the hardware computes:
-  kFullRecompute,                // kModel and each layer's forward again
-  kSelectiveRecompute,           // kModel and the attention core's forward again: (1 + 2s/9h + v/12hL) for such a GPT
-  kSelectiveRecomputePublished,  // as Korthikanti et al. 2022 print and use it: (1 + s/3h + v/12hL), twice attention
+  kFullRecompute,                // kModel, and each layer's forward again
+  kSelectiveRecompute,           // kModel, and the attention core's forward again: (1 + 2s/9h + v/12hL) for such a GPT
+  kSelectiveRecomputePublished,  // as Korthikanti et al. 2022 print and use it: (1 + s/3h + v/12hL), attention counted twice
 };
 
-// Of one step over `samples` samples. Exact below 2^53, else rounded at each multiplication.
+// FLOPs of one step over `samples` samples. Exact below 2^53, else rounded at each multiplication.
 double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count);
 
-// Share of the peak: MFU for the model's FLOPs, HFU for the hardware's (Chowdhery et al. 2022).
+// Share of the peak: MFU for the model's FLOPs, HFU for the hardware's FLOPs (Chowdhery et al. 2022).
 double FlopsUtilization(double step_flops, double step_seconds, int32_t devices, int64_t peak_flops_per_second);
 
 }  // namespace lynx

@@ -31,7 +31,7 @@ constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
 constexpr std::array<const char*, 3> kFailureActions = {"retry", "exclude-node", "fail"};
 constexpr std::array<const char*, 3> kNodeCheckPolicies = {"auto", "always", "never"};
 
-// Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
+// Upper limits, far above what the planner is made for and far below where arithmetic could overflow.
 constexpr int64_t kMaxLayers = 1000;
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxHeads = 1 << 12;
@@ -73,7 +73,7 @@ absl::Status InRange(const char* field, int64_t value, int64_t low, int64_t high
   return Bad(field, value, absl::StrCat("must be from ", low, " to ", high));
 }
 
-// NaN and infinity are out of every range.
+// NaN and infinity are outside every range.
 absl::Status InRealRange(const char* field, double value, double low, double high, const char* rule) {
   if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
   return Bad(field, value, rule);
@@ -89,7 +89,7 @@ absl::Status Positive(const char* field, double value) {
   return Bad(field, value, "must be a number above 0");
 }
 
-// Fields that only one kind of scaling has are at their defaults for the others, so that none is said in vain.
+// A field that applies only to another kind of scaling must have its default, so that a user's value is never ignored.
 absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
   const RotarySpec plain;
   const RopeScaling scaling = rotary.scaling;
@@ -141,7 +141,7 @@ absl::Status ValidateRotary(const ModelSpec& model) {
   return ValidateRopeScaling(rotary);
 }
 
-// What only one family has.
+// Checks fields that only one family has.
 absl::Status ValidateFamily(const ModelSpec& model) {
   if (model.family == ModelFamily::kLlama) {
     if (model.dropout != 0)
@@ -269,7 +269,7 @@ absl::Status ValidateSchedule(const ParallelSpec& p) {
   return absl::OkStatus();
 }
 
-// Degrees and modes that exclude each other or do not divide the model.
+// Checks degrees and modes that exclude each other or do not divide the model.
 absl::Status ValidateModes(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
   LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));
@@ -292,7 +292,7 @@ absl::Status ValidateModes(const JobSpec& spec) {
   return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
 }
 
-// What pinned degrees of parallelism ask of the model, the batch and the ranks.
+// Checks the model, the batch and the ranks against the pinned degrees of parallelism.
 absl::Status ValidateParallel(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
   LYNX_RETURN_IF_ERROR(ValidateModes(spec));

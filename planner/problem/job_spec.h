@@ -1,6 +1,6 @@
-// JobSpec: what a person asks for, as a value. The job file, the protocol and the store all convert to and from
-// this one type; defaults live here and nowhere else. Zero in a field documented "0 = auto" leaves the choice to
-// the planner. Plain data; thread-safe as such.
+// JobSpec describes a training job as its user asks for it. The job file, the protocol and the store all convert to and
+// from this one type; defaults are set only here. In a field documented "0 = auto", zero leaves the choice to the
+// planner. Plain data; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 
@@ -14,46 +14,47 @@
 
 namespace lynx {
 
-// The base that a model's layers follow; ModelSpec's fields say where a model differs. kGpt: LayerNorm, causal attention,
-// GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no dropout. Both may
-// have grouped queries. planner/problem/model_families.h says which model has which fields.
+// The base that a model's layers follow; the fields of ModelSpec say where a model differs from it. kGpt: LayerNorm,
+// causal attention, GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no
+// dropout. Both may have grouped queries. planner/problem/model_families.h says which model has which fields.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
 
-// kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes them (FlashAttention, Dao et
-// al. 2022); it keeps the log-sum-exp of each row.
+// kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes the scores (FlashAttention, Dao
+// et al. 2022); it keeps the log-sum-exp of each row.
 enum class AttentionKernel : uint8_t { kUnfused, kFused };
 
-// Of weights in use, activations and communication. Master weights and optimizer states are 32-bit in either case.
+// Type of the weights in use, of activations and of communication. Master weights and optimizer states are always 32-bit.
 enum class DataType : uint8_t { kFloat32, kBfloat16 };
 
-// kRegenerated: a dropout mask is a function of counters, drawn again in backward, as Lynx's engine does. kStored: one
-// byte an element beside the dropped output, as in Megatron-LM.
+// kRegenerated: a dropout mask is a function of counters and is drawn again in the backward pass, as in Lynx's engine.
+// kStored: the mask is kept beside the dropped output, one byte per element, as in Megatron-LM.
 enum class DropoutMasks : uint8_t { kRegenerated, kStored };
 
-// How rotary positions are stretched for sequences that are longer than those a model was first trained on. kLinear: every
-// angle by 1 / factor (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), as it is for the sequences of model.seq.
-// kLlama3: slow pairs by 1 / factor, fast ones not at all (Llama 3.1's). kYarn: Peng et al. 2024.
+// How rotary positions are scaled for sequences longer than those that the model was first trained on. kLinear: every
+// angle is divided by `factor` (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), computed for sequences of
+// model.seq tokens. kLlama3: slow pairs are divided by `factor`, fast pairs stay as they are (Llama 3.1). kYarn: Peng et
+// al. 2024.
 enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
 
 // Rotary positions (Su et al. 2021). Names and meanings are those of Hugging Face's `rope_theta` and `rope_scaling`;
 // worker/model/rotary_table.h has the formulas.
 struct RotarySpec {
   double theta = 10000;  // base of the angles, above 1
-  int32_t dims = 0;      // leading elements of a head that turn, even; 0 = all of them
+  int32_t dims = 0;      // leading elements of a head that are rotated, even; 0 = all of them
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;           // at least 1; 1 without scaling
-  int32_t original_seq = 0;    // positions before scaling; only kDynamic, kLlama3, kYarn have it, and need it
+  int32_t original_seq = 0;    // positions before scaling; required with kDynamic, kLlama3 and kYarn, else 0
   double low_freq_factor = 1;  // kLlama3 only
   double high_freq_factor = 4;
   double beta_fast = 32;  // kYarn only
   double beta_slow = 1;
-  double attention_factor = 0;  // kYarn only: factor of cosines and sines; 0 = 0.1 ln(factor) + 1
+  double attention_factor = 0;  // kYarn only: factor on cosines and sines; 0 = 0.1 ln(factor) + 1
 
   bool operator==(const RotarySpec&) const = default;
 };
 
-// What a model has that the engine cannot compute: such a model is planned as its family's layers and never trained. One
-// bit each in ModelSpec::plan_only; planner/problem/model_families.h names and explains them.
+// Features of a model that the engine cannot compute: such a model can be planned with its family's layers, but not
+// trained. ModelSpec::plan_only has one bit for each; planner/problem/model_families.h names and explains them.
 enum class PlanOnlyFeature : uint8_t {
   kGatedGelu,
   kExactGelu,
@@ -93,11 +94,11 @@ struct ModelSpec {
   DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
   bool tied_embeddings = false;  // the output projection is the token embedding
   int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize prefers 0)
-  bool qkv_bias = false;         // llama: biases of the query, key and value projections; gpt has them always
-  bool qk_norm = false;          // llama: RMSNorm over each head of queries and keys, before it turns (Qwen3)
-  double norm_epsilon = 1e-5;    // of every norm; above 0
-  RotarySpec rotary;             // llama only; gpt: as default
-  int32_t window = 0;            // positions that one attends to, itself included (Mistral); 0 = all before it
+  bool qkv_bias = false;         // llama: biases of the query, key and value projections; gpt always has them
+  bool qk_norm = false;          // llama: RMSNorm over each head of queries and keys, before the rotation (Qwen3)
+  double norm_epsilon = 1e-5;    // epsilon of every norm; above 0
+  RotarySpec rotary;             // llama only; gpt: the default value
+  int32_t window = 0;            // positions that a token attends to, itself included (Mistral); 0 = all before it
   PlanOnlyFeatures plan_only = 0;
 
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
@@ -109,18 +110,18 @@ enum class DataKind : uint8_t { kText, kMegatron };
 
 struct DataSpec {
   DataKind kind = DataKind::kText;
-  // kText: a file, one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx.
-  // Absolute after the CLI has resolved it against the job file's folder.
+  // kText: a file, one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx. The CLI makes the path
+  // absolute, relative to the job file's folder.
   std::string path;
-  std::string validation_path;  // of held-out data of the same kind; "" without evaluation
+  std::string validation_path;  // held-out data of the same kind; "" = no evaluation
 
   bool operator==(const DataSpec&) const = default;
 };
 
 enum class LrSchedule : uint8_t { kConstant, kLinear, kCosine };
 
-// What becomes of a step whose loss or gradient norm is not finite. kStop: the run ends before it changes a weight. kSkip: no
-// rank updates its weights in that step, and training goes on.
+// What happens in a step whose loss or gradient norm is not finite. kStop: the run ends before it changes a weight.
+// kSkip: no rank updates its weights in that step, and training goes on.
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };
 
 struct OptimizerSpec {  // AdamW
@@ -128,7 +129,7 @@ struct OptimizerSpec {  // AdamW
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // matrices only; never biases, norms
+  double weight_decay = 0.1;  // for matrices only, not for biases and norms
   double clip_norm = 1.0;     // global gradient norm; 0 = no clipping
 
   bool operator==(const OptimizerSpec&) const = default;
@@ -141,17 +142,17 @@ struct TrainSpec {
   OptimizerSpec optimizer;
   LrSchedule schedule = LrSchedule::kCosine;
   int64_t warmup_steps = 0;
-  double min_lr = 0;  // where linear and cosine end
+  double min_lr = 0;  // where the linear and cosine schedules end
   uint64_t seed = 1234;
   NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
   int64_t eval_every = 0;    // steps between evaluations of the validation loss; 0 = never
-  int32_t eval_batches = 8;  // global batches of an evaluation, the same ones each time
+  int32_t eval_batches = 8;  // global batches per evaluation, always the same ones
 
   bool operator==(const TrainSpec&) const = default;
 };
 
-// What a rank computes on. All ranks of a job are on one kind. kAny, of a job: GPUs where the cluster has enough of them, else
-// CPUs.
+// The device that a rank computes on. All ranks of a job use one kind. kAny is only for jobs: GPUs if the cluster has
+// enough of them, else CPUs.
 enum class DeviceKind : uint8_t { kAny, kCpu, kCuda };
 
 struct ResourceSpec {
@@ -164,16 +165,17 @@ struct ResourceSpec {
   bool operator==(const ResourceSpec&) const = default;
 };
 
-// A choice that may be left to the planner.
+// A choice that the user may leave to the planner.
 enum class Choice : uint8_t { kAuto, kOff, kOn };
 
-// What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
-// states, also gradients, also weights.
+// Which model states the data-parallel ranks shard instead of replicating (Rajbhandari et al. 2020). Each value includes
+// those before it: optimizer states, then gradients, then weights.
 enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights };
 
-// How layers are spread over the stages. kExact: so that the longest stage, with what it recomputes, is as short as possible.
-// The baselines: kEven: as many layers each; kCompute: by forward and backward time alone; kGreedy: from an even split on, a
-// layer at a time leaves the longest stage, recomputation included, as long as that lessens it (Lynx, arXiv 2406.08756).
+// How layers are distributed over the stages. kExact: the longest stage, recomputation included, is as short as possible.
+// The other values are baselines. kEven: the same number of layers each. kCompute: balances forward and backward time
+// only. kGreedy: starts from the even split and moves one layer at a time out of the longest stage, recomputation
+// included, as long as that makes the longest stage shorter (Lynx, arXiv 2406.08756).
 enum class PartitionMethod : uint8_t { kExact, kEven, kCompute, kGreedy };
 inline constexpr int kPartitionMethodCount = 4;
 
@@ -182,24 +184,24 @@ struct ParallelSpec {  // 0 = auto
   int32_t pp = 0;
   int32_t dp = 0;
   int32_t cp = 0;                            // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 0;                // model chunks of a rank; above 1 only with the interleaved or a custom schedule
+  int32_t virtual_stages = 0;                // model chunks per rank; above 1 only with the interleaved or a custom schedule
   Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
-  std::string schedule_text;  // of kCustom: as ScheduleText prints it; else empty
+  std::string schedule_text;  // only with kCustom: the schedule as ScheduleText prints it; else empty
   ZeroStage zero = ZeroStage::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
 
   bool operator==(const ParallelSpec&) const = default;
 };
 
-// kAuto: the best of all that follow. kNone: store everything. kFull: keep each layer's input only and recompute the
-// rest on the critical path, repeating the attention block's collective. kFullKeepCollectives: as kFull, but the result
-// of the collective is kept, so none is repeated. kSelective: recompute the attention core (softmax, context) only
-// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method, with RecomputeOptions::layers: groups
-// of N layers of which only the first one's input is kept; the first N layers of each stage in full, the others not at
-// all. Both repeat collectives. kBalanced: norms and the activation function only, never a product or attention (Yuan et
-// al. 2024). kNoOverlap: per stage, the least exposed time that fits without any window. kHeu, kOpt: with windows, by
-// the heuristic and by the exact MILP.
+// kAuto: the best of the modes below. kNone: store everything. kFull: keep only each layer's input and recompute the rest
+// on the critical path, repeating the attention block's collective. kFullKeepCollectives: as kFull, but keep the result
+// of that collective, so that no collective is repeated. kSelective: recompute only the attention core (softmax, context)
+// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both
+// repeat collectives. kUniform keeps only the first layer's input of each group of N layers. kBlock recomputes the first
+// N layers of each stage in full, and nothing of the others. kBalanced: recompute only norms and the activation function,
+// never a product or attention (Yuan et al. 2024). kNoOverlap: per stage, the least exposed time that fits, without
+// windows. kHeu, kOpt: with windows, chosen by the heuristic and by the exact MILP.
 enum class RecomputeMode : uint8_t {
   kAuto,
   kNone,
@@ -215,50 +217,52 @@ enum class RecomputeMode : uint8_t {
 };
 
 struct RecomputeOptions {
-  int32_t layers = 0;                    // N of kUniform and kBlock; 0 = that of the shortest step that fits
-  int32_t offload_permille = 0;          // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
-  std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
-  bool forbids_offload = false;          // nothing goes to the host, whatever chooses
+  int32_t layers = 0;                    // N of kUniform and kBlock; 0 = the N with the shortest step that fits
+  int32_t offload_permille = 0;          // share of stored activations that go to the host, linear over the chunks (Yuan
+                                         // et al.)
+  std::vector<RecomputeMode> forbidden;  // modes that kAuto may not choose; sorted, without kAuto
+  bool forbids_offload = false;          // no activation goes to the host, in any mode
 
   bool operator==(const RecomputeOptions&) const = default;
 };
 
-// Copies in memory are made as often as they cost little: a twentieth of the time waited, a tenth beside training.
+// Copies in memory are made as often as their cost allows: training waits for them at most 1/20 of its time, and the work
+// beside training takes at most 1/10.
 inline constexpr int64_t kCopiesAuto = -1;
 
 struct CheckpointSpec {
   std::string directory;    // "" = below the server's data directory
   int64_t every_steps = 0;  // 0 = only at the end
   int32_t keep = 2;         // newest checkpoints kept; >= 1
-  // Where the job begins: a checkpoint of another run, or a directory of them, whose newest whole one it is; "" = at initial
-  // weights. Absolute as DataSpec::path. One of step 0 gives its weights; of any other, the run goes on, unless
-  // `weights_only`.
+  // Where the job begins: a checkpoint of another run, or a directory of checkpoints, from which the newest complete one
+  // is taken. "" = from initial weights. An absolute path, as DataSpec::path. A checkpoint of step 0 gives only weights.
+  // From any other checkpoint the run continues, unless `weights_only` is set.
   std::string from;
   bool weights_only = false;
-  // Steps between copies of the states in the memory of nodes (docs/checkpoints.md); kCopiesAuto; 0 = none.
+  // Steps between copies of the states in the nodes' memory (docs/checkpoints.md). kCopiesAuto: see there. 0 = no copies.
   int64_t copy_every_steps = kCopiesAuto;
 
   bool operator==(const CheckpointSpec&) const = default;
 };
 
-// When a job runs, beside others (docs/scheduling.md).
+// When a job runs, relative to others (docs/scheduling.md).
 struct SchedulingSpec {
   std::string queue = "default";   // [a-z0-9-]{1,48}
   int32_t priority = 0;            // -1000..1000: higher first
-  bool hold = false;               // begins only when it is released
-  std::vector<std::string> after;  // jobs, by id or name, that must have succeeded before
-  Nanos time_limit;                // of training, over all generations; 0 = none
-  bool preemptible = true;         // gives way, with a checkpoint, where a job of a higher priority needs its devices
+  bool hold = false;               // the job begins only when it is released
+  std::vector<std::string> after;  // jobs, by id or name, that must succeed first
+  Nanos time_limit;                // of training, over all generations; 0 = no limit
+  bool preemptible = true;         // the job stops, with a checkpoint, when a job of higher priority needs its devices
 
   bool operator==(const SchedulingSpec&) const = default;
 };
 
-// What becomes of a job when a rank has failed: it starts again (which spends max_restarts), starts again without the node of
-// that rank, or has failed.
+// What happens to a job after a rank has failed: it starts again (which uses one of max_restarts), starts again without
+// that rank's node, or fails.
 enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
 
-// For failures with this exit code (128 + signal where one ended it), or with a reason or one of the rank's last lines that
-// holds this text; exactly one of the two is set.
+// Matches failures with this exit code (128 + signal if a signal ended the rank), or failures whose reason or one of the
+// rank's last lines contains this text. Exactly one of the two is set.
 struct FailureRule {
   int32_t exit_code = -1;  // 0..255
   std::string log;
@@ -267,8 +271,8 @@ struct FailureRule {
   bool operator==(const FailureRule&) const = default;
 };
 
-// Whether ranks check their devices and links before they train: after failures that may be a node's doing, at the beginning of
-// every generation, or not at all.
+// When ranks check their devices and links before they train. kAuto: after failures that a node may have caused. kAlways:
+// at the beginning of every generation. kNever: not at all.
 enum class NodeCheckPolicy : uint8_t { kAuto, kAlways, kNever };
 
 struct JobSpec {
@@ -283,23 +287,23 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
   SchedulingSpec scheduling;
-  std::vector<FailureRule> on_failure;  // the first that matches; none: kRetry
+  std::vector<FailureRule> on_failure;  // the first rule that matches applies; kRetry if no rule matches
   NodeCheckPolicy node_check = NodeCheckPolicy::kAuto;
 
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills what follows from other fields (ffn; the degrees that a custom schedule fixes) and drops what says nothing
+// Fills in what follows from other fields (ffn; the degrees that a custom schedule fixes) and resets what is redundant
 // (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head). Idempotent.
 void Normalize(JobSpec& spec);
 
-// InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
-// anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by
-// a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
+// Returns InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
+// anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by a
+// pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
 // other. The spec must be normalized.
 absl::Status ValidateJobSpec(const JobSpec& spec);
 
-// Of a job or a queue; `field` is for the error.
+// Checks the name of a job or a queue; the error names `field`.
 absl::Status ValidateName(const std::string& name, const char* field);
 
 // "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"

@@ -45,7 +45,7 @@ constexpr auto kE = LayerType::kEmbedding;
 constexpr auto kT = LayerType::kTransformer;
 constexpr auto kH = LayerType::kHead;
 
-// Where the ops stand that sequence parallelism gives segments of their own.
+// Positions of the ops to which sequence parallelism gives segments of their own.
 struct Places {
   Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
 };
@@ -72,7 +72,7 @@ void AddEmbedding(bool gpt, bool masks, bool sp, Ops& ops) {
   ops.back().side_outputs = {kEmbedMask};
 }
 
-// `heads`: the queries, keys and values that attention reads.
+// `heads` is the tensor of queries, keys and values that attention reads.
 void AddAttentionCore(Tensor heads, bool fused, bool masks, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
   if (fused) {
@@ -108,8 +108,8 @@ void AddAttention(bool gpt, bool fused, bool masks, bool sp, bool qk_norm, Ops& 
   ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, sp ? kProjSum : kX1, false,
                  {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
   if (masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
-  // With sequence parallelism the input-gradient pass of add1 and add2 makes their biases' gradients, from the share
-  // that a gather then widens.
+  // With sequence parallelism the input-gradient pass of add1 and add2 computes their biases' gradients, from the share
+  // that is gathered afterwards.
   const bool bias_pass = gpt && !sp;
   ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
                  {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
@@ -191,12 +191,12 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // Indexed by the five bits of Kind. Never destroyed, so that references outlive everything.
+  // Indexed by the five bits of Kind. Never destroyed, so that references stay valid until the program ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::vector<const LayerGraph*> all;
     for (int bits = 0; bits < 32; ++bits) {
       const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
-      const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama drops nothing
+      const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama has no dropout
       all.push_back(new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0}));
     }
     return all;
@@ -276,7 +276,7 @@ void LayerGraph::AddCollectives(const Kind& kind) {
 
 void LayerGraph::FindRecomputable() {
   for (const OpInfo& info : ops_) {
-    // A partial sum that a collective turns into another tensor counts for that one.
+    // A partial sum that a collective turns into another tensor counts as that tensor.
     const CollectiveInfo& collective = CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
     const bool sum = collective.kind == Collective::kReduceScatter && collective.from == info.output;
     const Tensor made = sum ? collective.to : info.output;
@@ -285,7 +285,7 @@ void LayerGraph::FindRecomputable() {
     if (producers.empty()) {
       made_with_[Index(made)] = {made};
     } else {
-      // It is made when its last producer has run, which may read what was made since the first.
+      // The tensor is ready when its last producer has run. That producer may read what earlier producers made.
       std::erase(recomputable_, made);
     }
     recomputable_.push_back(made);
@@ -373,7 +373,7 @@ TensorSet LayerGraph::FindReadBy(Segment backward_segment) const {
   for (Op op : OpsOf(kT, backward_segment, Pass::kBackward)) {
     for (const std::vector<Tensor>* reads : {&InfoOf(op).backward_reads, &InfoOf(op).weight_reads}) {
       for (Tensor read : *reads) {
-        // What is made with a recomputable tensor counts for that one.
+        // A tensor that is made together with a recomputable tensor counts as that tensor.
         for (Tensor tensor : recomputable_) {
           const std::vector<Tensor>& with = MadeWith(tensor);
           if (std::find(with.begin(), with.end(), ShareOf(read)) != with.end()) set |= Bit(tensor);

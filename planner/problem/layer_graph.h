@@ -1,23 +1,23 @@
-// The layer graph: ops, the tensors they read and write, and the segments between collectives, for each layer type
-// of a model on one tensor-parallel rank. It is the one source of names, shapes, bytes and FLOPs: the cost model, the
-// memory model, the lowering, the profiler and the engine all read it.
+// The layer graph: for each layer type of a model on one tensor-parallel rank, the ops, the tensors that they read and
+// write, and the segments between collectives. It is the only source of names, shapes, bytes and FLOPs: the cost model,
+// the memory model, the lowering, the profiler and the engine all read it.
 //
 // Layer types. A model is an embedding layer, `layers` transformer layers and a head layer (final norm, output
 // projection, loss).
 //
-// Graphs. What ops a layer has follows from the model's family, the attention kernel, whether dropout masks are stored
-// and whether the norms are sharded (sequence parallelism): LayerGraph::Of(shape) is the graph of a shape. An op or
-// tensor means the same in all graphs that have it; `core` below stands for
+// Graphs. The ops of a layer depend on the model's family, the attention kernel, whether dropout masks are stored and
+// whether the norms are sharded (sequence parallelism): LayerGraph::Of(shape) is the graph of a shape. An op or tensor
+// means the same in all graphs that have it. `core` below stands for
 //   unfused attention           probs context
 //   the same, masks stored      probs drop context
 //   fused attention             flash
-// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position; where queries and keys have
-// norms, qk_norm stands between qkv and rope; where masks are stored, mask1 and mask2 stand before add1 and add2.
+// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position. If queries and keys have
+// norms, qk_norm stands between qkv and rope. If masks are stored, mask1 and mask2 stand before add1 and add2.
 //
-// Segments. A segment is the run of ops between two collectives of a pass; an overlap window opens at its end. The
-// last run of a layer's pass, which no collective ends, is `end`. Forward and backward collectives stand in
-// different places (Megatron's g and f), so an op belongs to one segment per pass. AR is an all-reduce, AG an
-// all-gather, RS a reduce-scatter; a leading B means that they carry gradients:
+// Segments. A segment is the run of ops between two collectives of a pass; an overlap window opens at its end. The last
+// run of a layer's pass, which ends without a collective, is `end`. Forward and backward collectives stand in different
+// places (Megatron's g and f), so an op belongs to one segment per pass. AR is an all-reduce, AG an all-gather, RS a
+// reduce-scatter; a leading B means that they carry gradients:
 //
 //   transformer, forward:   attn = ln1 qkv core proj | AR |  mlp = add1 ln2 fc1 act fc2 | AR |  end = add2
 //   transformer, backward:  mlp = add2 fc2 act fc1 | BAR |  attn = ln2 add1 proj core qkv | BAR |  end = ln1
@@ -35,24 +35,23 @@
 //   head:       forward norm1 = lnf | AG | head = logits | AG of loss statistics | end = loss;  backward head = loss logits |
 //               BRS | end = lnf
 //
-// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored: backward gathers it again from its share, for the
-// weight gradients and for what is made again from it. Llama's embedding has no op in `end` and `out`: there is no
-// forward end then, and out holds but the gather.
+// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from its share,
+// for the weight gradients and for what is recomputed from it. Llama's embedding has no op in `end` and `out`: so it has
+// no forward end, and out contains only the gather.
 //
-// In-place tensors. proj writes a partial sum into x1; its collective and add1 (residual + dropout + bias) work in
-// place there. fc2, its collective and add2 do the same in the next layer's x. So to have x1 again, proj, the
-// collective and add1 all run again. With sequence parallelism the partial sums have buffers of their own (proj_sum,
-// fc2_sum, embed_sum), for x1 and x hold only a share. One gradient buffer per microbatch and stage (`grad`, shape of
-// x) flows backward in place.
+// In-place tensors. proj writes a partial sum into x1; its collective and add1 (residual + dropout + bias) work on it in
+// place. fc2, its collective and add2 do the same in the next layer's x. So recomputing x1 means running proj, the
+// collective and add1 again. With sequence parallelism the partial sums have their own buffers (proj_sum, fc2_sum,
+// embed_sum), because x1 and x hold only a share. One gradient buffer per microbatch and stage (`grad`, shape of x) flows
+// backward in place.
 //
-// Dropout masks are functions of counters, so none is stored unless the model says so. Norms recompute mean and rstd
-// from their input in backward. The backward of probs (softmax) and context reads probs, and draws attention dropout
-// again.
+// Dropout masks are functions of counters and are not stored, unless the model says so. The backward of a norm recomputes
+// mean and rstd from the norm's input. The backward of probs (softmax) and context reads probs, and draws attention
+// dropout again.
 //
 // Shapes: b microbatch, s seq, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a unless a
-// model says otherwise), f ffn, v vocabulary,
-// t tensor-parallel size; q = s/c tokens of a rank; n = q, or q/t with sequence parallelism. Elements are of the model's
-// data type unless said otherwise. Pure values; thread-safe.
+// model says otherwise), f ffn, v vocabulary, t tensor-parallel size; q = s/c tokens per rank; n = q, or q/t with
+// sequence parallelism. Elements have the model's data type unless said otherwise. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 #define LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 
@@ -102,23 +101,23 @@ enum class Op : uint8_t {
   kLnf,
   kLogits,
   kLoss,
-  // transformer, behind the others because dropout's decisions depend on their numbers
+  // transformer; placed last because dropout's decisions depend on the numbers of the other ops
   kQkNorm,
 };
 inline constexpr int kOpCount = 24;
 
-// A set of ops as a bit mask over Op.
+// A set of ops, as a bit mask over Op.
 using OpSet = uint64_t;
 constexpr OpSet Bit(Op op) { return OpSet{1} << static_cast<int>(op); }
 constexpr bool Contains(OpSet set, Op op) { return (set & Bit(op)) != 0; }
 
 enum class Tensor : uint8_t {
-  // forward; the transformer ones are what a recomputation policy decides on
-  kX,             // (b, n, h)       layer input. Key's layer: the layer that reads it
+  // forward; a recomputation policy decides on those of the transformer
+  kX,             // (b, n, h)       layer input; its key names the layer that reads it
   kLn1,           // (b, n, h)
   kLn1Full,       // (b, q, h)       gathered ln1
-  kQkv,           // (b, q, (a + 2k)/t, d)  rope works in place here, where queries and keys have no norms
-  kQkNormed,      // (b, q, (a + 2k)/t, d)  qkv with queries and keys normed, values as they were; rope works in place here
+  kQkv,           // (b, q, (a + 2k)/t, d)  rope works on it in place, if queries and keys have no norms
+  kQkNormed,      // (b, q, (a + 2k)/t, d)  qkv with normed queries and keys, values unchanged; rope works on it in place
   kProbs,         // (b, a/t, q, s)  softmax of the masked scores, before dropout
   kProbsMask,     // (b, a/t, q, s)  bytes
   kProbsDropped,  // (b, a/t, q, s)
@@ -126,7 +125,7 @@ enum class Tensor : uint8_t {
   kLse,           // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
   kProjSum,       // (b, q, h)       partial sum of proj, with sequence parallelism
   kX1,            // (b, n, h)
-  kMask1,         // (b, n, h)       bytes; of add1's dropout
+  kMask1,         // (b, n, h)       bytes; the mask of add1's dropout
   kLn2,           // (b, n, h)
   kLn2Full,       // (b, q, h)       gathered ln2
   kFc1,           // (b, q, f/t); Llama: (b, q, 2, f/t), gate and up
@@ -134,18 +133,17 @@ enum class Tensor : uint8_t {
   kSilu,          // (b, q, f/t)     silu(gate)
   kSwiglu,        // (b, q, f/t)     silu(gate) * up
   kFc2Sum,        // (b, q, h)       partial sum of fc2, with sequence parallelism
-  kMask2,         // (b, n, h)       bytes; of add2's dropout
+  kMask2,         // (b, n, h)       bytes; the mask of add2's dropout
   kEmbedSum,      // (b, q, h)       partial sum of embed, with sequence parallelism
-  kEmbedMask,     // (b, n, h)       bytes; of position's dropout
+  kEmbedMask,     // (b, n, h)       bytes; the mask of position's dropout
   kLnf,           // (b, n, h)
   kLnfFull,       // (b, q, h)       gathered lnf
   kLogits,        // (b, q, ceil(v/t))  32-bit; overwritten by its gradient
-  kLossStats,     // (t, b, q, 3)    32-bit, per vocabulary shard: max, sum of exp(logit - max), target logit. logits writes
-                  //                 it beside kLogits
+  kLossStats,     // (t, b, q, 3)    32-bit, per vocabulary shard: max, sum of exp(logit - max), target logit; written by logits
   // backward
-  kGrad,         // (b, n, h)       gradient of x, flowing backward in place; its key has layer kNoLayer
+  kGrad,         // (b, n, h)       gradient of x, flows backward in place; its key has layer kNoLayer
   kGradFc2,      // (b, q, h)       gradient of fc2's output (dropout applied); with sequence parallelism gathered in place
-  kGradFc1,      // as fc1; GPT: gradient of gelu's output, then in place of fc1's
+  kGradFc1,      // as fc1; GPT: gradient of gelu's output, then in place the gradient of fc1's output
   kGradSwiglu,   // (b, q, f/t)
   kGradLn2,      // (b, q, h)       partial sum, reduced in place
   kGradProj,     // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
@@ -154,19 +152,19 @@ enum class Tensor : uint8_t {
   kGradLn1,      // (b, q, h)       partial sum, reduced in place
   kGradLnf,      // (b, q, h)       partial sum, reduced in place
   kGradEmbed,    // (b, q, h)       gathered grad, with sequence parallelism
-  // of weights; only where ZeRO shares them out (planner/program/state_sharing.h)
-  kWeights,          // a layer's, gathered for its passes
-  kWeightGradients,  // 32-bit; a layer's, of what was computed since they were last reduced
+  // weights; only if ZeRO shards them (planner/program/state_sharing.h)
+  kWeights,          // weights of one layer, gathered for its passes
+  kWeightGradients,  // 32-bit; weight gradients of one layer, accumulated since they were last reduced
   kWorkspace,        // scratch of one action
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
 
-// A set of tensors as a bit mask over Tensor.
+// A set of tensors, as a bit mask over Tensor.
 using TensorSet = uint64_t;
 constexpr TensorSet Bit(Tensor tensor) { return TensorSet{1} << static_cast<int>(tensor); }
 constexpr bool Contains(TensorSet set, Tensor tensor) { return (set & Bit(tensor)) != 0; }
 
-// Everything that the cost and size of a rank's ops depend on. The key of a measured profile.
+// Everything that determines the cost and size of a rank's ops. It is the key of a measured profile.
 struct LayerShape {
   int32_t micro_batch = 0;
   int32_t seq = 0;
@@ -184,16 +182,16 @@ struct LayerShape {
   bool sequence_parallel = false;  // only with tp > 1
   int32_t cp = 1;
   int32_t head_dim = 0;   // 0 = hidden / heads
-  bool qkv_bias = false;  // of llama; gpt has it always
+  bool qkv_bias = false;  // llama only; gpt always has it
   bool qk_norm = false;
-  int32_t rotary_dims = 0;  // elements of a head that turn; 0 = all
+  int32_t rotary_dims = 0;  // elements of a head that are rotated; 0 = all
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q
   int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }  // b * n
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
-  // Width of qkv on one rank: (a + 2k) / t heads; and of what attention makes: a / t heads.
+  // Width of qkv on one rank: (a + 2k) / t heads. Width of attention's output: a / t heads.
   int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
   int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
   bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
@@ -203,8 +201,8 @@ struct LayerShape {
 };
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
-// kUpdate: read and written in place. kAccumulate: added to; the first to do so begins afresh. kRelease: read for the
-// last time: who adds to it next begins afresh.
+// kUpdate: the op reads and writes the tensor in place. kAccumulate: it adds to the tensor; the first op that does so
+// starts a fresh sum. kRelease: it reads the tensor for the last time; the next op that adds to it starts a fresh sum.
 enum class AccessMode : uint8_t { kWrite, kRead, kUpdate, kAccumulate, kRelease };
 
 struct TensorUse {
@@ -212,8 +210,8 @@ struct TensorUse {
   AccessMode mode;
 };
 
-// What ends a segment when t > 1: `to` is reduced or gathered from what the members hold in `from`, in place where both
-// are the same. tensors: kWorkspace where there is no collective. kX: the next layer's.
+// The collective that ends a segment when t > 1: it reduces or gathers `to` from what the members hold in `from`; in
+// place if both are the same. Without a collective both are kWorkspace. kX means the next layer's x.
 enum class Collective : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter };
 struct CollectiveInfo {
   Collective kind = Collective::kNone;
@@ -221,36 +219,37 @@ struct CollectiveInfo {
   Tensor to = Tensor::kWorkspace;
 };
 
-// One op of a graph. What a pass touches is `reads`, `output` and `side_outputs` (forward), `backward_reads` and
-// `gradients` (backward), `weight_reads` and `weight_gradients` (weight).
+// One op of a graph. Its forward pass uses `reads`, `output` and `side_outputs`; its backward pass `backward_reads` and
+// `gradients`; its weight pass `weight_reads` and `weight_gradients`.
 struct OpInfo {
   Op op;
   LayerType layer_type;
   Segment forward_segment;
   Segment backward_segment;
-  std::vector<Tensor> reads;              // forward inputs
-  Tensor output;                          // forward output. kX: the next layer's; the embedding's: the first layer's.
-                                          // kWorkspace: none (loss)
-  bool in_place;                          // output is also read (add1, add2, position, rope)
-  std::vector<Tensor> backward_reads;     // forward tensors that the input-gradient pass reads
-  std::vector<TensorUse> gradients;       // gradient tensors that the input-gradient pass touches
-  std::vector<Tensor> weight_reads;       // forward tensors that the weight-gradient pass reads
-  std::vector<Tensor> weight_gradients;   // gradient tensors that the weight-gradient pass reads
-  bool has_weight_pass;                   // a W action computes its weight gradient (linears, biases of add1/add2).
-                                          // The input-gradient pass makes those of norms, embedding and positions
+  std::vector<Tensor> reads;             // forward inputs
+  Tensor output;                         // forward output. kX: the next layer's, for the embedding the first layer's.
+                                         // kWorkspace: no output (loss)
+  bool in_place;                         // output is also read (add1, add2, position, rope)
+  std::vector<Tensor> backward_reads;    // forward tensors that the input-gradient pass reads
+  std::vector<TensorUse> gradients;      // gradient tensors that the input-gradient pass reads or writes
+  std::vector<Tensor> weight_reads;      // forward tensors that the weight-gradient pass reads
+  std::vector<Tensor> weight_gradients;  // gradient tensors that the weight-gradient pass reads
+  // a W action computes its weight gradient (linears, biases of add1/add2); the input-gradient pass computes the weight
+  // gradients of norms, embedding and positions
+  bool has_weight_pass;
   std::vector<Tensor> side_outputs = {};  // written beside `output`: masks, log-sum-exp, loss statistics
 };
 
-// The ops and segments of one kind of model. Immutable; one object per kind, alive until the program ends.
+// The ops and segments of one kind of model. Immutable. There is one object per kind, which lives until the program ends.
 class LayerGraph {
  public:
   static const LayerGraph& Of(const LayerShape& shape);
 
   const std::vector<OpInfo>& ops() const { return ops_; }  // in forward order within each layer type
   bool Has(Op op) const { return index_[static_cast<size_t>(op)] >= 0; }
-  const OpInfo& InfoOf(Op op) const;  // the graph has it
-  // Ops of a segment of a pass, in the order in which that pass runs them (kWeight: those of the backward segment that
-  // have a weight pass).
+  const OpInfo& InfoOf(Op op) const;  // the graph must have the op
+  // Ops of a segment in one pass, in the order in which the pass runs them. kWeight: the ops of the backward segment that
+  // have a weight pass.
   const std::vector<Op>& OpsOf(LayerType type, Segment segment, Pass pass) const;
   // Segments of a layer type in the order of the pass (kForward or kBackward).
   const std::vector<Segment>& SegmentsOf(LayerType type, Pass pass) const;
@@ -260,28 +259,28 @@ class LayerGraph {
   bool EndsInCollective(LayerType type, Segment segment, Pass pass) const {
     return CollectiveOf(type, segment, pass).kind != Collective::kNone;
   }
-  // Segments of a transformer layer that a collective ends, in the order of the pass: their windows. At most 4.
+  // Segments of a transformer layer that end in a collective, in the order of the pass; each has a window. At most 4.
   const std::vector<Segment>& WindowsOf(Pass pass) const { return windows_[pass == Pass::kForward ? 0 : 1]; }
 
-  // Forward tensors of a transformer layer that may be recomputed, each after what its producers read; at most
-  // kMaxRecomputable.
+  // Forward tensors of a transformer layer that may be recomputed. Each stands after the tensors that its producers read.
+  // At most kMaxRecomputable.
   const std::vector<Tensor>& recomputable() const { return recomputable_; }
-  int RecomputableIndex(Tensor tensor) const;  // -1: it is not one
-  // The ops that make a recomputable tensor again from the tensors they read. x1: proj and add1 with the collective
-  // between them.
+  int RecomputableIndex(Tensor tensor) const;  // -1: not recomputable
+  // The ops that recompute a tensor from the tensors that they read. For x1: proj and add1, with the collective between
+  // them.
   const std::vector<Op>& ProducersOf(Tensor tensor) const;
-  // What its producers write with it, itself included: probs_dropped comes with its mask, context with lse.
+  // All tensors that its producers write, itself included: probs_dropped comes with its mask, context with lse.
   const std::vector<Tensor>& MadeWith(Tensor tensor) const;
-  // The other recomputable tensors that its producers read; a gathered tensor counts as its share.
+  // The other recomputable tensors that its producers read. A gathered tensor counts as its share.
   TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
-  // Whether making it again needs a collective (when t > 1): x1, and with sequence parallelism what reads a gathered
-  // tensor.
+  // True if recomputing the tensor needs a collective (when t > 1): x1, and with sequence parallelism every tensor whose
+  // producers read a gathered tensor.
   bool RepeatsCollective(Tensor tensor) const;
-  // Recomputable tensors that the B or W of a transformer layer's backward segment reads; a gathered tensor counts as
-  // its share.
+  // Recomputable tensors that B or W of a transformer layer's backward segment reads. A gathered tensor counts as its
+  // share.
   TensorSet ReadBy(Segment backward_segment) const { return read_by_[static_cast<size_t>(backward_segment)]; }
-  // The share that a gathered tensor is gathered from, and the segment whose collective does that; itself and kNone for
-  // any other tensor.
+  // The share from which a gathered tensor is gathered, and the segment whose collective gathers it. For any other
+  // tensor: the tensor itself, and kNone.
   Tensor ShareOf(Tensor tensor) const;
   Segment GatherSegmentOf(Tensor tensor) const;
 
@@ -312,33 +311,35 @@ class LayerGraph {
   std::array<TensorSet, kTensorCount> inputs_{};
   std::array<TensorSet, kSegmentCount> read_by_{};
 };
-inline constexpr Bytes kBufferAlignment{256};  // of every buffer in an arena
+inline constexpr Bytes kBufferAlignment{256};  // alignment of every buffer in an arena
 inline constexpr int kMaxRecomputable = 12;
 inline constexpr int kMaxWindows = 4;
 
-// kWorkspace, kWeights, kWeightGradients: LYNX_CHECK fails; see WorkspaceBytes and LayerParameters.
+// LYNX_CHECK fails for kWorkspace, kWeights and kWeightGradients; see WorkspaceBytes and LayerParameters.
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
-// Of a recomputable tensor with all that is made with it, each padded to kBufferAlignment as in an arena.
+// Bytes of a recomputable tensor and of all that is made with it, each padded to kBufferAlignment as in an arena.
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape);
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
-// Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core a rank gathers the
-// keys and values of the whole sequence, (b, s, 2k/t, h/a), which is what this counts; backward gathers them again and
-// reduce-scatters their gradients. Of each such collective a rank of a ring sends (c - 1)/c. 0 with cp 1.
+// Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core a rank gathers the keys
+// and values of the whole sequence, (b, s, 2k/t, h/a). This function returns their bytes; 0 if cp is 1. The backward pass
+// gathers them again and reduce-scatters their gradients. In each such collective a rank of a ring sends (c - 1)/c of the
+// bytes.
 Bytes ContextGatherBytes(const LayerShape& shape);
-// Bytes that the collective ending the segment moves, per rank: of the whole tensor that is reduced or gathered.
+// Size per rank of the whole tensor that the collective at the segment's end reduces or gathers.
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape);
-// Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward
-// (input gradient) or kWeight. Unfused attention counts the full square of scores, fused attention its causal half.
+// FLOPs of matrix products only, a multiply-add counts 2; the other ops are bound by memory traffic. Pass: kForward,
+// kBackward (input gradient) or kWeight. Unfused attention counts the full square of scores, fused attention only its
+// causal half.
 int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
-// Bytes read and written from memory, weights included, for the roofline of memory-bound ops.
+// Bytes read from and written to memory, weights included, for the roofline of memory-bound ops.
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);
-// Parameters of one op on one tensor-parallel rank: matrices are sharded over t, norms and the biases that follow a
-// collective (add1, add2) are whole on every rank. The output projection has no bias; Llama has none anywhere.
+// Parameters of one op on one tensor-parallel rank. Matrices are sharded over t; norms, and the biases that follow a
+// collective (add1, add2), are whole on every rank. The output projection has no bias; Llama has no biases at all.
 int64_t OpParameters(Op op, const LayerShape& shape);
-// Parameters of one layer of that type on one tensor-parallel rank. The head's include the output projection even where
-// it is tied to the embedding: a stage that has only one of both has those weights.
+// Parameters of one layer of that type on one tensor-parallel rank. The head's parameters include the output projection
+// even if it is tied to the embedding, because a stage with only one of the two holds those weights.
 int64_t LayerParameters(LayerType type, const LayerShape& shape);
-// Parameters of the whole model, tied embeddings counted once.
+// Parameters of the whole model; tied embeddings count once.
 int64_t ModelParameters(const ModelSpec& model);
 
 std::string_view OpName(Op op);

@@ -72,14 +72,14 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
   }
 }
 
-// One product of the scores' size: q x (a/t d) with s keys, or its causal half.
+// FLOPs of one product of the scores' size: q x (a/t d) with s keys, or its causal half.
 int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
   const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
   return causal_half ? full / 2 : full;
 }
 
-// What an op touches of a gradient. With sequence parallelism those on either side of a norm or an addition are gathered
-// or reduced in place: the buffer is whole, but the op works on the rank's share of it.
+// Bytes that an op reads or writes of a gradient. With sequence parallelism, the gradients on either side of a norm or an
+// addition are gathered or reduced in place: the buffer is whole, but the op works on the rank's share of it.
 Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
   const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
   const Bytes bytes = TensorBytes(tensor, shape);
@@ -93,7 +93,7 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
     total += TouchedBytes(use.tensor, info.op, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
   }
   if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;  // the gradient's rows, read and written
-  // Norms and positions add to their weights' gradients here; a linear's input gradient reads its weights.
+  // Norms and positions add to their weights' gradients here; the input-gradient pass of a linear reads its weights.
   return total + weights * (info.has_weight_pass ? 1 : 2);
 }
 
@@ -112,8 +112,9 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   return total;
 }
 
-// What the CPU backend does (kAttentionRows and WideHeadFloats there): rows that attention works on at once, and how much of
-// one head it copies into 32 bits where its tensors have 16: `whole` matrices of all positions, `rows` of those rows.
+// Mirrors the CPU backend (kAttentionRows and WideHeadFloats there): the number of rows that attention works on at once,
+// and how much of one head it converts to 32 bits if its tensors have 16 bits: `whole` matrices of all positions, `rows`
+// matrices of those rows.
 constexpr int32_t kAttentionRows = 64;
 
 int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
@@ -126,10 +127,11 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
-  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. Forward: on their probabilities
-  // after dropout, or where the tensors have 16 bits, on any. Backward: on those, and the gradient of the probabilities.
+  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. Forward needs their
+  // probabilities after dropout; with 16-bit tensors it needs their probabilities in any case. Backward needs these and
+  // the gradient of the probabilities.
   const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
-  // Keys and values of the whole sequence; in backward also their gradients.
+  // Keys and values of the whole sequence; backward also needs their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
   if (pass == Pass::kForward) {
     if (op == Op::kFlash) return gathered + WideHeadBytes(shape, 2, 2);
@@ -138,7 +140,7 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
     return gathered + (needs_scores ? scores : Bytes(0)) + WideHeadBytes(shape, 1, 1);
   }
   const Bytes wide = gathered + WideHeadBytes(shape, 4, 3);
-  // Fused attention's backward sums, per row, the product of its output and that output's gradient; 32-bit.
+  // Backward of fused attention sums, per row, the product of its output and the output's gradient; 32-bit.
   return wide + (op == Op::kFlash ? TensorBytes(Tensor::kLse, shape) : scores * 2);
 }
 
@@ -172,10 +174,10 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
     case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
     case Op::kProbs:
     case Op::kContext:
-      // One product forward; backward one for each of its two inputs.
+      // Forward has one product; backward has one for each of its two inputs.
       return (pass == Pass::kBackward ? 2 : 1) * ScoreFlops(s, false);
     case Op::kFlash:
-      // Two products forward; backward makes the scores again and has four products more.
+      // Forward has two products; backward recomputes the scores and has four more products.
       return (pass == Pass::kBackward ? 5 : 2) * ScoreFlops(s, true);
     default: return 0;
   }
@@ -183,14 +185,14 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
 
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
-  // Of the token embedding only the rows of the batch's tokens move, which the tensors below already count.
+  // Only the rows of the batch's tokens are read from the token embedding, and the tensors below count those already.
   const Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * shape.element_bytes()};
   Bytes total;
   const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };
   switch (pass) {
     case Pass::kForward:
       for (Tensor t : info.reads) add(t, 1);
-      if (op == Op::kEmbed) add(info.output, 1);  // the rows read
+      if (op == Op::kEmbed) add(info.output, 1);  // the rows that it reads
       if (info.output != Tensor::kWorkspace) add(info.output, info.in_place ? 2 : 1);
       for (Tensor t : info.side_outputs) {
         if (t != Tensor::kLossStats) add(t, 1);

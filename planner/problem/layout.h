@@ -1,7 +1,7 @@
-// ParallelLayout: how ranks divide a model, and the numbering of ranks. Pure values.
+// ParallelLayout says how the ranks divide a model, and numbers the ranks. Pure values.
 //
-// Rank order, innermost first: tensor, context, pipeline stage, data. So the ranks of one tensor-parallel group are
-// neighbours (and land on one node), and pipeline neighbours are tp * cp ranks apart.
+// The order of ranks, innermost first, is tensor, context, pipeline stage, data. So the ranks of one tensor-parallel
+// group are neighbours (and land on one node), and pipeline neighbours are tp * cp ranks apart.
 #ifndef LYNX_PLANNER_PROBLEM_LAYOUT_H_
 #define LYNX_PLANNER_PROBLEM_LAYOUT_H_
 
@@ -19,7 +19,7 @@ struct ParallelLayout {
   int32_t pp = 1;
   int32_t dp = 1;
   int32_t cp = 1;
-  int32_t virtual_stages = 1;                                    // model chunks of a rank
+  int32_t virtual_stages = 1;                                    // model chunks per rank
   bool sequence_parallel = false;                                // only with tp > 1
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;  // never kAuto
@@ -44,19 +44,20 @@ inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
   return ((c.dp * l.pp + c.stage) * l.cp + c.cp) * l.tp + c.tp;
 }
 
-// "tp2 pp2 dp1"; what is not at its plain value follows: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
+// "tp2 pp2 dp1"; whatever differs from its plain value follows: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
 std::string LayoutText(const ParallelLayout& layout);
 
-// What is pinned; the rest at its plain value (degrees 1, nothing sharded, 1F1B). Of a spec that has passed
-// ValidateJobSpec: LYNX_CHECK fails where its custom schedule is none.
+// The pinned degrees and modes; the others have their plain values (degrees 1, nothing sharded, 1F1B). The spec has
+// passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
-// The other way: every degree and mode at what the layout has.
+// The inverse: pins every degree and mode to the layout's value.
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
-// FailedPrecondition naming the job file's field, unless Lynx's own engine can train the model in this layout: so far
-// what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the attention window,
-// over tp (with sequence parallelism or without), pp and dp, with any schedule. Anything else can be planned only.
-inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine turns
+// Returns FailedPrecondition with the job file's field unless Lynx's own engine can train the model in this layout. The
+// engine trains what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the
+// attention window, over tp (with or without sequence parallelism), pp and dp, with any schedule. Anything else can only
+// be planned.
+inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine can rotate
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 
 }  // namespace lynx

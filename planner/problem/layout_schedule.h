@@ -1,4 +1,4 @@
-// The schedule of a parallel layout: generated, or a custom one that the layout carries. Pure; thread-safe.
+// The schedule of a parallel layout: a generated one, or the custom one that the layout carries. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYOUT_SCHEDULE_H_
 #define LYNX_PLANNER_PROBLEM_LAYOUT_SCHEDULE_H_
 
@@ -14,25 +14,26 @@
 
 namespace lynx {
 
-// Gives a layout whose other fields are set the slots of its custom schedule. InvalidArgument, as ReadCustomSchedule, or
-// because the schedule has another shape than the layout, or another kind of schedule comes with a text.
+// Sets the slots of a layout's custom schedule; the layout's other fields must be set. Returns InvalidArgument for the
+// errors of ReadCustomSchedule, if the schedule's shape differs from the layout's, or if `text` is given with another
+// kind of schedule.
 absl::Status SetCustomSchedule(std::string_view text, ParallelLayout& layout);
 // "" unless the layout's schedule is custom.
 std::string CustomScheduleText(const ParallelLayout& layout);
 
-// LYNX_CHECK fails where there is none (CheckScheduleOf).
+// LYNX_CHECK fails if the layout has no schedule for this number of microbatches (CheckScheduleOf).
 Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches);
 
-// The slots of the schedule that a layout names, or of one rank of it. LYNX_CHECK fails where there is no such schedule
-// (CheckScheduleOf). One rank takes as long as all, but with GPipe and 1F1B, which need no clock: whatever a slot sends
-// can be waited for in the next one.
+// The slots of the layout's schedule, for all ranks or for one rank. LYNX_CHECK fails if there is no such schedule
+// (CheckScheduleOf). With GPipe and 1F1B one rank is cheap, because they need no clock: whatever a slot sends can be
+// waited for in the next slot. With other schedules one rank takes as long as all.
 PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
 std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);
 
-// Whether W is a slot of its own.
+// True if W is a slot of its own.
 bool SplitsWeight(const ParallelLayout& layout);
 
-// InvalidArgument unless the layout has a schedule for so many microbatches: one that can be generated
+// Returns InvalidArgument unless the layout has a schedule for this number of microbatches: one that can be generated
 // (CheckScheduleShape), or a custom one of that shape and number.
 absl::Status CheckScheduleOf(const ParallelLayout& layout, int32_t microbatches);
 

@@ -54,7 +54,7 @@ constexpr PlanOnlyFeatures Set(Features... features) {
 constexpr auto kGpt = ModelFamily::kGpt;
 constexpr auto kLlama = ModelFamily::kLlama;
 
-// Defaults: https://huggingface.co/docs/transformers/model_doc/NAME of each.
+// Source of the defaults: https://huggingface.co/docs/transformers/model_doc/NAME for each family.
 // clang-format off
 constexpr FamilyTraits kTrained[] = {
     {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,

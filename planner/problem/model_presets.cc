@@ -6,13 +6,13 @@
 namespace lynx {
 namespace {
 
-// Lynx, arXiv 2406.08756, names sizes only. The depths and widths are the ones that give them; heads of 128 and the
-// vocabulary of Megatron-LM (GPT-2's, padded) are ours.
+// Lynx, arXiv 2406.08756, names only sizes. These depths and widths give those sizes. Heads of 128 and the vocabulary of
+// Megatron-LM (GPT-2's, padded) are our choice.
 constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";
 
-// As Megatron-LM trains it: 16-bit, attention scores and dropout masks stored, the output projection tied.
+// As Megatron-LM trains it: 16-bit, with stored attention scores and dropout masks, and a tied output projection.
 ModelPreset Gpt(std::string name, const char* source, int32_t layers, int32_t hidden, int32_t heads) {
   return {std::move(name),
           source,

@@ -1,5 +1,5 @@
-// Models that a job file can name in place of spelling their shape out: those of the papers that Lynx is validated
-// against. Immutable; pure; thread-safe.
+// Models that a job file can name instead of stating their shape: the models of the papers against which Lynx is
+// validated. Immutable; pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
 #define LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
 
@@ -13,12 +13,12 @@ namespace lynx {
 struct ModelPreset {
   std::string name;    // "gpt-22b"
   std::string source;  // where the shape is from
-  ModelSpec model;     // complete and normalized; seq is the one that the source trains with
+  ModelSpec model;     // complete and normalized; seq is the sequence length that the source trains with
 };
 
-// GPT by size, then Llama by size.
+// The GPT presets by size, then the Llama presets by size.
 const std::vector<ModelPreset>& ModelPresets();
-// nullptr: there is none of that name.
+// nullptr: no preset has that name.
 const ModelPreset* FindModelPreset(const std::string& name);
 
 }  // namespace lynx

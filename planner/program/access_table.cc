@@ -6,8 +6,8 @@
 
 namespace lynx {
 
-// Of kind and segment alike: whether one does what the other does, in its own layer and microbatch. What the layer
-// below the head writes is the head's.
+// For actions of the same kind and segment: true if one does what the other does, each in its own layer and microbatch.
+// The top layer differs, because its output may belong to the head.
 bool AccessTable::Alike(const Action& a, const Action& b) const {
   if (a.stage != b.stage || a.ops != b.ops || a.tensors != b.tensors) return false;
   if ((a.microbatch == kNoMicrobatch) != (b.microbatch == kNoMicrobatch)) return false;
@@ -22,7 +22,7 @@ AccessTable::Entry AccessTable::Find(const Action& action) const {
   Entry entry{.action = action, .accesses = AccessesOf(action, context_), .of_layer = {}, .of_microbatch = {}};
   for (const Access& access : entry.accesses) {
     const BufferKey& key = access.key;
-    // The gradient that flows through all layers has no layer of its own.
+    // The gradient that flows through all layers does not belong to a layer.
     entry.of_layer.push_back(action.layer >= 0 && key.tensor != Tensor::kGrad &&
                              (key.layer == action.layer || key.layer == action.layer + 1));
     entry.of_microbatch.push_back(action.microbatch != kNoMicrobatch && key.microbatch == action.microbatch);

@@ -1,8 +1,7 @@
-// AccessTable: AccessesOf (memory_model.h) for the many actions of one rank's program. What actions that differ by
-// microbatch and inner layer alone do is found once, so that a fold over a program costs little more than the
-// program.
+// AccessTable computes AccessesOf (memory_model.h) for the many actions of one rank's program. Actions that differ only
+// by microbatch and inner layer share one computation, so that a fold over a program costs little more than reading it.
 //
-// Not thread-safe; keeps a reference to the context, which outlives it.
+// Not thread-safe. Keeps a reference to the context, which must outlive it.
 #ifndef LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 #define LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 
@@ -25,7 +24,8 @@ class AccessTable {
   std::span<const Access> Of(const Action& action);
 
  private:
-  // Accesses of an action. `of_layer` and `of_microbatch` say of each whether it moves with the action's.
+  // Accesses of an action. `of_layer` and `of_microbatch` say for each access whether its key changes with the action's
+  // layer and microbatch.
   struct Entry {
     Action action;
     std::vector<Access> accesses;

@@ -18,8 +18,8 @@ constexpr auto kX = Stream::kCommunication;
 constexpr auto kCopy = Stream::kCopy;
 
 // clang-format off
-// Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, operands | pass of the
-// segment, collective, repeated. Indexed by ActionKind. A wait stands on the compute stream, which it holds.
+// Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, operands | pass of the segment,
+// collective, repeated. Indexed by ActionKind. A wait has the compute stream, because it blocks that stream.
 constexpr std::array<ActionInfo, kActionKindCount> kActions = {{
     {kForward, "F", Phase::kWhole, kC, Group::kNone, kForward, true, true, true, Operands::kNone, Pass::kForward},
     {kBackward, "B", Phase::kWhole, kC, Group::kNone, kBackward, true, true, true, Operands::kNone, Pass::kBackward},
@@ -83,7 +83,7 @@ void AppendSet(uint64_t set, int count, std::string_view (*name)(Enum), std::str
   text += ')';
 }
 
-// Reads one word from the left. Every error names the word and the character at which it went wrong.
+// Reads one word from left to right. Every error names the word and the position of the wrong character.
 class ActionParser {
  public:
   explicit ActionParser(std::string_view text) : text_(text) {}
@@ -130,7 +130,7 @@ class ActionParser {
     return absl::OkStatus();
   }
 
-  // One printed form for one value: no sign, no leading zero, at most nine digits.
+  // Each value has only one printed form: no sign, no leading zero, at most nine digits.
   absl::StatusOr<int32_t> Number(const char* what) {
     const size_t start = at_;
     int32_t value = 0;

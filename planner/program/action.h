@@ -1,8 +1,8 @@
-// Actions: a training step as a program. The planner compiles a step into one list of actions per stage (all tensor-
-// and data-parallel ranks of a stage run the same list); the worker interprets it. Overlap is a position, not a kind: a
-// collective is a start and a wait, and what stands between them is hidden behind it.
+// Actions describe a training step as a program. The planner compiles a step into one list of actions per stage (all
+// tensor- and data-parallel ranks of a stage run the same list); the worker interprets it. Overlap follows from the order
+// of actions: a collective is a start and a wait, and the actions between them hide it.
 //
-// Text, one action a word (printed and parsed back exactly):
+// Text, one word per action (printed and parsed back exactly):
 //
 //   0F3:12.mlp             stage 0, forward, microbatch 3, layer 12, segment mlp
 //   0B3:12.mlp  0W3:12.mlp input gradient; weight gradient
@@ -18,8 +18,8 @@
 //   0LD+3:12(qkv,fc1) 0LD-3:12(qkv,fc1)  start, wait: reload them
 //   0SF+3 0SF-3 1RF+3 1RF-3         stage boundary, forward: send x to the next stage, receive from the previous
 //   1SB+3 1SB-3 0RB+3 0RB-3         backward: send the gradient to the previous stage, receive from the next
-//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter where they
-//                          share out the optimizer states)
+//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter if they shard
+//                          the optimizer states)
 //   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas after the optimizer
 //   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
 //   0OPT                   clip and update all weights of the rank
@@ -88,21 +88,21 @@ enum class ActionKind : uint8_t {
 };
 inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kWeightGatherWait) + 1;
 
-// Where an action runs. Compute actions run one after another on the rank's compute stream; a start hands its
-// transfer to the communication or the copy stream; a wait holds the compute stream until that transfer is done.
+// Where an action runs. Compute actions run one after another on the rank's compute stream. A start hands its transfer to
+// the communication or the copy stream. A wait blocks the compute stream until that transfer is done.
 enum class Stream : uint8_t { kCompute, kCommunication, kCopy };
 enum class Phase : uint8_t { kWhole, kStart, kWait };
 
-// Over which ranks a communication action runs; kHost: a copy to or from the rank's own host memory.
+// The ranks that take part in a communication action. kHost: a copy to or from the rank's own host memory.
 enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld, kHost };
 
 // What an action names in parentheses.
 enum class Operands : uint8_t { kNone, kOps, kTensors };
 
-// The one table of action kinds: a new kind is a row here, one case in the engine and one golden test.
+// The table of action kinds. A new kind needs a row here, one case in the engine and one golden test.
 struct ActionInfo {
   ActionKind kind;
-  std::string_view letters;  // "F", "AR", ...: without the + or - that `phase` gives
+  std::string_view letters;  // "F", "AR", ...: without the + or - that follows from `phase`
   Phase phase;
   Stream stream;
   Group group;
@@ -111,14 +111,14 @@ struct ActionInfo {
   bool has_layer;
   bool has_segment;
   Operands operands;
-  Pass segment_pass;  // which pass's segments `segment` names (kForward or kBackward)
-  // Of the tensor-parallel group's actions: which collective of that pass's segment, and whether it is a repetition.
+  Pass segment_pass;  // the pass whose segments `segment` names (kForward or kBackward)
+  // Only for actions of the tensor-parallel group: the collective of that pass's segment, and whether it is a repetition.
   Collective collective = Collective::kNone;
   bool repeated = false;
 };
 const ActionInfo& InfoOf(ActionKind kind);
-// The start of the collective that ends a segment of `pass`, or of its repetition. kind is not Collective::kNone; only
-// forward collectives are repeated.
+// The start of the collective that ends a segment of `pass`, or of its repetition. `kind` must not be Collective::kNone;
+// only forward collectives are repeated.
 ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated = false);
 
 struct Action {
@@ -127,8 +127,8 @@ struct Action {
   int32_t stage = 0;
   int32_t microbatch = kNoMicrobatch;
   int32_t layer = kNoLayer;
-  OpSet ops = 0;          // kRecompute only: never empty there
-  TensorSet tensors = 0;  // offloads and reloads only: never empty there
+  OpSet ops = 0;          // only for kRecompute, where it is never empty
+  TensorSet tensors = 0;  // only for offloads and reloads, where it is never empty
 
   bool operator==(const Action&) const = default;
 };
@@ -138,9 +138,9 @@ using Program = std::vector<Action>;
 LayerType LayerTypeOf(int32_t layer);
 
 std::string ActionText(const Action& action);
-// InvalidArgument that names the word and what was expected at which character.
+// Returns InvalidArgument with the word, the character and what was expected there.
 absl::StatusOr<Action> ParseAction(std::string_view text);
-// One action a line, with a final newline.
+// One action per line, with a final newline.
 std::string ProgramText(const Program& program);
 // Words separated by white space; `#` starts a comment to the end of the line. The error names the line.
 absl::StatusOr<Program> ParseProgram(std::string_view text);

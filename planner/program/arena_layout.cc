@@ -1,21 +1,21 @@
-// Dynamic storage allocation with known lifetimes is NP-hard, so this is a greedy placement, in several ways of which the
-// first is taken that is small enough.
+// Dynamic storage allocation with known lifetimes is NP-hard, so this is a greedy placement. It is tried in several ways,
+// and the first result that is small enough is used.
 //
-// Two regions. What is kept from one slot of the schedule for a later one (from the forward pass for the backward pass,
-// and from that for weight gradients that are split off) comes first, in places of its size that are used again as soon
-// as they are free: microbatches in flight come and go like one another, so a place is hardly ever idle while all others
-// of its size are taken at the moment of the peak. Everything else, which lives shortly, comes above. Microbatches and
-// layers repeat one another there, so instances of a tensor that never live at once form a *group* and share one
-// offset; groups are placed large before small, each in the smallest gap between the placed groups of which any instance
-// ever meets one of its own. Takes time proportional to the program, and a little for some hundred groups. At the peak all
-// that a microbatch keeps is usually live, so usually this meets it.
+// Two regions. The lower region holds what is kept from one slot of the schedule for a later one (from the forward pass
+// for the backward pass, and from that for weight gradients that are split off). Each buffer gets a place of exactly its
+// size, which is reused as soon as it is free. Microbatches in flight are like each other, so at the time of the peak a
+// place is hardly ever unused. The upper region holds everything else, which has short lifetimes. There microbatches and
+// layers repeat each other, so instances of a tensor that never live at the same time form a *group* and share one
+// offset. Groups are placed from large to small, each in the smallest gap between those placed groups with which it ever
+// lives at the same time. This takes time proportional to the program, plus a little for some hundred groups. At the peak
+// all that a microbatch keeps is usually live, so the arena usually equals the peak.
 //
-// Orders. Where the two regions are too large, all buffers are placed one by one into gaps in one of two
-// orders. First: what is kept, in the order of time, then the rest, large before small. Second: all, large before small.
-// Whenever the result is larger than the peak of live bytes (which no layout can beat), the buffers that stick out above
-// that peak move to the front of the order, and it is tried again, as long as the work is bearable. The tests hold the
-// arena to 0.5% above the peak under the named policies; under random ones to 8%, and to 15% where gradients or weights are
-// shared out with every microbatch.
+// Orders. If the two regions are too large, all buffers are placed one by one into gaps, in one of two orders. First
+// order: kept buffers in the order of time, then the rest from large to small. Second order: all from large to small. If
+// the result is above the peak of live bytes (no layout can be below it), the buffers that end above that peak move to
+// the front of the order, and the placement is repeated, up to a limit of work. The tests require an arena of at most
+// 0.5% above the peak under the named policies, at most 8% under random policies, and at most 15% if gradients or weights
+// are sharded with every microbatch.
 #include "planner/program/arena_layout.h"
 
 #include <algorithm>
@@ -34,21 +34,21 @@
 namespace lynx {
 namespace {
 
-// Above the peak by at most this share, two regions will do.
+// Two regions are good enough if the arena is above the peak by at most 1/kLittle of it.
 constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
-// No further round starts after this many looks at a neighbour: about a hundredth of a second of one core.
+// No further round starts after this many visits of neighbours: about a hundredth of a second on one core.
 constexpr int64_t kMaxLooks = 3'000'000;
-// Actions that share one list of neighbours.
+// Number of actions that share one list of neighbours.
 constexpr int32_t kChunk = 32;
 
-// Buffer instances placed so far, found by time.
+// The buffer instances placed so far, indexed by time.
 class PlacedBuffers {
  public:
   PlacedBuffers(const std::vector<BufferInstance>& buffers, size_t actions)
       : buffers_(buffers), offsets_(buffers.size()), chunks_(actions / kChunk + 1) {}
 
-  // Places `index` into the smallest gap that fits, the lowest of equals. Returns its end.
+  // Places `index` into the smallest gap that fits, the lowest if several are equal. Returns its end.
   Bytes Place(int32_t index) {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
     FindNeighbours(buffer);
@@ -75,22 +75,22 @@ class PlacedBuffers {
   };
   struct Placed {
     Range range;
-    int32_t first, last;  // actions
+    int32_t first, last;  // action indices
   };
   struct Chunk {
-    std::vector<Range> whole;     // what instances take that live from the chunk's begin to its end, by offset, joined
-    std::vector<Placed> partial;  // instances that live in it for a while, by offset
-    std::vector<Placed> starts;   // those that begin in it
+    std::vector<Range> whole;     // merged ranges, by offset, of instances that live from the chunk's begin to its end
+    std::vector<Placed> partial;  // instances that live during a part of it, by offset
+    std::vector<Placed> starts;   // instances that begin in it
   };
 
   static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
 
-  // Fills neighbours_, by offset: what lives when `buffer` begins, and what begins while it lives.
+  // Fills neighbours_, by offset, with the instances that live when `buffer` begins, and those that begin while it lives.
   void FindNeighbours(const BufferInstance& buffer) {
     const Chunk& begin = chunks_[static_cast<size_t>(buffer.first / kChunk)];
     looks_ += static_cast<int64_t>(begin.whole.size() + begin.partial.size());
     if (live_.size() < begin.partial.size()) live_.resize(begin.partial.size());
-    // Without a branch that nothing foretells.
+    // Written without a branch, because the branch would be unpredictable.
     size_t live = 0;
     for (const Placed& other : begin.partial) {
       live_[live] = other.range;
@@ -134,7 +134,7 @@ class PlacedBuffers {
     }
   }
 
-  // `range` overlaps with none of `ranges`.
+  // `range` must not overlap any of `ranges`.
   static void Join(const Range& range, std::vector<Range>& ranges) {
     const auto next = std::upper_bound(ranges.begin(), ranges.end(), range, Below);
     const bool joins_next = next != ranges.end() && next->offset == range.end;
@@ -156,7 +156,7 @@ class PlacedBuffers {
   int64_t looks_ = 0;
 };
 
-// Written by the forward pass and read last by the backward pass.
+// True if the forward pass writes it and the backward pass is the last to read it.
 bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
@@ -164,14 +164,15 @@ bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
          (last == ActionKind::kBackward || last == ActionKind::kWeight || last == ActionKind::kRecompute);
 }
 
-// Written by the backward pass and read last by weight gradients, which in some programs are far away.
+// True if the backward pass writes it and weight gradients are the last to read it; in some programs these run much
+// later.
 bool KeptForWeights(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
   return (first == ActionKind::kBackward || first == ActionKind::kRecompute) && last == ActionKind::kWeight;
 }
 
-// Whether weight gradients run in slots of their own: some then follow another microbatch's pass.
+// True if weight gradients run in slots of their own; then some follow another microbatch's pass.
 bool SplitsWeight(const Program& program) {
   int32_t microbatch = kNoMicrobatch;
   for (const Action& action : program) {
@@ -184,7 +185,7 @@ bool SplitsWeight(const Program& program) {
   return false;
 }
 
-// Offsets of buffers that begin in the given order (of time), in slots by size. Returns their end.
+// Sets the offsets of `kept`, which is in the order of time, in slots by size. Returns the end of the highest slot.
 Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& kept, std::vector<Bytes>& offsets) {
   using Taken = std::pair<int32_t, int32_t>;  // last action, buffer
   std::priority_queue<Taken, std::vector<Taken>, std::greater<>> taken;
@@ -210,22 +211,22 @@ Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector
   return end;
 }
 
-// Buffer instances of one tensor and size that never live at once: they share an offset.
+// Groups of buffer instances with the same tensor and size that never live at the same time; a group shares one offset.
 class BufferGroups {
  public:
-  // `members`, indexes into `buffers`, are in the order of time.
+  // `members` are indices into `buffers`, in the order of time.
   BufferGroups(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& members, size_t actions)
       : buffers_(buffers), members_(members) {
     FindGroups();
     FindMeetings(actions);
   }
 
-  // Returns the end of the highest.
+  // Returns the end of the highest group.
   Bytes Place() {
     std::vector<int32_t> order(bytes_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) { return BytesOf(a) > BytesOf(b); });
-    std::vector<int32_t> placed;  // by offset
+    std::vector<int32_t> placed;  // ordered by offset
     Bytes top;
     offsets_.resize(bytes_.size());
     for (const int32_t group : order) {
@@ -239,7 +240,7 @@ class BufferGroups {
     return top;
   }
 
-  // Of members[i].
+  // Offset of members[i].
   Bytes OffsetOfMember(size_t i) const { return OffsetOf(group_of_[i]); }
 
  private:
@@ -253,7 +254,7 @@ class BufferGroups {
 
   void FindGroups() {
     struct Open {
-      int32_t group, last;  // action of its last member
+      int32_t group, last;  // last action of its last member
     };
     std::array<std::vector<Open>, kTensorCount> open;
     for (const int32_t member : members_) {
@@ -276,7 +277,7 @@ class BufferGroups {
     const size_t groups = bytes_.size();
     meets_.resize(groups * words_);
     std::vector<Word> live(words_);
-    // Members that end at an action, as lists.
+    // Members that end at an action, as linked lists.
     std::vector<int32_t> last_of(actions, -1), before(members_.size(), -1);
     int32_t now = 0;
     for (size_t i = 0; i < members_.size(); ++i) {
@@ -299,7 +300,7 @@ class BufferGroups {
     }
   }
 
-  // The lowest of equals.
+  // If several gaps are equal, the lowest.
   Bytes SmallestGap(int32_t group, const std::vector<int32_t>& placed) const {
     Bytes best(-1), best_gap(std::numeric_limits<int64_t>::max()), end;
     for (const int32_t other : placed) {
@@ -319,7 +320,7 @@ class BufferGroups {
   std::vector<int32_t> group_of_;       // by member
   std::vector<Bytes> bytes_, offsets_;  // by group
   size_t words_ = 0;
-  std::vector<Word> meets_;  // by group: which others ever live while it does
+  std::vector<Word> meets_;  // by group: the set of groups that ever live at the same time
 };
 
 void TryTwoRegions(const Program& program, MemoryPlan& plan) {
@@ -338,7 +339,7 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) plan.buffers[i].offset = offsets[i];
 }
 
-// Indexes into plan.buffers, which are in the order of time.
+// Indices into plan.buffers, which are in the order of time.
 std::vector<int32_t> KeptFirstOrder(const Program& program, const MemoryPlan& plan) {
   std::vector<int32_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -359,7 +360,7 @@ std::vector<int32_t> LargestFirstOrder(const MemoryPlan& plan) {
   return order;
 }
 
-// Tries one order and its retries until the arena is small enough, and keeps in `plan` what is better than what it holds.
+// Tries one order and its repetitions until the arena is small enough. Changes `plan` only if the result is better.
 // `looks` counts the work.
 void TryOrder(const Program& program, std::vector<int32_t> order, Bytes enough, MemoryPlan& plan, int64_t& looks) {
   for (int round = 0; round < kRoundsPerOrder && plan.arena > enough && looks < kMaxLooks; ++round) {

@@ -1,5 +1,5 @@
-// The arena's layout: an offset for every buffer instance, such that two that live at once never share a byte. Pure;
-// thread-safe; deterministic.
+// The layout of the arena: an offset for every buffer instance, such that two instances that live at the same time never
+// share a byte. Pure; thread-safe; deterministic.
 #ifndef LYNX_PLANNER_PROGRAM_ARENA_LAYOUT_H_
 #define LYNX_PLANNER_PROGRAM_ARENA_LAYOUT_H_
 
@@ -8,8 +8,9 @@
 
 namespace lynx {
 
-// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has made from `program`. Looks for
-// nothing smaller once the arena is at most `enough`. With the arena that comes out as `enough` the same comes out again.
+// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has computed from `program`. Stops
+// looking for a smaller arena once the arena is at most `enough`. A call with the resulting arena as `enough` gives the
+// same result again.
 void LayOut(const Program& program, Bytes enough, MemoryPlan& plan);
 
 }  // namespace lynx

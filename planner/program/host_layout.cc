@@ -30,10 +30,10 @@ Bytes LivePeak(const Program& program, const std::vector<BufferInstance>& buffer
 
 }  // namespace
 
-// The pool is an arena whose buffers live from the start of their offload to the end of their reload.
+// The pool is like an arena whose buffers live from the start of their offload to the end of their reload.
 HostLayout LayOutHost(const Program& program, const StageContext& context) {
   MemoryPlan pool;
-  std::vector<std::vector<int32_t>> instances(program.size());  // of starts
+  std::vector<std::vector<int32_t>> instances(program.size());  // for starts
   absl::flat_hash_map<BufferKey, int32_t> current;
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];

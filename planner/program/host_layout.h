@@ -1,5 +1,5 @@
-// The host pool's layout: an offset for everything that a program copies to its rank's host memory, such that what is
-// there at once never shares a byte. Pure; thread-safe; deterministic.
+// The layout of the host pool: an offset for every tensor that a program copies to its rank's host memory, such that
+// tensors that are there at the same time never share a byte. Pure; thread-safe; deterministic.
 #ifndef LYNX_PLANNER_PROGRAM_HOST_LAYOUT_H_
 #define LYNX_PLANNER_PROGRAM_HOST_LAYOUT_H_
 
@@ -11,14 +11,14 @@
 namespace lynx {
 
 struct HostLayout {
-  // By action, of starts of copies only: where in the pool each of AccessesOf(action) is, in that order.
+  // Per action, filled only for starts of copies: the offset in the pool of each of AccessesOf(action), in that order.
   std::vector<std::vector<Bytes>> offsets;
-  // Of the pool: the largest sum of what is there at once, and what lies between it in vain. From the start of its offload
-  // to the end of its reload, padded to kBufferAlignment.
+  // Pool size: the largest sum of bytes that are there at the same time, plus fragmentation. A tensor counts from the
+  // start of its offload to the end of its reload, padded to kBufferAlignment.
   Bytes pool;
 };
 
-// What an invalid program (ValidateProgram) brings back without having copied it out has an offset without meaning.
+// In an invalid program (ValidateProgram), a tensor that is reloaded but was never offloaded gets a meaningless offset.
 HostLayout LayOutHost(const Program& program, const StageContext& context);
 
 }  // namespace lynx

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
 
-// The layer of kGrad's key. Where the previous slice is on the same rank, the gradient flows on into it in place.
+// The layer of kGrad's key. If the previous slice is on the same rank, the gradient flows on into it in place.
 int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
   if (context.slices.size() == 1) return kNoLayer;
   const PipelineShape pipeline = context.pipeline();
@@ -30,13 +30,13 @@ int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
   return last->first_layer;
 }
 
-// Collects what one action does, each key once, in the order of first use.
+// Collects the accesses of one action, each key once, in the order of first use.
 class AccessList {
  public:
   AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
       : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
 
-  // A tensor of the action's own layer; the gradient that flows through all layers has none of its own.
+  // A tensor of the action's own layer. The gradient that flows through all layers does not belong to a layer.
   void Add(Tensor tensor, AccessMode mode) {
     AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch}, mode);
   }
@@ -47,7 +47,7 @@ class AccessList {
   // x at the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
 
-  // What ZeRO shares out, of the action's layer.
+  // Weights or gradients of the action's layer that ZeRO shards.
   void AddStates(Tensor tensor, AccessMode mode) {
     const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
     const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
@@ -72,8 +72,8 @@ class AccessList {
     return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
   }
 
-  // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an
-  // update.
+  // A fresh write stays a fresh write, whatever follows inside the same action. A read that is followed by a write
+  // becomes an update.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;
@@ -155,7 +155,7 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
   }
 }
 
-// Weights that the ops read and gradients that they add to, where ranks share them.
+// Adds the weights that the ops read and the gradients that they add to, if ranks share them.
 void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
   if (!ReducesEachMicrobatch(context)) return;
   if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
@@ -166,7 +166,7 @@ void AddSharedStates(const Action& action, const StageContext& context, AccessLi
   }
 }
 
-// Host copies: the device's buffer is read until an offload is done, and written from a reload's start on.
+// For host copies: an offload reads the device's buffer until it is done; a reload writes it from its start on.
 void AddCopy(const Action& action, AccessList& list) {
   const bool reload = action.kind == ActionKind::kReloadStart || action.kind == ActionKind::kReloadWait;
   const bool start = InfoOf(action.kind).phase == Phase::kStart;
@@ -198,7 +198,7 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
 
 constexpr int32_t kNone = -1;
 
-// The instance of each key that lives, by its index; kNone where none does.
+// The index of the live instance of each key; kNone if no instance lives.
 class CurrentInstances {
  public:
   explicit CurrentInstances(const StageContext& context) : microbatches_(context.microbatches) {
@@ -210,7 +210,7 @@ class CurrentInstances {
     };
     for (const int32_t layer : {kNoLayer, kHeadLayer, kEmbeddingLayer}) add(layer);
     for (const StageSlice& slice : context.slices) {
-      // What a slice sends on is the next layer's.
+      // The output of a slice has the key of the next layer.
       for (int32_t layer = slice.first_layer; layer <= slice.end_layer; ++layer) add(layer);
     }
     instances_.resize(static_cast<size_t>(rows) * RowSize(), kNone);
@@ -231,7 +231,7 @@ class CurrentInstances {
   const int32_t microbatches_;
   std::vector<int32_t> row_of_layer_;               // [layer - kNoLayer]; kNone: not on this rank
   std::vector<int32_t> instances_;                  // [row][microbatch - kNoMicrobatch][tensor]
-  absl::flat_hash_map<BufferKey, int32_t> others_;  // of programs that are not the rank's
+  absl::flat_hash_map<BufferKey, int32_t> others_;  // for keys that are not on the rank
 };
 
 }  // namespace
@@ -302,7 +302,7 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
   MemoryPlan plan;
   AccessTable table(context);
   CurrentInstances current(context);
-  // Most often there are about as many instances as actions.
+  // There are usually about as many instances as actions.
   plan.buffers.reserve(program.size() + program.size() / 2);
   for (size_t i = 0; i < program.size(); ++i) {
     const auto index = static_cast<int32_t>(i);

@@ -1,9 +1,9 @@
-// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the
-// worker's arena all use it, so the planned peak is the allocated size.
+// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the worker's
+// arena all use it, so the planned peak is exactly the allocated size.
 //
-// A buffer instance begins at the action that writes its tensor afresh and lives to the last action that reads or
-// changes it before it is written afresh again. Whether a tensor is stored or recomputed is therefore not said anywhere:
-// if an R action writes it again before the backward pass reads it, the forward instance died early.
+// A buffer instance begins at the action that writes its tensor afresh. It lives until the last action that reads or
+// changes the tensor before the next fresh write. So the program need not state whether a tensor is stored or recomputed:
+// if an R action writes it again before the backward pass reads it, the forward instance ends early.
 //
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROGRAM_MEMORY_MODEL_H_
@@ -23,9 +23,9 @@ namespace lynx {
 
 struct BufferKey {
   Tensor tensor = Tensor::kX;
-  int32_t layer = kNoLayer;  // kX of a slice's output: end_layer, or kHeadLayer where the slice has the head
-                             // (whose final norm reads it). kGrad: kNoLayer on a rank with one slice, else
-                             // the first layer of the slice that the gradient leaves the rank from
+  // For kX of a slice's output: end_layer, or kHeadLayer if the slice has the head (whose final norm reads it). For
+  // kGrad: kNoLayer on a rank with one slice, else the first layer of the slice from which the gradient leaves the rank.
+  int32_t layer = kNoLayer;
   int32_t microbatch = kNoMicrobatch;
 
   auto operator<=>(const BufferKey&) const = default;
@@ -40,18 +40,18 @@ std::string BufferKeyText(const BufferKey& key);  // "probs[12,3]"
 struct Access {
   BufferKey key;
   AccessMode mode;
-  Bytes bytes;  // of the whole tensor, unpadded
+  Bytes bytes;  // size of the whole tensor, unpadded
 };
 
-// What one action does to arena buffers, each key once, in a fixed order. The engine resolves its pointers from the same
-// list. Weights, gradients and optimizer states are not arena buffers. A wait accesses what its start accesses. The
+// All accesses of one action to arena buffers, each key once, in a fixed order. The engine resolves its pointers from the
+// same list. Weights, gradients and optimizer states are not arena buffers. A wait has the accesses of its start. The
 // action's virtual stage must be on the rank.
 std::vector<Access> AccessesOf(const Action& action, const StageContext& context);
 
 struct BufferInstance {
   BufferKey key;
   int32_t first = 0;  // index of the action that writes it afresh
-  int32_t last = 0;   // index of the last action that touches it (inclusive)
+  int32_t last = 0;   // index of the last action that accesses it (inclusive)
   Bytes bytes;        // padded to kBufferAlignment
   Bytes offset;       // in the arena; set by LayOut
 };
@@ -60,24 +60,26 @@ struct MemoryPlan {
   std::vector<BufferInstance> buffers;  // ordered by first, then key
   Bytes live_peak;                      // largest sum of live padded bytes: a lower bound of arena
   Bytes arena;                          // what the worker allocates, >= live_peak
-  int32_t peak_action = 0;              // where live_peak is reached
-  Bytes host_peak;                      // host memory of a rank: the pool of LayOutHost, as large as the most that is
-                                        // there at once and what lies between it in vain
+  int32_t peak_action = 0;              // the action at which live_peak is reached
+  // Host memory of a rank: the pool of LayOutHost, which is the largest sum of bytes there at the same time, plus
+  // fragmentation.
+  Bytes host_peak;
 };
 
-// Liveness only: buffers without offsets, live_peak, peak_action; arena = 0. FailedPrecondition when an action reads a
-// tensor that nothing has written, naming both.
+// Only liveness: buffers without offsets, live_peak, peak_action; arena = 0. Returns FailedPrecondition with the action
+// and the tensor if an action reads a tensor that was never written.
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
-// Liveness, then deterministic offsets without overlap in time and space. Looks for no smaller arena than one of at most
-// `enough`, and then finds the same one again if `enough` is its size.
+// Liveness, then deterministic offsets such that buffers never overlap in both time and space. Stops looking for a
+// smaller arena once it has at most `enough` bytes. If `enough` is the size of an earlier result, the same result comes
+// out again.
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
 // For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context, const MemoryPlan& memory);
 
-// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and,
-// for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones; what a
-// rank gathers of weights, or has not reduced of gradients, is in the arena then.
+// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and, for bfloat16,
+// master weights in 32 bits. With ZeRO, data- and context-parallel ranks shard the latter. Gathered weights and unreduced
+// gradients are in the arena then.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes total() const { return weights + gradients + optimizer; }

@@ -1,12 +1,12 @@
-// What ZeRO (Rajbhandari et al. 2020) changes in a program: ranks that hold the same weights (StageContext::
-// gradient_ranks) share out optimizer states, then gradients, then weights, and so
+// What ZeRO (Rajbhandari et al. 2020) changes in a program. Ranks that hold the same weights
+// (StageContext::gradient_ranks) shard optimizer states, then gradients, then weights:
 //
 //   ZeRO-1  reduce-scatter gradients after the step's last backward, and all-gather weights after the optimizer
-//   ZeRO-2  reduce-scatter each layer's gradients after its backward of every microbatch, for there is no room to sum
-//           all of them; and all-gather weights after the optimizer
+//   ZeRO-2  reduce-scatter each layer's gradients after its backward of every microbatch, because there is no memory to
+//           accumulate all of them; and all-gather weights after the optimizer
 //   ZeRO-3  also all-gather a layer's weights before its passes, and never after the optimizer
 //
-// DP and PG name layers, not microbatches: what a reduction takes is whatever was added since the last one.
+// DP and PG name layers, not microbatches: a reduction takes whatever was added since the previous one.
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
 #define LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
@@ -16,24 +16,24 @@
 
 namespace lynx {
 
-// Whether the rank's embedding is its output projection too: one weight, to whose gradients both add.
+// True if the rank's embedding is also its output projection: one weight, to whose gradients both layers add.
 bool HoldsTiedEmbedding(const StageContext& context);
 
-// None of them where one rank alone holds the weights.
+// All three are false if only one rank holds the weights.
 bool SharesWeights(const StageContext& context);          // ZeRO-3
 bool ReducesEachMicrobatch(const StageContext& context);  // ZeRO-2 and -3
 bool GathersUpdatedWeights(const StageContext& context);  // ZeRO-1 and -2
 
-// Ranks among which each layer's optimizer states are shared out; 1: they are not.
+// Number of ranks among which each layer's optimizer states are sharded; 1: they are not sharded.
 int32_t OptimizerShares(const StageContext& context);
-// A layer's parameters with what makes them divisible by the shares, which are then all of one size.
+// A layer's parameters, padded to a multiple of the number of shares, so that all shares have the same size.
 int64_t Shareable(const StageContext& context, int64_t parameters);
 
-// Whether a compute action reads weights of its layer: forward ops with parameters, and input gradients of all but
-// additions of biases and the embedding.
+// True if a compute action reads weights of its layer: forward ops with parameters, and input gradients of all ops except
+// the addition of biases and the embedding.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);
-// Whether it adds to the gradients of its layer's weights: weight passes, and input-gradient passes of ops that have
-// none (norms, the embedding, biases under sequence parallelism).
+// True if it adds to the gradients of its layer's weights: weight passes, and input-gradient passes of ops without a
+// weight pass (norms, the embedding, biases under sequence parallelism).
 bool AddsWeightGradients(const Action& action, const LayerGraph& graph, const LayerShape& shape);
 
 }  // namespace lynx

@@ -1,11 +1,11 @@
-// See validate.h. The validator knows the tables of ops, tensors and action kinds, and nothing of the lowering: what
-// it expects of a program it derives from the rank's context alone.
+// See validate.h. The validator uses the tables of ops, tensors and action kinds, but nothing of the lowering: it derives
+// what it expects of a program only from the rank's context.
 //
-// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A
-// program interleaves them; W, R and what ends the step stand between them under rules of their own.
+// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h).
+// A program interleaves them. W, R and the actions at the end of the step stand between them, under separate rules.
 //
-// x1 or x counts as incomplete while it is made again (planner/program/validate_recompute.h). That nothing is read before it is
-// written is what the memory model's fold finds, which runs last.
+// x1 or x counts as incomplete while it is recomputed (planner/program/validate_recompute.h). The memory model's fold,
+// which runs last, checks that nothing is read before it is written.
 #include "planner/program/validate.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace {
 
 using enum ActionKind;
 
-// Where the step is in its end.
+// How far the end of the step has come.
 enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 
 class StageValidator {
@@ -67,7 +67,7 @@ class StageValidator {
  private:
   bool collectives() const { return context_.layout.tp > 1; }
 
-  // Of the rank as a whole: named by its first virtual stage.
+  // An action of the whole rank; it carries the rank's first virtual stage.
   Action OfRank(Action action) const {
     action.stage = context_.slices.front().stage;
     return action;
@@ -83,10 +83,10 @@ class StageValidator {
         std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.slice().stage == stage; });
     return found == slices_.end() ? nullptr : &*found;
   }
-  // The action's stage is on the rank.
+  // The action's stage must be on the rank.
   SliceProgress& SliceOf(const Action& action) { return *FindSlice(action.stage); }
 
-  // Whether the fields are in range and name something that exists on this stage.
+  // Checks that the fields are in range and name something that exists on this stage.
   absl::Status CheckFields(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const SliceProgress* slice = FindSlice(action.stage);
@@ -148,7 +148,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Weights come back to all ranks after the optimizer, unless each pass gathers them.
+  // Updated weights are gathered by all ranks after the optimizer, unless each pass gathers them.
   absl::Status CheckWeightGather(const Action& action) {
     if (SharesWeights(context_)) {
       return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
@@ -195,10 +195,10 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Whether all microbatches, weight passes, reductions and transfers are done.
+  // Checks that all microbatches, weight passes, reductions and transfers are done.
   absl::Status CheckComplete() const {
     for (int32_t k = 0; k < context_.microbatches; ++k) {
-      // Of two copies of the model a microbatch goes through the one in which it has begun.
+      // With two copies of the model, a microbatch passes through the copy in which it has begun.
       const auto begun =
           std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.HasBegun(k); });
       const int32_t pipe = begun == slices_.end() ? 0 : pipeline_.PipeOf(begun->slice().stage);
@@ -230,7 +230,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Of a layer's gradients so far, where they are reduced with every microbatch.
+  // Number of reductions of a layer's gradients so far, if they are reduced with every microbatch.
   size_t Reductions(int32_t layer) const {
     const auto it = reductions_.find(layer);
     return it == reductions_.end() ? 0 : it->second;
@@ -264,7 +264,7 @@ class StageValidator {
     }
   }
 
-  // The next action of a microbatch's sequence. It is in no other copy of the model.
+  // Takes the next action of a microbatch's sequence. The microbatch must not be in another copy of the model.
   absl::Status Advance(const Action& action, Pass pass) {
     for (const SliceProgress& other : slices_) {
       if (pipeline_.PipeOf(other.slice().stage) != pipeline_.PipeOf(action.stage) && other.HasBegun(action.microbatch)) {
@@ -275,7 +275,7 @@ class StageValidator {
     return FailIf(SliceOf(action).Advance(pass, action));
   }
 
-  // What a neighbour on the same rank hands on in place is there.
+  // Checks that the neighbour on the same rank has passed its result on in place.
   absl::Status CheckHandedOn(const Action& action, int32_t neighbour, Pass pass) {
     const SliceProgress* from = neighbour == kNoStage ? nullptr : FindSlice(neighbour);
     if (from == nullptr) return absl::OkStatus();
@@ -287,7 +287,7 @@ class StageValidator {
                              forward ? "forward" : "backward", " pass of the microbatch"));
   }
 
-  // Only a pipeline with two copies of the model can get here otherwise: there more microbatches may come.
+  // Only a pipeline with two copies of the model can fail here, because more microbatches may come there.
   absl::Status CheckNotReduced(const Action& action) const {
     if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
     const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);
@@ -301,7 +301,7 @@ class StageValidator {
       return Fail("recomputation follows the layer's forward pass");
     }
     if (!slice.Past(Pass::kBackward, action.microbatch, action.layer, Segment::kEnd)) return absl::OkStatus();
-    // Weight passes gather again what they read of shares.
+    // Weight passes gather again the tensors that they read from shares.
     const bool gather = InfoOf(action.kind).collective == Collective::kAllGather;
     if (gather && !slice.WeightsComputed(action.layer, action.microbatch)) return absl::OkStatus();
     return Fail("recomputation after the layer's backward pass is of no use");
@@ -319,7 +319,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Of what was added since the last one: the microbatches' in turn.
+  // A reduction of what was added since the previous reduction; microbatches are reduced in turn.
   absl::Status CheckMicrobatchReduction(const Action& action, const SliceProgress& slice, Segment last) {
     size_t& reductions = reductions_[action.layer];
     if (static_cast<int64_t>(reductions) == context_.microbatches) {
@@ -334,14 +334,14 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Whether `action` is the wait for the transfer that `start` starts.
+  // True if `action` is the wait for the transfer that `start` starts.
   static bool IsWaitFor(const Action& action, Action start) {
     start.kind = InfoOf(start.kind).counterpart;
     return action == start;
   }
 
-  // Transfers that one channel carries in order. Each direction between two virtual stages, and between the device and its
-  // host, is a channel of its own.
+  // The channel that carries a transfer; a channel is in order. Each direction between two virtual stages is a channel,
+  // and so is each direction between the device and its host.
   static std::string ChannelOf(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const bool boundary = info.group == Group::kNextStage || info.group == Group::kPreviousStage;
@@ -371,7 +371,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Nothing touches what a transfer under way writes, nor changes what one reads.
+  // While a transfer is under way, no action may touch what it writes or change what it reads.
   absl::Status CheckUnderWay(const Action& action) {
     const std::vector<Access> accesses = AccessesOf(action, context_);
     if (InfoOf(action.kind).phase == Phase::kWait) {
@@ -404,8 +404,8 @@ class StageValidator {
   std::deque<SliceProgress> slices_;  // by chunk
   size_t at_ = 0;
   std::set<int32_t> reduced_;                          // layers
-  std::map<int32_t, size_t> reductions_;               // by layer, where each microbatch is reduced
-  std::set<int32_t> gathered_;                         // layers, after the optimizer
+  std::map<int32_t, size_t> reductions_;               // number of reductions by layer, if each microbatch is reduced
+  std::set<int32_t> gathered_;                         // layers gathered after the optimizer
   std::map<std::string, std::deque<Action>> pending_;  // by channel
   std::list<UnderWay> under_way_;
   EndState end_ = EndState::kBefore;

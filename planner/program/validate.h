@@ -10,18 +10,18 @@
 
 namespace lynx {
 
-// FailedPrecondition naming the action (text and index) and the rule it breaks. Checks, for the program of one pipeline
-// rank: stage, microbatch, layer, segment and ops are in range and exist; on each of its virtual stages every microbatch
-// (in a bidirectional pipeline: every one of its copy of the model) runs each forward segment, backward segment and
-// weight pass exactly once and in order, and begins after a neighbour on the same rank has handed on what it works on;
-// each start has one later wait of its own and starts and waits of a group pair in order; collectives follow the
-// segments that end in them; nothing is read before it is written; nothing touches what a transfer under way writes, nor
-// changes what one reads; recomputed ops do not change gradients; gradient reduction follows the last weight pass of its
-// layer; NORM and OPT come once, last. In which order the slots of a schedule come is free.
+// Returns FailedPrecondition with the action (text and index) and the rule that it breaks. For the program of one
+// pipeline rank, the rules are: stage, microbatch, layer, segment and ops are in range and exist. On each of its virtual
+// stages every microbatch (in a bidirectional pipeline: every microbatch of its copy of the model) runs each forward
+// segment, backward segment and weight pass exactly once and in order, and begins after a neighbour on the same rank has
+// passed on its input. Each start has one later wait of its own, and starts and waits of a group pair in order.
+// Collectives follow the segments that end in them. A tensor is written before it is read. While a transfer is under way,
+// no action touches what it writes or changes what it reads. Recomputed ops do not change gradients. Gradient reduction
+// follows the last weight pass of its layer. NORM and OPT come once, last. The slots of a schedule may come in any order.
 absl::Status ValidateProgram(const Program& program, const StageContext& context);
 
-// Each rank alone, then between ranks: slices join to the model, sends and receives match in number and order. Whether
-// ranks wait for each other in a circle is the simulation's to find.
+// Validates each rank alone, then checks across ranks that the slices join to the model and that sends and receives match
+// in number and order. It does not look for cycles of ranks that wait for each other; the simulation finds those.
 absl::Status ValidatePrograms(const std::vector<Program>& programs, const std::vector<StageContext>& contexts);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// What is checked of contexts, and between ranks. See validate.h and validate_context.h.
+// Checks of contexts, and checks across ranks. See validate.h and validate_context.h.
 #include "planner/program/validate_context.h"
 
 #include <map>
@@ -36,7 +36,7 @@ absl::Status CheckSlices(const StageContext& c) {
   return absl::OkStatus();
 }
 
-// Whether all ranks' slices join to the model, in a bidirectional pipeline both copies alike.
+// Checks that all ranks' slices join to the model; in a bidirectional pipeline both copies alike.
 absl::Status CheckSlicesJoin(const std::vector<StageContext>& contexts) {
   const PipelineShape pipeline = contexts.front().pipeline();
   const auto slice_of = [&](int32_t stage) -> const StageSlice& {
@@ -54,7 +54,7 @@ absl::Status CheckSlicesJoin(const std::vector<StageContext>& contexts) {
   return absl::OkStatus();
 }
 
-// Which microbatches go through a virtual stage.
+// The microbatches that pass through a virtual stage.
 using Microbatches = std::vector<int32_t>;
 std::map<int32_t, Microbatches> MicrobatchesOf(const Program& program, const StageContext& context) {
   std::map<int32_t, Microbatches> microbatches;
@@ -68,7 +68,7 @@ std::map<int32_t, Microbatches> MicrobatchesOf(const Program& program, const Sta
   return microbatches;
 }
 
-// Whether a microbatch goes through all stages of one copy of the model. With one copy each goes through all of it.
+// Checks that each microbatch passes through all stages of one copy of the model. With only one copy this is always so.
 absl::Status CheckPipes(const std::vector<Program>& programs, const std::vector<StageContext>& contexts) {
   const PipelineShape pipeline = contexts.front().pipeline();
   if (pipeline.pipes() == 1) return absl::OkStatus();

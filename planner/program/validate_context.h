@@ -1,4 +1,4 @@
-// The part of validation that looks at contexts alone, for planner/program/validate.cc. Pure.
+// The part of validation that checks only contexts, for planner/program/validate.cc. Pure.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_CONTEXT_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_CONTEXT_H_
 
@@ -7,8 +7,8 @@
 
 namespace lynx {
 
-// FailedPrecondition unless the context is one that a pipeline rank can have: degrees that divide the model, a schedule
-// that exists for so many microbatches, and the slices that the layout puts on the rank.
+// Returns FailedPrecondition unless a pipeline rank can have this context: degrees divide the model, a schedule exists
+// for this number of microbatches, and the slices are those that the layout puts on the rank.
 absl::Status CheckContext(const StageContext& context);
 
 }  // namespace lynx

@@ -7,7 +7,7 @@ namespace lynx {
 
 using enum ActionKind;
 
-// Only what the policy may decide on can go.
+// Only tensors on which the policy may decide can be offloaded.
 std::optional<std::string> CopyRules::CheckTensors(const Action& action) const {
   const LayerGraph& graph = context_.graph();
   TensorSet movable = 0;
@@ -31,7 +31,7 @@ std::optional<std::string> CopyRules::FollowCopy(const Action& action, const Buf
       }
       it->second.place = Place::kBack;
       return std::nullopt;
-    default:  // waits, which the validator has matched with their starts
+    default:  // waits; the validator has matched them with their starts
       if (action.kind == kOffloadWait) it->second.place = Place::kOnHost;
       return std::nullopt;
   }

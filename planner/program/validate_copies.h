@@ -1,8 +1,8 @@
-// Rules for copies to the host and back. (What a transfer under way holds, the validator looks after for all of them.) One
+// Rules for copies to the host and back. (The validator itself checks what transfers under way read and write.) One
 // object follows one program. Pure; not thread-safe.
 //
-// A buffer (a tensor of a layer and microbatch) that goes to the host goes once, is touched by nothing from the end of its
-// way out to the start of its way back, and comes back before the step ends.
+// A buffer (a tensor of a layer and microbatch) is offloaded at most once. No action touches it from the end of its
+// offload to the start of its reload, and it is reloaded before the step ends.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_COPIES_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_COPIES_H_
 
@@ -19,22 +19,22 @@ class CopyRules {
  public:
   explicit CopyRules(const StageContext& context) : context_(context) {}
 
-  // The rule that the next action breaks, if any. Its fields are in range.
+  // The rule that the next action breaks, if any. The action's fields must be in range.
   std::optional<std::string> Follow(const Action& action);
-  // What the program's end leaves undone, if anything.
+  // What is left undone at the program's end, if anything.
   std::optional<std::string> AtEnd() const;
 
  private:
-  enum class Place : uint8_t { kGoing, kOnHost, kBack };  // kBack: or on its way
+  enum class Place : uint8_t { kGoing, kOnHost, kBack };  // kBack: it is back, or its reload has started
   struct State {
     Place place;
-    Action offload;  // start
+    Action offload;  // its start
   };
   std::optional<std::string> CheckTensors(const Action& action) const;
   std::optional<std::string> FollowCopy(const Action& action, const BufferKey& key);
 
   const StageContext& context_;
-  std::map<BufferKey, State> states_;  // of all that have gone
+  std::map<BufferKey, State> states_;  // of all buffers that were offloaded
 };
 
 }  // namespace lynx

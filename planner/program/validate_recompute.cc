@@ -62,7 +62,8 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
   return std::nullopt;
 }
 
-// The addition that makes the sum whole, or its collective before that.
+// Takes the next step of a sum: with `last` the addition that completes the tensor, else the start or wait of its
+// collective.
 RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor, Op first, bool last) {
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {
@@ -82,7 +83,9 @@ RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor,
 }
 
 RecomputeRules::Broken RecomputeRules::RepeatCollective(const Action& action) {
-  if (InfoOf(action.kind).collective == Collective::kAllGather) return std::nullopt;  // the fold finds what is missing
+  if (InfoOf(action.kind).collective == Collective::kAllGather)
+    return std::nullopt;  // the memory model's fold finds
+                          // missing tensors
   return action.segment == Segment::kMlp ? Grow(action, Tensor::kX, Op::kFc2, false)
                                          : Grow(action, Tensor::kX1, Op::kProj, false);
 }

@@ -1,9 +1,9 @@
-// Rules for what a program makes again: which ops, once, and sums that are whole before anything reads them. One object
-// follows one program. Pure; not thread-safe.
+// Rules for recomputation in a program: which ops may be recomputed, that each is recomputed at most once, and that sums
+// are complete before an action reads them. One object follows one program. Pure; not thread-safe.
 //
 // x1 and the next layer's x are sums that grow in place: proj (fc2) writes a partial sum, its collective completes it,
-// add1 (add2) makes the tensor whole. x is made again only for a layer above on the same stage, from which it would
-// otherwise be kept.
+// and add1 (add2) completes the tensor. x is recomputed only for a layer above on the same stage; otherwise that layer's
+// input would be kept.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 
@@ -25,18 +25,18 @@ class RecomputeRules {
 
   explicit RecomputeRules(const StageContext& context) : context_(context), graph_(context.graph()) {}
 
-  // Fields of kRecompute: whether the ops may be run again. Fields of a repeated collective: whether it may.
+  // CheckOps: whether the ops of a kRecompute action may be recomputed. MayRepeat: whether a collective may be repeated.
   Broken CheckOps(const Action& action) const;
   bool MayRepeat(const Action& action) const;
 
-  // The next action of its kind. Their time and fields are right.
+  // Each takes the next action of its kind. The action's position and fields must be correct.
   Broken Recompute(const Action& action);
   Broken RepeatCollective(const Action& action);
   Broken Backward(const Action& action) const;
 
  private:
   enum class Sum : uint8_t { kWhole, kPartial, kReducing, kComplete };
-  // x of the layer above, where that may be made again; x1 and any other tensor of the layer itself.
+  // The key of x of the layer above, if that may be recomputed; of x1 and any other tensor of the layer itself.
   BufferKey KeyOf(const Action& action, Tensor tensor) const;
   bool MakesInput(const Action& action) const;
   Sum StateOf(const BufferKey& key) const;

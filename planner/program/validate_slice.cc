@@ -85,7 +85,7 @@ std::optional<std::string> SliceProgress::Advance(Pass pass, const Action& actio
   if (action != expected) return absl::StrCat("microbatch ", k, "'s ", name, " pass has ", ActionText(expected), " next");
   int32_t& place = place_[static_cast<size_t>(k)];
   if (place < 0) {
-    // In one of two pipes which microbatches come is known only when they do.
+    // With two pipes, the microbatches of a pipe are known only when they begin.
     const int32_t before = one_pipe_ ? k - 1 : begun_.empty() ? -1 : begun_.back();
     if (before >= 0 && before > k) return absl::StrCat("microbatch ", before, " has begun before it");
     if (one_pipe_ && static_cast<int64_t>(begun_.size()) != k) {

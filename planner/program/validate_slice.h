@@ -1,7 +1,8 @@
-// What a program must do on one virtual stage, and how far it is: for the validator alone (planner/program/validate.cc).
+// What a program must do on one virtual stage, and how much of it is done. Used only by the validator
+// (planner/program/validate.cc).
 //
-// Each microbatch has two sequences that no program may change: its forward actions and its backward actions, transfers
-// over the rank's border included. A neighbouring virtual stage on the same rank needs no transfer. Pure.
+// Each microbatch has two sequences that no program may change: its forward actions and its backward actions, both with
+// the transfers over the rank's border. A neighbouring virtual stage on the same rank needs no transfer. Pure.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_SLICE_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_SLICE_H_
 
@@ -17,7 +18,7 @@
 
 namespace lynx {
 
-// Keeps references to its arguments, which outlive it.
+// Keeps references to its arguments, which must outlive it.
 class SliceProgress {
  public:
   SliceProgress(const StageContext& context, const StageSlice& slice);
@@ -26,31 +27,33 @@ class SliceProgress {
   // The slice's layers, embedding and head included.
   std::vector<int32_t> Layers() const;
   bool Has(int32_t layer) const;
-  // Whether x comes from, or goes to, another rank.
+  // Whether x comes from another rank, or goes to another rank.
   bool receives() const { return receives_; }
   bool sends() const { return sends_; }
 
-  // Takes the action as the next of its microbatch's forward or backward sequence. What is wrong otherwise, of:
-  // it is not the next one; a microbatch overtakes one that began before it; in a pipeline with one copy of the model
-  // microbatches begin in order without a gap.
+  // Takes the action as the next one of its microbatch's forward or backward sequence. Returns an error if it is not the
+  // next one, if a microbatch overtakes one that began before it, or, in a pipeline with one copy of the model, if
+  // microbatches do not begin in order without a gap.
   std::optional<std::string> Advance(Pass pass, const Action& action);
-  // Takes it as the layer segment's next weight pass.
+  // Takes the action as the layer segment's next weight pass.
   std::optional<std::string> AdvanceWeight(const Action& action);
 
   // Microbatches that have begun here, in order.
   const std::vector<int32_t>& begun() const { return begun_; }
   bool HasBegun(int32_t microbatch) const { return place_[static_cast<size_t>(microbatch)] >= 0; }
-  // Whether the microbatch is past the pass over a layer's segment.
+  // True if the microbatch is past the pass over a layer's segment.
   bool Past(Pass pass, int32_t microbatch, int32_t layer, Segment segment) const;
-  // Whether its last forward segment here has run, or its last backward segment (a send may still be under way).
+  // True if its last forward segment (BackwardComputed: its last backward segment) here has run; a send may still be
+  // under way.
   bool ForwardComputed(int32_t microbatch) const;
   bool BackwardComputed(int32_t microbatch) const;
-  // Whether all weight passes of the layer have run for all that have begun.
+  // True if all weight passes of the layer have run for all microbatches that have begun.
   bool WeightsComputed(int32_t layer) const;
-  // Whether the layer's weight passes have run for the microbatch.
+  // True if the layer's weight passes have run for the microbatch.
   bool WeightsComputed(int32_t layer, int32_t microbatch) const;
 
-  // What a microbatch still needs to run here; then the weight passes that one of those begun needs.
+  // Lacking: what a microbatch must still run here. LackingWeight: a weight pass that one of the begun microbatches still
+  // needs.
   std::optional<Action> Lacking(int32_t microbatch) const;
   std::optional<Action> LackingWeight() const;
 
@@ -58,7 +61,7 @@ class SliceProgress {
   using LayerSegment = std::pair<int32_t, Segment>;
   struct Sequence {
     std::vector<Action> actions;            // without microbatch
-    std::map<LayerSegment, size_t> passes;  // where a layer segment's pass stands
+    std::map<LayerSegment, size_t> passes;  // position of a layer segment's pass
     std::vector<size_t> done;               // per microbatch
   };
 
@@ -77,8 +80,8 @@ class SliceProgress {
   bool receives_ = false, sends_ = false;
   Sequence sequences_[2];  // forward, backward
   std::vector<int32_t> begun_;
-  std::vector<int32_t> place_;                     // per microbatch: its place in begun_; -1: none
-  std::map<LayerSegment, int32_t> weight_passes_;  // of how many microbatches
+  std::vector<int32_t> place_;                     // per microbatch: its position in begun_; -1: not begun
+  std::map<LayerSegment, int32_t> weight_passes_;  // number of microbatches that have run it
 };
 
 }  // namespace lynx

@@ -14,7 +14,7 @@ constexpr int kFirstCritical = kMaxWindows;
 constexpr int CriticalMoment(int phase) { return kFirstCritical + 2 * phase; }
 constexpr int OwnMoment(int window) { return kFirstCritical + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
-// The last one on the critical path that is not after that moment.
+// The last moment on the critical path that is not after that moment.
 constexpr int CriticalBefore(int moment) { return moment - (moment - kFirstCritical) % 2; }
 static_assert(kMaxItems <= 16 && OwnMoment(kMaxWindows) < 16);
 
@@ -69,7 +69,7 @@ std::span<const LatePoint> BackwardPareto::Of(ItemSet late) {
 
 BackwardPareto::Floor BackwardPareto::FloorOf(ItemSet late) const { return FloorOf(root_, late); }
 
-// Where nothing but what segments read is counted, and windows are one.
+// The bound counts only what segments read, and treats all windows as one.
 BackwardPareto::Floor BackwardPareto::FloorOf(const State& state, ItemSet rest) const {
   Floor floor{.exposed = state.exposed};
   Nanos room;
@@ -98,7 +98,7 @@ void BackwardPareto::Finish(const State& state) {
   points_.push_back({state.policy, floor.transient, floor.exposed});
 }
 
-// Places the last item of `rest`, and so on.
+// Places the last item of `rest`, then recurses.
 void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (rest == 0) return Finish(state);
   if (Bettered(FloorOf(state, rest))) return;
@@ -107,7 +107,7 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   const int due = state.due.Get(i);
   const PlacementSet placements = placements_[i];
   const bool critical = due >= kFirstCritical && Contains(placements, Placement::kCritical);
-  // Without late inputs, later is better, and a window without room no better than the critical path.
+  // If the item has no late inputs, a later moment is better, and a full window is no better than the critical path.
   const bool alone = (problem_.items[i].inputs & rest) == 0;
   for (int w = windows_ - 1; w >= 0; --w) {
     if (OwnMoment(w) > due || !Contains(placements, OwnWindow(w))) continue;
@@ -117,7 +117,7 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (critical) Make(i, state, rest, Placement::kCritical, CriticalBefore(due));
   for (int w = std::min(due, windows_ - 1); w >= 0; --w) {
     if (!Contains(placements, AboveWindow(w))) continue;
-    // The same window of the layer itself holds the work as well.
+    // The same window of the layer itself can hold the work as well.
     if (alone && OwnMoment(w) <= due && Contains(placements, OwnWindow(w))) continue;
     if (alone && critical && state.room[w].value == 0) continue;
     Make(i, state, rest, AboveWindow(w), w);

@@ -1,11 +1,11 @@
-// BackwardPareto: the best ways to recompute given items of one layer during its backward pass, if the neighbouring
-// layers do alike: transient memory against exposed time. What a layer stores, offloads or makes before its backward
-// pass does not matter for it, so one object serves all stages of a pipeline: forward windows, stall, copies and
-// microbatches in flight are not read.
+// BackwardPareto finds the best ways to recompute given items of one layer during its backward pass: the Pareto front of
+// transient memory against exposed time, if the neighbouring layers do the same. It does not depend on what a layer
+// stores, offloads or recomputes before its backward pass. So one object serves all stages of a pipeline: it does not use
+// forward windows, stall, copies and microbatches in flight.
 //
-// A set's front is found when it is first asked for, by branch and bound over the placements of its items. Of a pair
-// of neighbours that are alike, a window of the one's backward pass is a window of the other's: what both do in it
-// counts together.
+// The front of a set is computed when it is first asked for, by branch and bound over the placements of its items. If two
+// neighbours are alike, a window of one layer's backward pass is also a window of the other's: the work of both in it is
+// added up.
 //
 // Not thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_BACKWARD_PARETO_H_
@@ -23,18 +23,18 @@ namespace lynx {
 struct LatePoint {
   LayerPolicy policy{};  // of the late items; kStore elsewhere
   Bytes transient;
-  Nanos exposed;  // critical, and beyond the backward windows
+  Nanos exposed;  // critical time, plus what exceeds the backward windows
 };
 
 class BackwardPareto {
  public:
-  // Of the top layer or of one below it. `problem` is valid (see ValidateProblem).
+  // `top`: for the top layer, else for a layer below it. `problem` must be valid (see ValidateProblem).
   BackwardPareto(const RecomputeProblem& problem, bool top);
 
-  // All points that no other betters with exactly these late items, in the order of transient memory; empty if
-  // something in the set cannot be late, or is read by nothing. Valid until the next call.
+  // All non-dominated points with exactly these late items, ordered by transient memory. Empty if an item in the set
+  // cannot be late or has no reader. Valid until the next call.
   std::span<const LatePoint> Of(ItemSet late);
-  // No point of the set takes less than either.
+  // Lower bounds for all points of the set.
   struct Floor {
     Bytes transient;
     Nanos exposed;
@@ -54,20 +54,19 @@ class BackwardPareto {
    private:
     uint64_t bits_ = 0;
   };
-  // A policy in the making: items are placed from the last to the first, so that all that reads an item is placed
-  // before it.
+  // A partial policy. Items are placed from the last to the first, so that all readers of an item are placed before it.
   struct State {
-    std::array<Bytes, kMaxPhases> live{};   // of this layer and of the one below
-    std::array<Nanos, kMaxWindows> room{};  // that windows have left
+    std::array<Bytes, kMaxPhases> live{};   // of this layer and the one below
+    std::array<Nanos, kMaxWindows> room{};  // what is left in the windows
     Nanos exposed;
     Nanos early;  // as in LayerUse
     LayerPolicy policy{};
-    // Of items that are not yet placed: the last moment that serves what reads them, and the last phase in which
-    // something reads them, plus one.
+    // For items that are not placed yet: the last moment that serves their readers, and the last phase in which something
+    // reads them, plus one.
     ItemNumbers due, last;
   };
   struct Range {
-    int32_t begin = -1, end = -1;  // of points_; -1: not yet found
+    int32_t begin = -1, end = -1;  // in points_; -1: not computed yet
   };
 
   void FindBounds(int i, PlacementSet placements);
@@ -81,16 +80,16 @@ class BackwardPareto {
   const bool top_;
   const int windows_;
   ItemSet possible_ = 0, read_ = 0;
-  ItemSet hideable_ = 0;  // that some window may hide
+  ItemSet hideable_ = 0;  // items that a window may hide
   std::array<PlacementSet, kMaxItems> placements_{};
   State root_;
-  // By set of items: what they cost and read, and what must live in each phase if all of them are late.
+  // By set of items: their cost, what they read, and what must live in each phase if all of them are late.
   std::vector<Nanos> cost_;
   std::vector<ItemSet> inputs_;
   std::vector<std::array<Bytes, kMaxPhases>> must_live_;
   std::vector<Range> ranges_;
   std::vector<LatePoint> points_;
-  size_t first_ = 0;  // in points_: of the set being searched
+  size_t first_ = 0;  // where the points of the current set begin in points_
 };
 
 }  // namespace lynx

@@ -33,7 +33,7 @@ class ItemNumbers {
   uint64_t bits_ = 0;
 };
 
-// What all parts of a layer need to know of its items. Arrays by set of items.
+// Tables of a layer's items, used by all parts. Arrays by set of items.
 struct ItemTables {
   ItemTables(const RecomputeProblem& problem, bool top) {
     const int count = static_cast<int>(problem.items.size());
@@ -54,18 +54,18 @@ struct ItemTables {
   std::vector<Bytes> bytes;
   std::vector<ItemSet> inputs;
   std::vector<PlacementSet> possible;  // by item
-  ItemSet read = 0;                    // by segments
+  ItemSet read = 0;                    // read by segments
   ItemSet all = 0;
 };
 
-// A late part in the making. Items are decided from the last to the first, so that all that reads an item is decided
-// before it. Undecided items know when they are due and until when they are read.
+// A partial late part. Items are decided from the last to the first, so that all readers of an item are decided before
+// it. Undecided items record when they are due and until when they are read.
 struct LateState {
   LatePart part;
   ItemSet set = 0;     // late items
-  ItemSet inputs = 0;  // what making them again reads
-  ItemNumbers due;     // of undecided items: the last moment that serves what reads them
-  ItemNumbers last;    // of undecided items: the last phase in which something reads them, plus one
+  ItemSet inputs = 0;  // items that their recomputation reads
+  ItemNumbers due;     // for undecided items: the last moment that serves their readers
+  ItemNumbers last;    // for undecided items: the last phase in which something reads them, plus one
 
   void Forget(int i) {
     due.Set(i, 0);
@@ -95,7 +95,7 @@ class LateMaking {
     return root;
   }
 
-  // Calls visit(state) for every moment at which item i can be made again after `state`.
+  // Calls visit(state) for every moment at which item i can be recomputed after `state`.
   template <class Visit>
   void ForEachMoment(int i, const LateState& state, const Visit& visit) const {
     if (!Has(read_ | state.inputs, i)) return;
@@ -145,11 +145,11 @@ class LateMaking {
   const bool top_;
   const int windows_;
   std::array<PlacementSet, kMaxItems> possible_{};
-  ItemSet read_ = 0;  // by segments
+  ItemSet read_ = 0;  // read by segments
 };
 
-// The late parts of every set: all states of one item are found before the next item is decided,
-// and those that agree in due, last and set compete.
+// Finds the late parts of every set. All states of one item are computed before the next item is decided. States with
+// equal due, last and set compete.
 class LateFrontSearch {
  public:
   LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
@@ -164,7 +164,7 @@ class LateFrontSearch {
     }
     return parts;
   }
-  // At most about `beam` states go on from item to item.
+  // Continues at most about `beam` states from item to item.
   std::vector<LatePart> Of(ItemSet late, size_t beam) {
     std::vector<LatePart> parts;
     for (const Node& node : Grow(late, beam)) {
@@ -178,13 +178,13 @@ class LateFrontSearch {
     LateState state;
     bool dominated = false;
   };
-  // Beside each of grown_.
+  // One for each entry of grown_.
   struct Link {
     uint64_t packed;  // see NumbersOf
-    int32_t next;     // in grown_: another of the same group; -1: none
+    int32_t next;     // in grown_: the next of the same group; -1: none
   };
 
-  // What must be no more of a part that dominates another one.
+  // Numbers in which a dominating part must not be larger.
   static PackedNumbers::Numbers NumbersOf(const LatePart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;
@@ -202,7 +202,7 @@ class LateFrontSearch {
     return most;
   }
 
-  // Of all sets, or of `only` one.
+  // For all sets, or only for the set `only`.
   std::vector<Node> Grow(std::optional<ItemSet> only, size_t beam) {
     std::vector<Node> nodes{{making_.Root()}};
     for (int i = items_ - 1; i >= 0; --i) {
@@ -225,7 +225,7 @@ class LateFrontSearch {
     return nodes;
   }
 
-  // Keeps the states that expose least, and then live least, if the neighbours are alike.
+  // Keeps the states that expose least, then those with the least live memory, if the neighbours are alike.
   void Narrow(std::vector<Node>& nodes, size_t beam) const {
     std::erase_if(nodes, [](const Node& node) { return node.dominated; });
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
@@ -256,8 +256,9 @@ class LateFrontSearch {
     head->second = static_cast<int32_t>(grown_.size()) - 1;
   }
 
-  // The same items, so what is not exposed is in windows: who exposes less does more in some of them, and if that is
-  // to be paid as exposed time, less in none.
+  // Both parts recompute the same items, and what is not exposed is in windows. So a part that exposes less does more
+  // work in some window. It dominates even if that work must be paid as exposed time, provided that it does not do less
+  // in any window.
   bool Dominates(const LatePart& a, const LatePart& b) const {
     if (a.exposed > b.exposed || a.early < b.early) return false;
     for (int w = 0; w < making_.windows(); ++w) {
@@ -279,7 +280,7 @@ class LateFrontSearch {
   absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
 };
 
-// Where early items are made again.
+// Where early items are recomputed.
 struct EarlyPart {
   LayerPolicy policy{};
   std::array<Nanos, kMaxWindows> work{};
@@ -287,7 +288,7 @@ struct EarlyPart {
   Nanos exposed;
 };
 
-// Finds the early parts of every set of early items, in the same order as LateSearch.
+// Finds the early parts of every set of early items; decides items in the same order as LateFrontSearch.
 class EarlySearch {
  public:
   EarlySearch(const RecomputeProblem& problem, const ItemTables& tables)
@@ -336,7 +337,7 @@ class EarlySearch {
   std::vector<std::vector<EarlyPart>> parts_;
 };
 
-// Finds the kept parts beside a set of late items.
+// Finds the kept parts for a set of late items.
 class KeptSearch {
  public:
   KeptSearch(const RecomputeProblem& problem, const ItemTables& tables)
@@ -357,7 +358,7 @@ class KeptSearch {
       if (!early_[early].empty() && (tables_.inputs[early] & late) == 0) AddEarly(late, early);
       if (early == 0) break;
     }
-    // What dominates comes first.
+    // A dominating part comes first in this order.
     const auto order = [](const Found& f) { return std::tuple(f.held, f.exposed, f.stall, f.host, f.copy_out); };
     std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) { return order(a) < order(b); });
     std::vector<KeptPart> parts;
@@ -378,7 +379,7 @@ class KeptSearch {
     Nanos copy_out, copy_in;
     Bytes host;
     ItemSet early, offloaded;
-    uint32_t part;  // of early_[early]
+    uint32_t part;  // index in early_[early]
   };
 
   void AddEarly(ItemSet late, ItemSet early) {
@@ -412,7 +413,7 @@ class KeptSearch {
   }
 
   static bool Dominates(const Found& a, const Found& b) {
-    // Of what is offloaded, `host` is a multiple.
+    // `host` is proportional to the offloaded bytes.
     if (a.held > b.held || a.host > b.host) return false;
     const Nanos copies = std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
     return a.exposed + Positive(a.stall - b.stall) + copies <= b.exposed;

@@ -1,13 +1,13 @@
-// LayerChoices: every worthwhile way to treat one layer of a RecomputeProblem, factored into two halves. An item is *late*
-// if it is recomputed during the backward pass (b windows, o windows, critical), *early* if in forward windows or the
-// stall, and *kept* if stored or offloaded. What a layer takes of transient memory and of backward windows follows from
-// its late items and their placements alone; everything else (held memory, forward windows, stall, copies) from where
-// the others are; and the halves meet only in which items are late. So a layer's 15^n policies are, for each set of
-// late items, a few late parts times a few kept parts.
+// LayerChoices: every worthwhile way to treat one layer of a RecomputeProblem, factored into two halves. An item is
+// *late* if it is recomputed during the backward pass (b windows, o windows, critical), *early* if it is recomputed in
+// forward windows or the stall, and *kept* if it is stored or offloaded. A layer's transient memory and use of backward
+// windows depend only on its late items and their placements. Everything else (held memory, forward windows, stall,
+// copies) depends on the other items. The two halves share only the set of late items. So a layer's 15^n policies are,
+// for each set of late items, a few late parts times a few kept parts.
 //
-// Dominance. One part makes another needless if it takes no more memory of any kind and exposes no more time even after
-// paying, as exposed time, for all that it uses more of a shared window, the stall or the copy engines. Such a part can
-// take the other's place in any stage without loss. Of layers whose neighbours are like them less is worth while: see
+// Dominance. A part dominates another if it takes no more memory of any kind and exposes no more time, even after paying,
+// as exposed time, for everything that it uses more of a shared window, the stall or the copy engines. It can replace the
+// other part in any stage without loss. For layers whose neighbours are alike, fewer parts are worthwhile: see
 // layer_pareto.h.
 //
 // Immutable after construction; thread-safe.
@@ -33,7 +33,7 @@ struct LatePart {
 struct KeptPart {
   LayerPolicy policy{};  // of the early and offloaded items; kStore elsewhere
   Bytes held;
-  Nanos exposed;  // beyond the forward windows
+  Nanos exposed;  // what exceeds the forward windows
   Nanos stall;
   Nanos copy_out, copy_in;
   Bytes host;
@@ -42,8 +42,8 @@ struct KeptPart {
 LayerPolicy JoinPolicies(const LatePart& late, const KeptPart& kept);
 LayerUse JoinUses(const LatePart& late, const KeptPart& kept);
 
-// If the layers above and below have the same late part: the largest of all phases; and critical time with what exceeds
-// the backward windows.
+// Both assume that the layers above and below have the same late part. AlikeTransient: the largest transient memory of
+// all phases. AlikeExposed: critical time plus what exceeds the backward windows.
 Bytes AlikeTransient(const RecomputeProblem& problem, const LatePart& late);
 Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const LatePart& late);
 
@@ -54,18 +54,19 @@ struct PartsOfSet {
   std::vector<KeptPart> kept;
 };
 
-// For every set of late items that has parts, in ascending order; those that dominance leaves. `problem` is valid (see
-// ValidateProblem).
+// The non-dominated parts for every set of late items that has parts, in ascending order of the sets. `problem` must be
+// valid (see ValidateProblem).
 std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, bool top);
 
-// Of a layer that has another one above it, and of the top layer. Cheaper than each alone.
+// `inner`: of a layer that has another layer above it. `top`: of the top layer. Computing both together is cheaper than
+// each alone.
 struct StageParts {
   std::vector<PartsOfSet> inner, top;
 };
 StageParts PartsOfStage(const RecomputeProblem& problem);
 
-// The late parts of one set of late items that dominance leaves with any neighbours; empty if the set has none. With more
-// than `beam` of them along the way only those go on that expose least if the neighbours are alike.
+// The late parts of one set of late items that are not dominated, with any neighbours; empty if the set has no parts. If
+// there are more than `beam` partial parts, only those that expose least with alike neighbours are continued.
 std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items,
                                   size_t beam = std::numeric_limits<size_t>::max());
 

@@ -19,9 +19,10 @@ constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 2};
 constexpr Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// By set of items: the least time that forward windows and the layer's share of the stall expose if exactly these
-// items are made in them. One window after another takes a part of the set, and what reads an item comes no earlier.
-// The last window is for most sets never asked for, and takes longest: what it exposes is found when it is.
+// For each set of items: the least time that forward windows and the layer's share of the stall expose if exactly these
+// items are recomputed in them. Windows take parts of the set one after another, and an item's reader comes no earlier
+// than the item. The last window takes longest to compute and is not needed for most sets, so its result is computed on
+// demand.
 class EarlyTimes {
  public:
   EarlyTimes(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs)
@@ -45,7 +46,7 @@ class EarlyTimes {
   }
   // Items that may be early.
   ItemSet possible() const { return possible_; }
-  // Writes where each item of the set is made.
+  // Writes the placement of each item of the set.
   void Write(ItemSet early, LayerPolicy& policy) {
     LYNX_CHECK(Exposed(early) < kNever);
     for (size_t w = windows_.size(); w-- > 0;) {
@@ -61,7 +62,7 @@ class EarlyTimes {
     Placement placement;
     Nanos capacity;
     ItemSet allowed;
-    std::vector<ItemSet> taken;  // by set: of it, what is made here
+    std::vector<ItemSet> taken;  // by set: the part of it that is recomputed here
   };
 
   void AddWindow(const RecomputeProblem& problem, Placement placement, Nanos capacity) {
@@ -76,18 +77,18 @@ class EarlyTimes {
     windows_.push_back({placement, capacity, allowed, std::vector<ItemSet>(exposed_.size())});
   }
 
-  // Of all sets, what they expose in the windows that there are.
+  // For all sets, the time that they expose in the windows so far.
   void FindAll() {
     without_ = exposed_;
     known_.assign(exposed_.size(), false);
     known_[0] = true;
-    // Subsets of a set come before it.
+    // Subsets of a set have smaller numbers, so they come first.
     for (unsigned set = possible_ & -possible_; set != 0; set = (set - possible_) & possible_) {
       FindLast(static_cast<ItemSet>(set));
     }
   }
 
-  // What the set exposes if the last window takes the best part of it.
+  // Computes what the set exposes if the last window takes the best part of it.
   void FindLast(ItemSet set) {
     Window& window = windows_.back();
     Nanos& best = exposed_[set];
@@ -107,15 +108,15 @@ class EarlyTimes {
     known_[set] = true;
   }
 
-  const std::vector<ItemSet>& inputs_;           // of sets
-  std::vector<Nanos> exposed_, without_, cost_;  // by set; `without`: the last window
-  std::vector<char> known_;                      // by set: whether exposed_ counts the last window
+  const std::vector<ItemSet>& inputs_;           // by set
+  std::vector<Nanos> exposed_, without_, cost_;  // by set; `without_`: without the last window
+  std::vector<char> known_;                      // by set: whether exposed_ includes the last window
   std::vector<Window> windows_;
   Nanos room_;
   ItemSet possible_ = 0;
 };
 
-// What is known of sets of items.
+// Tables by set of items.
 struct SetTables {
   explicit SetTables(const RecomputeProblem& problem)
       : bytes(size_t{1} << problem.items.size()), inputs(bytes.size()), readers(bytes.size()) {
@@ -134,20 +135,21 @@ struct SetTables {
   }
 
   std::vector<Bytes> bytes;
-  std::vector<ItemSet> inputs, readers;  // what making them again reads; items that are made again from some of them
-  ItemSet read = 0;                      // by segments
+  // `inputs`: what recomputation of the set reads. `readers`: items whose recomputation reads some of the set.
+  std::vector<ItemSet> inputs, readers;
+  ItemSet read = 0;  // read by segments
 };
 
 // A way to treat the items that are not late.
 struct Kept {
-  Nanos exposed;  // beyond forward windows and the layer's shares
+  Nanos exposed;  // what exceeds forward windows and the layer's shares
   Bytes held;     // with the problem's microbatches in flight
   Bytes stored;   // of one microbatch
   ItemSet early = 0, offloaded = 0;
 };
 
-// The best ways to treat the items beside a set of late ones: items are decided from the last to the first, so that
-// all that reads an item is decided before it.
+// Finds the best ways to treat the items besides a set of late items. Items are decided from the last to the first, so
+// that all readers of an item are decided before it.
 class KeptSearch {
  public:
   KeptSearch(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
@@ -165,14 +167,14 @@ class KeptSearch {
   }
 
   EarlyTimes& early() { return early_; }
-  // No way beside these late items exposes, holds or stores less.
+  // A lower bound: no way with these late items exposes, holds or stores less.
   Kept FloorOf(ItemSet late) const {
     const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
     const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late]);
     const ItemSet kept = needed & static_cast<ItemSet>(~early);
     return {Nanos(0), tables_.bytes[early] + least_stored_[kept], offloadable_ == 0 ? tables_.bytes[kept] : Bytes(0)};
   }
-  // In no order. Valid until the next call.
+  // Unordered. Valid until the next call.
   const std::vector<Kept>& Of(ItemSet late) {
     late_ = late;
     kept_.clear();
@@ -198,19 +200,19 @@ class KeptSearch {
     std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
   }
 
-  // Kept on the device or on the host.
+  // The least device memory of an item that is stored or offloaded.
   Bytes LeastStored(int i) const {
     return problem_.items[i].bytes *
            (Has(offloadable_, i) ? std::min(problem_.in_flight, problem_.resident) : problem_.in_flight);
   }
 
-  // `held` counts what is decided, each item offloaded that can be.
+  // `held` counts the decided items, as if every item that can be offloaded were.
   struct State {
     Bytes held, stored;
     ItemSet early = 0, kept = 0;
   };
 
-  // True if everything that can be early fits into windows and makes nothing else needed: then nothing betters that.
+  // True if everything that can be early fits into windows and needs no further items; nothing dominates that.
   bool AddAllEarly() {
     if (offloadable_ != 0) return false;
     const ItemSet needed = (tables_.read | tables_.inputs[late_]) & static_cast<ItemSet>(~late_);
@@ -221,14 +223,14 @@ class KeptSearch {
     return true;
   }
 
-  // Decides the last item of `rest`, and so on.
+  // Decides the last item of `rest`, then recurses.
   void Decide(ItemSet rest, const State& state) {
     const ItemSet needed = tables_.read | tables_.inputs[state.early] | tables_.inputs[late_];
     const Nanos exposed = early_.Exposed(state.early);
     if (exposed >= kNever) return;
     const Kept floor{exposed, state.held + least_held_[rest & needed], offloadable_ == 0 ? state.stored : Bytes(0)};
     if (Bettered(floor)) return;
-    // What nothing reads is not there; what is read only by an item that is not yet decided may be.
+    // An item that nothing reads does not exist. An item whose readers are not all decided may still be needed.
     while (rest != 0) {
       const int i = std::bit_width(rest) - 1;
       rest &= static_cast<ItemSet>(~ItemBit(i));
@@ -249,7 +251,8 @@ class KeptSearch {
     Finish(state);
   }
 
-  // With the items offloaded, of least copy time per byte first, that fit into the layer's share of the host.
+  // Adds the way without offloading, then offloads one item after another, those with the least copy time per byte first,
+  // as long as they fit into the layer's share of the host's memory.
   void Finish(const State& state) {
     Kept kept{early_.Exposed(state.early), tables_.bytes[state.kept] * problem_.in_flight + tables_.bytes[state.early],
               state.stored, state.early};
@@ -289,14 +292,14 @@ class KeptSearch {
   const SetTables& tables_;
   const bool or_more_;
   EarlyTimes early_;
-  std::vector<int> by_copy_;  // items that may be offloaded, of least copy time per byte first
+  std::vector<int> by_copy_;  // items that may be offloaded, those with the least copy time per byte first
   ItemSet offloadable_ = 0;
-  std::vector<Bytes> least_held_, least_stored_;  // by set; the latter if none of it is early
+  std::vector<Bytes> least_held_, least_stored_;  // by set; least_stored_: if no item of the set is early
   ItemSet late_ = 0;
   std::vector<Kept> kept_;
 };
 
-// What a policy of a layer is worth.
+// The value of a layer's policy.
 struct Value {
   Nanos exposed;
   Bytes held, stored, transient;
@@ -304,12 +307,12 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// Values of policies, and which of them betters another one.
+// A list of policies' values, to find one that dominates another.
 class Values {
  public:
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-  // `most`: hardly any is larger. Without `or_more` what is stored does not matter.
+  // `most`: values are hardly ever larger. Without `or_more`, stored bytes do not matter.
   Values(const Value& most, bool or_more) : or_more_(or_more), packing_(Numbers(most)) {}
 
   void Add(const Value& value) {
@@ -321,7 +324,7 @@ class Values {
     std::swap(packed_[a], packed_[b]);
   }
   bool Betters(size_t a, const Value& b) const { return Betters(values_[a], b); }
-  // The first that betters `value`, or is equal to it.
+  // The first value that dominates `value` or equals it.
   size_t FindBetter(const Value& value) const {
     const uint64_t packed = packing_.Pack(Numbers(value));
     for (size_t i = 0; i < packed_.size(); ++i) {
@@ -344,7 +347,7 @@ class Values {
   std::vector<uint64_t> packed_;
 };
 
-// Joins the two halves: late items' fronts, of inner and of top layers, and the ways to keep the others.
+// Joins the two halves: the late items' fronts, of inner and of top layers, and the ways to keep the others.
 class Search {
  public:
   Search(const RecomputeProblem& problem, InFlightUse in_flight)
@@ -374,24 +377,24 @@ class Search {
   }
 
  private:
-  // A way to treat a layer.
+  // A complete way to treat a layer.
   struct Found {
     Value value;
     ItemSet late = 0, early = 0, offloaded = 0;
-    uint16_t late_point = 0;  // of the late items' front
+    uint16_t late_point = 0;  // index in the front of the late items
 
     auto key() const { return std::tie(value, late, early, offloaded); }
   };
 
-  // What was found of inner layers, or of the top layer.
+  // Results for inner layers, or for the top layer.
   struct Joined {
     BackwardPareto* late;
-    Values values;                     // of what was found
-    BackwardPareto::Floor floor = {};  // of the set of late items that is looked at
-    bool hopeless = false;             // so is that set
+    Values values;                     // values of `found`
+    BackwardPareto::Floor floor = {};  // lower bound for the current set of late items
+    bool hopeless = false;             // the current set cannot give a new point
     std::vector<Found> found = {};
-    size_t last = 0;  // what bettered another one last: likely to better the next one too
-    // What nothing bettered when so much had been found: bounds are often met.
+    size_t last = 0;  // the point that dominated a candidate last; it probably dominates the next one too
+    // A value that nothing dominated when `found` had open_at entries; the same bound is often asked for again.
     Value open = {};
     size_t open_at = std::numeric_limits<size_t>::max();
   };
@@ -407,7 +410,7 @@ class Search {
     return {most, or_more_};
   }
 
-  // The sets of late items with their floors, what may expose least first.
+  // The sets of late items with their lower bounds; sets that may expose least come first.
   std::vector<std::tuple<Nanos, Bytes, ItemSet>> InOrder(const BackwardPareto& front) const {
     std::vector<std::tuple<Nanos, Bytes, ItemSet>> order;
     order.reserve(tables_.bytes.size());
@@ -424,7 +427,7 @@ class Search {
     return {kept.exposed + exposed, kept.held, kept.stored, transient};
   }
 
-  // Whether something found betters whatever these make with the late items.
+  // True if a known point dominates everything that `kept` can make with the late items.
   bool Hopeless(std::span<const Kept> kept, Joined& of) const {
     return std::all_of(kept.begin(), kept.end(),
                        [&](const Kept& with) { return Bettered(Join(with, of.floor.exposed, of.floor.transient), of); });
@@ -452,7 +455,7 @@ class Search {
       of.open_at = of.found.size();
       return false;
     }
-    // What betters much comes forward.
+    // Points that dominate often move to the front.
     of.last = known / 2;
     std::swap(of.found[known], of.found[of.last]);
     of.values.Swap(known, of.last);

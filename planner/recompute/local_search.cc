@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// Exchanges at most.
+// Maximum number of exchanges.
 constexpr int kMaxRounds = 64;
 
 class Improvement {
@@ -36,7 +36,7 @@ class Improvement {
     LayerUse use;
   };
   struct Worth {
-    Nanos exposed;  // and slowed
+    Nanos exposed;  // including the slowdown by copies
     Bytes bytes, host;
 
     auto operator<=>(const Worth&) const = default;
@@ -58,7 +58,7 @@ class Improvement {
   }
   bool Fits(const Worth& worth) const { return worth.bytes <= problem_.budget && worth.host <= problem_.host_budget; }
 
-  // What a layer that has `policy` may have instead.
+  // The alternatives for a layer that has `policy`.
   const std::vector<Choice>& ChoicesFor(const LayerPolicy& policy, bool top) {
     const auto emplaced = choices_.try_emplace({top, policy});
     std::vector<Choice>& choices = emplaced.first->second;
@@ -80,8 +80,8 @@ class Improvement {
     return choices;
   }
 
-  // The best exchange in one layer; false if none is better than what is there. Of layers in a row that are alike,
-  // the first and the last stand for all.
+  // Makes the best exchange in one layer; false if no exchange is an improvement. In a run of alike layers, only the
+  // first and the last are tried.
   bool Exchange() {
     Worth best = worth_;
     size_t at = 0;

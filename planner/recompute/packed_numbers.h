@@ -1,6 +1,6 @@
-// PackedNumbers: four numbers rounded to 15 bits each in one word, so that one subtraction rules out most pairs of
-// which one is to be no larger than the other in all four. Each number lies below a bit that the subtraction must not
-// borrow.
+// PackedNumbers holds four numbers in one word, rounded to 15 bits each. To compare two words, one subtraction excludes
+// most pairs in which some number of the first is larger than that of the second. Each number lies below a guard bit that
+// the subtraction must not borrow.
 //
 // Pure values; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_PACKED_NUMBERS_H_
@@ -17,7 +17,7 @@ class PackedNumbers {
  public:
   using Numbers = std::array<int64_t, 4>;
 
-  // Larger numbers than `most` may all look alike, and so do those below 0.
+  // Numbers above `most` may be indistinguishable from each other, and so may numbers below 0.
   explicit PackedNumbers(const Numbers& most) {
     for (size_t i = 0; i < most.size(); ++i) {
       shifts_[i] = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(most[i]))) - kBits);
@@ -31,7 +31,7 @@ class PackedNumbers {
     }
     return packed;
   }
-  // False only if some number of `a` is larger than that of `b`.
+  // False only if some number of `a` is larger than the same number of `b`.
   static bool MayAllBeAtMost(uint64_t a, uint64_t b) { return (((b | kGuards) - a) & kGuards) == kGuards; }
 
  private:

@@ -39,13 +39,13 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   return Placement::kStore;
 }
 
-// Groups of options.layers layers, of which the first one's input is kept.
+// Makes groups of options.layers layers that keep only the first layer's input.
 void ChainInputs(int32_t group, StagePolicy& policy) {
   if (group <= 1 || policy.layers.size() <= 1) return;
   for (size_t l = 0; l < policy.layers.size(); ++l) policy.input_recomputed.push_back(l % static_cast<size_t>(group) != 0);
 }
 
-// Marks whole tensors, in the order of layers and of what they make, as long as the share of the bytes so far is kept.
+// Offloads whole tensors, layer by layer in the order of the graph, as long as the share of the bytes so far allows it.
 void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy) {
   const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
   Bytes stored, offloaded;

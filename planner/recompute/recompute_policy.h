@@ -1,5 +1,5 @@
-// RecomputePolicy: for each layer of a stage and each recomputable tensor, whether it is stored, or where it is
-// recomputed. Named policies and HEU all produce this type, and lowering reads nothing else. Pure values.
+// RecomputePolicy says, for each layer of a stage and each recomputable tensor, whether the tensor is stored, or where it
+// is recomputed. Named policies and HEU produce this type, and lowering reads only this type. Pure values.
 #ifndef LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
 #define LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
 
@@ -14,10 +14,10 @@
 
 namespace lynx {
 
-// Where a tensor of layer l, microbatch k is made again. A tensor's inputs must be stored or recomputed no later:
-// the order below is the order in time, but for the own windows, which stand between the critical points of the layer's
-// backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf); without sequence
-// parallelism a pass has two: forward attn, mlp; backward mlp, attn.
+// Where a tensor of layer l, microbatch k is recomputed. A tensor's inputs must be stored or be recomputed no later. The
+// order below is the order in time, except that the own windows lie between the critical points of the layer's backward
+// segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf). Without sequence parallelism a pass
+// has two: forward attn, mlp; backward mlp, attn.
 enum class Placement : uint8_t {
   kStore,
   kForward1,
@@ -32,9 +32,9 @@ enum class Placement : uint8_t {
   kOwn1,
   kOwn2,
   kOwn3,
-  kOwn4,      // windows of layer l's own backward; only for what is read after them
+  kOwn4,      // windows of layer l's own backward; only for tensors that are read after them
   kCritical,  // just before the backward segment that reads it, exposed
-  kOffload,   // not made again: kept in the host's memory between forward and backward
+  kOffload,   // not recomputed: kept in the host's memory between forward and backward
 };
 inline constexpr int kPlacementCount = 16;
 constexpr Placement ForwardWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kForward1) + i); }
@@ -47,32 +47,33 @@ constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p !=
 // "store", "f1".."f4", "stall", "b1".."b4", "o1".."o4", "critical", "offload"
 std::string_view PlacementName(Placement placement);
 
-// Indexed by position in LayerGraph::recomputable(); kStore beyond it.
+// Indexed by position in LayerGraph::recomputable(); kStore at unused positions.
 using LayerPolicy = std::array<Placement, kMaxRecomputable>;
 
 struct StagePolicy {
   std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
-  // Whether a layer's input is not kept either: then the layer below makes it again, in one chain with all that it
-  // recomputes itself, before the backward pass of the chain's top layer. Empty: of no layer; else one per layer, the
-  // first of a stage never.
+  // Whether a layer's input is recomputed too. Then the layer below recomputes it, together with all that this layer
+  // recomputes itself, in one chain before the backward pass of the chain's top layer. Empty: for no layer. Else one
+  // entry per layer; false for the first layer of a stage.
   std::vector<bool> input_recomputed;
 
   bool InputRecomputed(size_t layer) const { return layer < input_recomputed.size() && input_recomputed[layer]; }
   bool operator==(const StagePolicy&) const = default;
 };
 
-// One of the modes that treat every layer alike: none, full, full-keep-collectives, selective, balanced.
+// The policy of a mode that treats every layer alike: none, full, full-keep-collectives, selective, balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
-// Also uniform and block, with N of options.layers: groups of N layers from the first on, of which only the first one's
-// input is kept (N of 0 and 1: every layer's); the first N layers recomputed, the others stored. And of what the policy would
-// store, options.offload_permille by bytes goes to the host, tensor by tensor as they come, as near to that share of the layers
-// so far as whole tensors allow without exceeding it. Inputs of layers stay.
+// Supports uniform and block too, with N = options.layers. Uniform: groups of N layers, starting with the first, that
+// keep only the first layer's input (N of 0 or 1: every layer keeps its input). Block: the first N layers are recomputed,
+// the others stored. In addition, options.offload_permille of the bytes that the policy would store goes to the host.
+// Whole tensors are chosen in their order, so that the share over the layers so far comes as near to this as possible
+// without exceeding it. Inputs of layers stay.
 StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
 // "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
 // Groups equal layers: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
 std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);
-// "1-3 5": the layers whose inputs are recomputed. "": none.
+// "1-3 5": the layers whose inputs are recomputed. "" if there are none.
 std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer);
 
 }  // namespace lynx

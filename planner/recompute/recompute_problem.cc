@@ -18,15 +18,15 @@ int Segments(const RecomputeProblem& problem) { return problem.segments(); }
 int LastReader(SegmentSet set) { return static_cast<int>(std::bit_width(set)) - 1; }
 int FirstReader(SegmentSet set, int none) { return set == 0 ? none : std::countr_zero(set); }
 
-// Moments of the header's list as numbers in the order of time.
+// The moments of the header's list, as numbers in the order of time.
 constexpr int kStallMoment = kMaxWindows;
 constexpr int kBackwardMoment = kStallMoment + 1 + kMaxWindows;  // c0
 constexpr int CriticalMoment(int phase) { return kBackwardMoment + 2 * phase; }
 constexpr int OwnMoment(int window) { return kBackwardMoment + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kBackwardMoment ? 0 : (moment - kBackwardMoment + 1) / 2; }
 
-// The moment of an item that is recomputed there, with `deadline` the last moment that serves its readers. nullopt: no
-// such moment.
+// The moment at which an item with this placement is recomputed; `deadline` is the last moment that serves its readers.
+// nullopt: there is no such moment.
 std::optional<int> MomentOf(Placement placement, int deadline) {
   if (IsForwardWindow(placement)) return IndexOf(placement, Placement::kForward1);
   if (placement == Placement::kStall) return kStallMoment;
@@ -36,10 +36,10 @@ std::optional<int> MomentOf(Placement placement, int deadline) {
   return CriticalMoment((deadline - kBackwardMoment) / 2);
 }
 
-// Where each item of a layer is made again, and who reads it.
+// When each item of a layer is recomputed, and who reads it.
 struct Remaking {
   std::array<int, kMaxItems> moments{};
-  std::array<int, kMaxItems> last_phases{};  // in which something reads it; -1: nothing does during the backward
+  std::array<int, kMaxItems> last_phases{};  // the last phase in which something reads it; -1: none in the backward pass
   std::array<bool, kMaxItems> read{};
 };
 
@@ -51,7 +51,7 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
   Remaking schedule;
   const int count = static_cast<int>(problem.items.size());
   ItemSet recomputed = 0;
-  // Readers come after what they read, so they are scheduled first.
+  // Readers come after what they read, so the loop handles them first.
   for (int i = count - 1; i >= 0; --i) {
     const RecomputeItem& item = problem.items[i];
     const Placement placement = policy[i];
@@ -79,7 +79,7 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
   return schedule;
 }
 
-// Adds what item i, recomputed at `moment`, takes of memory.
+// Adds the memory of item i, which is recomputed at `moment`.
 void AddResult(const RecomputeProblem& problem, const Remaking& schedule, int i, LayerUse& use) {
   const Bytes bytes = problem.items[i].bytes;
   const int moment = schedule.moments[i];

@@ -1,10 +1,10 @@
-// RecomputeProblem: what to store, recompute and offload in one pipeline stage, as numbers alone. It knows no model
-// family: an *item* is a recomputable tensor of a layer, reduced to bytes, times and who reads it. HEU (stage_heu.h)
-// and OPT (opt/stage_opt.h) solve it; EvaluateStage says what a policy is worth, independently of both.
-// docs/formulation.md derives it.
+// RecomputeProblem describes, as plain numbers, what one pipeline stage can store, recompute and offload. It does not
+// depend on a model family: an *item* is a recomputable tensor of a layer, reduced to bytes, times and its readers. HEU
+// (stage_heu.h) and OPT (opt/stage_opt.h) solve the problem. EvaluateStage computes a policy's value independently of
+// both. docs/formulation.md derives it.
 //
 // A stage has `layers` identical layers, numbered from the bottom; the last one is its *top* layer. The unit of time is
-// one microbatch in the steady state. For one layer it passes through these *moments*, in this order:
+// one microbatch in the steady state. For one layer, a microbatch passes through these *moments*, in this order:
 //
 //   f1 .. fF        windows of the layer's own forward, of the microbatch whose forward runs just before
 //   stall           before the wait for the gradient from the next stage
@@ -12,25 +12,26 @@
 //   c0 s0 o1 c1 s1 o2 ... cW sW    the layer's own backward: segments s0 .. sW with a window between each two. o1 .. oW
 //                   are those windows, c0 .. cW the critical path just before each segment. A *phase* k is ok ck sk
 //
-// What makes an item again runs at one moment; its inputs are stored, offloaded, or made no later. Item order is a
-// topological order, and within a moment items are made in that order. A critical item is made as late as its readers
-// allow: before the first segment that reads it, or at the latest c that precedes all recomputation that reads it.
+// The work that recomputes an item runs at one moment; its inputs are stored, offloaded, or recomputed no later. Item
+// order is a topological order, and within a moment items are recomputed in that order. A critical item is recomputed as
+// late as its readers allow: before the first segment that reads it, or at the latest c that precedes all recomputation
+// that reads it.
 //
-// Time. A window or the stall hides work up to its capacity; what exceeds it is exposed, as are critical items. Window
-// bk of layer l is window ok of layer l + 1: they share its capacity. The stall is shared by all layers of the stage.
-// The top layer's critical work at c0 is hidden up to `early`, as far as no item of it repeats a collective.
+// Time. A window or the stall hides work up to its capacity; work beyond that is exposed, and so are critical items.
+// Window bk of layer l is window ok of layer l + 1: they share its capacity. All layers of the stage share the stall. The
+// top layer's critical work at c0 is hidden up to `early`, up to the first item that repeats a collective.
 //
-// Memory. held: the stored bytes of all microbatches in flight, and what forward windows and the stall make (one
-// microbatch of the whole stage). Transient: what is made during the backward pass, over two neighbouring layers at
-// their worst phase. In phase k of layer l that is what layer l has made by then, if it is new in k or a segment from
-// sk on or recomputation in phase k or later reads it; and what layer l - 1 has made in b1 .. bk.
+// Memory. Held: the stored bytes of all microbatches in flight, and what forward windows and the stall recompute (one
+// microbatch of the whole stage). Transient: what is recomputed during the backward pass, over two neighbouring layers at
+// their worst phase. In phase k of layer l this is what layer l has recomputed by then, if it is new in k, or if a
+// segment from sk on or recomputation in phase k or later reads it; plus what layer l - 1 has recomputed in b1 .. bk.
 //
-// Offloading. An offloaded item is there at every moment, as if stored. It takes host memory for every microbatch in
-// flight, device memory for `resident` of them (those on their way), and time on both copy directions. What exceeds a
-// direction's capacity is exposed; the two directions run at once.
+// Offloading. An offloaded item is available at every moment, as if stored. It takes host memory for every microbatch in
+// flight, device memory for `resident` of them (those on their way), and time in both copy directions. What exceeds a
+// direction's capacity is exposed; the two directions run at the same time.
 //
-// A LayerPolicy is indexed by item here. An item that no segment and no recomputation reads does not exist: it is kStore
-// and takes nothing.
+// Here a LayerPolicy is indexed by item. An item that no segment and no recomputation reads does not exist: it must be
+// kStore and takes nothing.
 //
 // Pure values; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEM_H_
@@ -55,7 +56,7 @@ using ItemSet = uint16_t;       // bit i: item i
 using SegmentSet = uint8_t;     // bit k: backward segment k
 using PlacementSet = uint16_t;  // bit p: Placement p
 
-// Limits of a problem's numbers: sums over a stage stay far within 64 bits.
+// Limits for a problem's numbers, so that sums over a stage stay far within 64 bits.
 inline constexpr Bytes kMaxItem{int64_t{1} << 36};
 inline constexpr Bytes kMaxBudget{int64_t{1} << 62};
 inline constexpr Nanos kMaxWork{int64_t{1} << 44};  // 4.9 hours
@@ -69,11 +70,11 @@ constexpr int IndexOf(Placement placement, Placement first) { return static_cast
 
 struct RecomputeItem {
   Bytes bytes;                           // of one microbatch
-  Nanos cost;                            // to make it again alone, its collective included
-  ItemSet inputs = 0;                    // items before it that making it again reads
+  Nanos cost;                            // to recompute it alone, its collective included
+  ItemSet inputs = 0;                    // earlier items that its recomputation reads
   SegmentSet read_by = 0;                // backward segments that read it, for the input or the weight gradient
-  bool collective = false;               // making it again repeats a collective: never in a window of another one
-  PlacementSet allowed = kAnyPlacement;  // besides kStore, which always is
+  bool collective = false;               // its recomputation repeats a collective, so it cannot run in another one's window
+  PlacementSet allowed = kAnyPlacement;  // besides kStore, which is always allowed
   Nanos copy_out, copy_in;               // to the host and back, alone
 
   auto operator<=>(const RecomputeItem&) const = default;
@@ -81,16 +82,16 @@ struct RecomputeItem {
 
 struct RecomputeProblem {
   std::vector<RecomputeItem> items;  // of one layer, in topological order; at most kMaxItems
-  // Work that fits into the windows of a layer's forward and backward, net of what runs there anyway and of contention.
-  // 0: there is no such window. The size of `backward` says how many segments there are: one more.
+  // Work that fits into the windows of a layer's forward and backward, after subtracting what runs there anyway and
+  // contention. 0: there is no such window. The number of segments is the size of `backward` plus one.
   std::vector<Nanos> forward, backward;
-  Nanos stall;  // of the whole stage; 0: none
+  Nanos stall;  // of the whole stage; 0: no stall
   Nanos early;  // for the top layer
   int32_t layers = 1;
   int32_t in_flight = 1;  // microbatches
   Bytes budget;           // for held and transient memory
 
-  int32_t resident = 2;     // microbatches of an offloaded item that are on the device at most
+  int32_t resident = 2;     // maximum number of microbatches of an offloaded item that are on the device
   Nanos copy_out, copy_in;  // copy time of the whole stage that is hidden, for each direction
   Bytes host_budget;        // of the whole stage; 0: nothing can be offloaded
 
@@ -98,30 +99,30 @@ struct RecomputeProblem {
   auto operator<=>(const RecomputeProblem&) const = default;
 };
 
-// InvalidArgument naming the field unless all is within the limits above, nothing is negative, layers, in_flight and
-// resident are at least 1, inputs come before their readers, and the segments that read items exist.
+// Returns InvalidArgument with the field unless everything is within the limits above, nothing is negative, layers,
+// in_flight and resident are at least 1, inputs come before their readers, and the segments that read items exist.
 absl::Status ValidateProblem(const RecomputeProblem& problem);
 
-// Placements besides kStore that item i may have at all: allowed, the window exists, no collective in a window, an own
-// window only before all segments that read it, offloading only with host memory.
+// The placements besides kStore that item i may have: the placement is allowed, the window exists, there is no collective
+// in a window, an own window lies before all segments that read the item, and offloading has host memory.
 PlacementSet PossiblePlacements(const RecomputeProblem& problem, int item, bool top);
 
-// What one layer takes of everything that it shares with others. Arrays by window or phase.
+// What one layer uses of everything that it shares with other layers. Arrays by window or phase.
 struct LayerUse {
   Bytes held;
   std::array<Bytes, kMaxPhases> live{};   // transient, of this layer's own results in its phase
   std::array<Bytes, kMaxPhases> above{};  // transient, of this layer's results in that phase of the layer above
   std::array<Nanos, kMaxWindows> above_work{}, own_work{};
   Nanos stall;
-  Nanos exposed;  // critical, and beyond the forward windows
-  Nanos early;    // of the top layer, part of critical: work at c0 before the first collective
+  Nanos exposed;  // critical time, plus what exceeds the forward windows
+  Nanos early;    // top layer only: the part of critical time at c0 before the first collective
   Nanos copy_out, copy_in;
   Bytes host;
 
   auto operator<=>(const LayerUse&) const = default;
 };
 
-// InvalidArgument naming item and rule if the policy breaks one.
+// Returns InvalidArgument with item and rule if the policy breaks a rule.
 absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top);
 
 struct StageValue {
@@ -134,10 +135,10 @@ struct StageValue {
   auto operator<=>(const StageValue&) const = default;
 };
 
-// What layers with these uses are worth together, from the bottom on. At least one.
+// The value of layers with these uses together, from the bottom to the top. At least one layer.
 StageValue Combine(const RecomputeProblem& problem, const std::vector<LayerUse>& layers);
 
-// InvalidArgument naming layer, item and rule if the policy breaks one. Budgets are not looked at; see Fits.
+// Returns InvalidArgument with layer, item and rule if the policy breaks a rule. Budgets are not checked; see Fits.
 absl::StatusOr<StageValue> EvaluateStage(const RecomputeProblem& problem, const StagePolicy& policy);
 
 bool Fits(const RecomputeProblem& problem, const StageValue& value);

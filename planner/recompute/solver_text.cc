@@ -23,12 +23,12 @@ const char* ProofStatusName(ProofStatus status) {
 
 namespace {
 
-// Takes lines apart, word by word. The first mistake stays.
+// Splits the text into lines and words. Keeps the first error.
 class Reader {
  public:
   explicit Reader(std::string_view text) : lines_(absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {}
 
-  // Moves on to the next line, whose first word it must be.
+  // Goes to the next line and checks its first word.
   bool Line(const std::string& name) {
     if (!NextIs(name)) {
       Fail(absl::StrCat("expected a line '", name, "'"));

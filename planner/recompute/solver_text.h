@@ -1,6 +1,6 @@
-// A stage's problem and an exact solver's answer as text: how the planner's side and a solver in another process
-// speak (node/solver_process.h, solver/main.cc). One line a record, words separated by blanks; times in nanoseconds,
-// memory in bytes, sets as numbers whose bits are recompute_problem.h's:
+// A stage's problem and an exact solver's answer as text: the protocol between the planner and a solver in another
+// process (node/solver_process.h, solver/main.cc). One record per line, words separated by blanks. Times are in
+// nanoseconds, memory in bytes; sets are numbers with the bits of recompute_problem.h:
 //
 //   problem layers 2 in_flight 4 budget 100 stall 0 early 0 resident 2 copy_out 0 copy_in 0 host_budget 0
 //   forward 3 4
@@ -26,12 +26,12 @@
 namespace lynx {
 
 std::string ProblemText(const RecomputeProblem& problem);
-// InvalidArgument naming the line, or what ValidateProblem refuses.
+// Returns InvalidArgument with the line, or with what ValidateProblem refuses.
 absl::StatusOr<RecomputeProblem> ParseProblem(std::string_view text);
 
 std::string AnswerText(const RecomputeProblem& problem, const StageAnswer& answer);
-// Nothing is taken on trust but the bound: the solution's value is EvaluateStage's. InvalidArgument naming the line,
-// or what a solution breaks: a rule, a budget, its own bound.
+// Only the bound is trusted: the solution's value is recomputed by EvaluateStage. Returns InvalidArgument with the line,
+// or with what a solution breaks: a rule, a budget, its own bound.
 absl::StatusOr<StageAnswer> ParseAnswer(const RecomputeProblem& problem, std::string_view text);
 
 }  // namespace lynx

@@ -15,11 +15,11 @@
 namespace lynx {
 namespace {
 
-// Mixes of best estimate that are looked at closely.
+// Number of mixes with the best estimates that are placed exactly.
 constexpr size_t kMixes = 6;
-// Late parts of one set that are tried beside each other.
+// Number of late parts of one set that are tried.
 constexpr size_t kPlacings = 32;
-// Unfinished late parts of one set that are followed up.
+// Number of partial late parts of one set that are continued.
 constexpr size_t kBeam = 64;
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
@@ -34,7 +34,8 @@ std::vector<const FrontPoint*> InOrderOfHeld(const std::vector<FrontPoint>& fron
   return sorted;
 }
 
-// Of points in order of held, those with at most that transient memory that are worth their held memory.
+// From points ordered by held memory: those with at most that transient memory, without those that hold more but expose
+// no less than another.
 std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& points, Bytes transient) {
   std::vector<const FrontPoint*> kept;
   for (const FrontPoint* point : points) {
@@ -44,11 +45,11 @@ std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& 
   return kept;
 }
 
-// Of points in order of held, those on the lower convex hull of exposed over held.
+// From points ordered by held memory: those on the lower convex hull of exposed over held.
 std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points) {
   std::vector<const FrontPoint*> hull;
   for (const FrontPoint* c : points) {
-    // The middle one of three leaves the hull unless the slope before it is steeper than the slope after it.
+    // The middle point of three leaves the hull unless the slope before it is steeper than the slope after it.
     const auto above = [&](const FrontPoint* a, const FrontPoint* b) {
       return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
              static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
@@ -63,7 +64,7 @@ std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points
 
 namespace {
 
-// The points that no other betters in the problem's stage, one for each value.
+// The non-dominated points in the problem's stage, one for each value.
 std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
   // A layer's equal share of what the stage shares.
   const Nanos stall = problem.stall / problem.layers;
@@ -83,8 +84,8 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
   std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
-  // In this order a point is bettered only by one before it.
-  std::map<Bytes, Bytes> least;  // transient memory of the points so far by their held memory, falling
+  // In this order, only an earlier point can dominate a point.
+  std::map<Bytes, Bytes> least;  // transient memory of the points so far by held memory; decreasing
   std::vector<FrontPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
     auto after = least.upper_bound(held);
@@ -110,7 +111,7 @@ std::vector<FrontPoint> LayerPareto(const RecomputeProblem& problem, bool top) {
   return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
 }
 
-// `fast_count` inner layers have `fast`, one `filler`, the others `slow`.
+// `fast_count` inner layers have `fast`, one has `filler`, the others have `slow`.
 struct StageHeu::Mix {
   const FrontPoint* slow = nullptr;
   const FrontPoint* fast = nullptr;
@@ -123,7 +124,7 @@ struct StageHeu::Mix {
   auto key() const { return std::tuple(exposed, bytes); }
 };
 
-// Finds the mixes of best estimate: the estimate takes neighbours to be alike.
+// Finds the mixes with the best estimates; the estimate assumes alike neighbours.
 class StageHeu::MixSearch {
  public:
   // kHull: only pairs of neighbours on the hull. Finds a good mix in far less time.
@@ -131,7 +132,7 @@ class StageHeu::MixSearch {
 
   MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
       : inner_layers_(layers - 1), count_(count), pairs_(pairs) {
-    // Levels of best bound come first, so that most of the others need no search.
+    // Levels with the best bounds come first, so that most of the others need no search.
     std::vector<std::pair<Nanos, const Level*>> order;
     order.reserve(heu.levels_.size());
     for (const Level& level : heu.levels_) {
@@ -156,7 +157,7 @@ class StageHeu::MixSearch {
 
  private:
   bool full() const { return best_.size() == count_; }
-  // A gain of less than a thousandth is not.
+  // A gain of less than a thousandth is not worth a search.
   Nanos WorthLooking() const { return best_.front().exposed - best_.front().exposed / 1000; }
   Bytes LeastHeld(const Level& level) const {
     return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
@@ -165,7 +166,7 @@ class StageHeu::MixSearch {
   void Search(const Level& level, Bytes budget) {
     for (const FrontPoint* top : level.top) {
       const Bytes left = budget - level.transient - top->held;
-      if (left < LeastHeld(level)) break;  // points further on need even more memory
+      if (left < LeastHeld(level)) break;  // the next points need even more memory
       if (full() && top->exposed + LeastExposed(level, inner_layers_, left) >= WorthLooking()) continue;
       if (inner_layers_ == 0) {
         Add({.top = top, .exposed = top->exposed, .bytes = top->held + level.transient});
@@ -175,13 +176,14 @@ class StageHeu::MixSearch {
     }
   }
 
-  // The slower point of a pair lies on the hull, which is where it is cheapest to be slow; the faster one anywhere.
+  // The slower point of a pair is on the hull, where slowness costs least; the faster point may be any.
   void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
     const Nanos least = level.inner.back()->exposed;
     for (const FrontPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      // Where all but one layer can be fast, the slower point does not matter: the first one has seen to that.
+      // If all layers but one can be fast, the choice of the slower point does not matter; the first slower point covers
+      // these cases.
       const auto at_least = [&](const FrontPoint* point, Bytes held) { return point->held < held; };
       const auto all_fast = [&](Bytes room, const FrontPoint* point) { return room < point->held * (inner_layers_ - 1); };
       const auto begin = slow == level.hull.front()
@@ -191,7 +193,7 @@ class StageHeu::MixSearch {
       for (auto f = begin; f != level.inner.end(); ++f) {
         const Bytes step = (*f)->held - slow->held;
         const int64_t fit = FastLayers(step, slack);
-        if (step.value > 0 && fit == 0 && slack < step) break;  // points further on need even more memory
+        if (step.value > 0 && fit == 0 && slack < step) break;  // the next points need even more memory
         const Nanos floor = top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
         if (!full() || floor <= best_.back().exposed) TryPair(level, top, *slow, **f, slack);
       }
@@ -199,7 +201,7 @@ class StageHeu::MixSearch {
   }
 
   void TryHull(const Level& level, const FrontPoint& top, Bytes left) {
-    // The largest points of the hull that all layers can have, and the next ones.
+    // The largest point of the hull that all layers can have, and the next one.
     const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
                                         [&](Bytes bytes, const FrontPoint* p) { return bytes < p->held * inner_layers_; });
     const FrontPoint& slow = **std::prev(after);
@@ -210,7 +212,7 @@ class StageHeu::MixSearch {
     return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
   }
 
-  // As many layers as fit into the slack get the faster point; one more gets the best point that then fits.
+  // As many layers as fit into the slack get the faster point; one more layer gets the best point that then fits.
   void TryPair(const Level& level, const FrontPoint& top, const FrontPoint& slow, const FrontPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
     const int64_t fit = FastLayers(step, slack);
@@ -232,7 +234,7 @@ class StageHeu::MixSearch {
     if (full() && mix.key() >= best_.back().key()) return;
     const auto after =
         std::upper_bound(best_.begin(), best_.end(), mix, [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
-    // Mixes of the same value are most often the same mix, found by way of another pair.
+    // Two mixes with the same value are most often the same mix, found with another pair.
     if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
     best_.insert(after, mix);
     if (best_.size() > count_) best_.pop_back();
@@ -244,20 +246,20 @@ class StageHeu::MixSearch {
   std::vector<Mix> best_;  // in order
 };
 
-// Chooses late parts for layers whose late items are given, with their true neighbours in view: the least exposed time
-// with transient memory up to a cap, by dynamic programming from the top layer down.
+// Chooses late parts for layers with given late items and their real neighbours: the least exposed time with transient
+// memory up to a limit, by dynamic programming from the top layer down.
 class StageHeu::Placing {
  public:
   struct Choices {
     std::vector<LatePart> parts;
-    std::vector<Nanos> exposed;  // of each, but for backward windows
+    std::vector<Nanos> exposed;  // of each part, without backward windows
   };
   struct PairCost {
     Nanos exposed;
     Bytes transient;
   };
   struct Pairing {
-    std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not yet asked for
+    std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not computed yet
   };
   static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
   // Does not depend on budget, layers and microbatches in flight.
@@ -268,7 +270,7 @@ class StageHeu::Placing {
 
   Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
 
-  // The points from the bottom layer on, each with another late part where that is better; nullopt if nothing fits.
+  // Replaces the late part of each point, from the bottom layer on, by a better one; nullopt if nothing fits.
   std::optional<StageSolution> Solve(const std::vector<const FrontPoint*>& points) {
     const size_t layers = points.size();
     Bytes held;
@@ -276,11 +278,12 @@ class StageHeu::Placing {
     const Bytes cap = problem_.budget - held;
     std::vector<const Choices*> choices(layers);
     for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
-    // least[a]: of this layer and all above it, if this one has its part a. above[l][a]: then the part of layer l + 1.
+    // least[a]: exposed time of this layer and all layers above it if this layer has its part a. above[l][a]: the part of
+    // layer l + 1 in that case.
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
-    std::vector<int32_t> order;   // of the upper layer's parts, by `least`
-    std::optional<Nanos> steady;  // what the last layer added to each of `least`, if it was like the one above it
+    std::vector<int32_t> order;   // the upper layer's parts, ordered by `least`
+    std::optional<Nanos> steady;  // what the previous layer added to each of `least`, if it was like the layer above it
     for (size_t l = layers - 1; l-- > 0;) {
       if (steady && choices[l] == choices[l + 1]) {
         above[l] = above[l + 1];
@@ -351,7 +354,7 @@ class StageHeu::Placing {
     return choices;
   }
 
-  // What a part and the one of the layer below take of what they share.
+  // The shared resources that a part and the part of the layer below use.
   PairCost PairValue(const LatePart& upper, const LatePart& lower) const {
     PairCost cost;
     for (size_t w = 0; w < problem_.backward.size(); ++w) {
@@ -363,7 +366,7 @@ class StageHeu::Placing {
     return cost;
   }
 
-  // What was added to each that is possible; nullopt if that is not the same for all.
+  // The difference between the possible entries; nullopt if it is not the same for all.
   static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
     std::optional<Nanos> difference;
     for (size_t i = 0; i < to.size(); ++i) {
@@ -404,9 +407,10 @@ class StageHeu::Placing {
 const LatePart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
-  // Of any stage; without those of the top layer where it is like the others.
+  // For any stage. `top_late` is empty if the top layer is like the others.
   std::optional<BackwardPareto> inner_late, top_late;
-  // Without a stall and offloading: of a layer in any stage with at least so many microbatches in flight.
+  // If there is no stall and no offloading: points of a layer in any stage with at least `least_in_flight` microbatches
+  // in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
   Placing::Cache placing;
@@ -429,7 +433,8 @@ void StageHeu::FindFronts() {
   Shared& shared = *shared_;
   if (!shared.inner_late) {
     shared.inner_late.emplace(problem_, false);
-    // The top layer is like the others if nothing hides its work and nothing may be hidden by a layer above.
+    // The top layer is like the others if none of its work is hidden by `early` and no item may be hidden by a layer
+    // above.
     bool alike = problem_.early.value == 0;
     for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
       alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
@@ -475,8 +480,8 @@ void StageHeu::MakeLevels() {
   }
 }
 
-// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be
-// divided. It exists if `held` suffices for the point of least memory.
+// A lower bound for what `layers` inner layers expose with `held` bytes together: the value if layers were divisible.
+// Requires that `held` suffices for the point with the least memory.
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
@@ -488,7 +493,7 @@ Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   return low.exposed * layers - Nanos(saved + 1);
 }
 
-// The layers from the bottom on.
+// The given points without changes, from the bottom layer on.
 StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points) {
   StageSolution solution;
   std::vector<LayerUse> uses;
@@ -503,7 +508,7 @@ StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::ve
 const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   auto [it, inserted] = least_memory_.try_emplace(layers);
   if (!inserted) return it->second;
-  // A third and any further layer of a kind adds what it holds, and nothing else.
+  // From the third layer of a kind on, each layer adds only its held memory.
   const int32_t few = std::min(layers, 3);
   const auto points_of = [&](const Level& level, int32_t count) {
     std::vector<const FrontPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);
@@ -568,11 +573,11 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
     try_points();
-    // The other way round: nobody else uses the bottom layer's own windows.
+    // The reverse order: no other layer uses the bottom layer's own windows.
     std::reverse(points.begin(), points.end() - 1);
     try_points();
     if (slow == 0 || mix.fast_count == 0) continue;
-    // Unlike neighbours can share windows and transient memory better.
+    // Different neighbours can share windows and transient memory better.
     points.clear();
     for (int64_t i = 0, fast = 0; i < slow + mix.fast_count; ++i) {
       const bool is_fast = (i + 1) * mix.fast_count / (slow + mix.fast_count) > fast;

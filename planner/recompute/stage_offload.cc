@@ -14,21 +14,22 @@
 namespace lynx {
 namespace {
 
-// Amounts of memory that offloading may buy: so many are estimated, and those of best estimate tried.
+// Number of amounts of memory that offloading may buy: kSteps are estimated, and the kTried with the best estimates are
+// tried.
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
-// Amounts that the host has no room for do not count, up to so many.
+// Amounts for which the host has no room do not count as tried; at most this many.
 constexpr size_t kMaxWithoutRoom = 24;
-// Of one amount: as long as memory is left over that buys a better policy.
+// Attempts per amount: another attempt follows as long as freed memory is left that buys a better policy.
 constexpr int kTries = 4;
-// Amounts that EstimateWithOffloading looks at.
+// Number of amounts that EstimateWithOffloading considers.
 constexpr int kEstimates = 4;
-// Steps of the search for what leaves.
+// Maximum number of steps when searching for the items to offload.
 constexpr int kMaxNodes = 400;
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// Items that exist under the policy and are stored.
+// Items that exist under the policy, are stored and may be offloaded.
 std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
   ItemSet read = 0;
   for (size_t i = 0; i < problem.items.size(); ++i) {
@@ -43,9 +44,9 @@ std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy&
   return stored;
 }
 
-// What of a policy leaves so that enough memory is free: a covering knapsack, of least copy time, over the stage's
-// stored items. Depth first over the items, of most bytes per copy time first, each in as many layers as is needed,
-// one fewer, ...
+// Chooses the items of a policy to offload, so that enough memory is free: a covering knapsack over the stage's stored
+// items that minimizes copy time. Depth first over the items, those with most bytes per copy time first; each item in as
+// many layers as needed, then in one fewer, ...
 class Leaving {
  public:
   explicit Leaving(const RecomputeProblem& problem)
@@ -56,8 +57,8 @@ class Leaving {
     std::stable_sort(order_.begin(), order_.end(), [&](int x, int y) { return Price(x) < Price(y); });
   }
 
-  // So much is freed, at least `wanted`; nullopt if the host has no room for what would have to leave: then the
-  // policy is as it was.
+  // Returns the freed memory, at least `wanted`. nullopt if the host has no room for what would have to be offloaded;
+  // then the policy is unchanged.
   std::optional<Bytes> Free(Bytes wanted, StagePolicy& policy) {
     const std::vector<std::vector<int>> stored = Stored(policy);
     best_copies_ = std::numeric_limits<int64_t>::max();
@@ -71,7 +72,7 @@ class Leaving {
     return leaves * frees_;
   }
 
-  // As much leaves as the host has room for, the largest items first.
+  // Offloads as much as the host has room for, the largest items first.
   void FreeMost(StagePolicy& policy) {
     const std::vector<std::vector<int>> stored = Stored(policy);
     std::vector<int> by_size = order_;
@@ -89,7 +90,7 @@ class Leaving {
  private:
   Bytes BytesOf(int i) const { return problem_.items[static_cast<size_t>(i)].bytes; }
 
-  // By layer; counts how many layers store each item.
+  // By layer: its stored items. Also counts how many layers store each item.
   std::vector<std::vector<int>> Stored(const StagePolicy& policy) {
     std::vector<std::vector<int>> stored;
     available_.fill(0);
@@ -105,7 +106,7 @@ class Leaving {
     return static_cast<double>((item.copy_out + item.copy_in).value) / static_cast<double>(item.bytes.value);
   }
 
-  // From the k-th item on; `copies`: time of those before it.
+  // Tries the items from the k-th on; `copies`: copy time of the items before it.
   void Try(size_t k, Bytes wanted, Bytes room, int64_t copies) {
     if (wanted.value <= 0) {
       if (copies < best_copies_) {
@@ -128,7 +129,7 @@ class Leaving {
     counts_[static_cast<size_t>(i)] = 0;
   }
 
-  // As evenly over the layers as may be: a layer's copies have a layer's pass to hide behind.
+  // Spreads them over the layers as evenly as possible, because a layer's copies can hide only behind a layer's pass.
   void Spread(const std::vector<std::vector<int>>& stored, StagePolicy& policy) const {
     std::vector<Nanos> copies(policy.layers.size());
     for (const int i : order_) {
@@ -148,7 +149,7 @@ class Leaving {
 
   const RecomputeProblem& problem_;
   const int32_t frees_;
-  const Bytes most_bytes_;  // of a microbatch that the host has room for
+  const Bytes most_bytes_;  // bytes of a microbatch for which the host has room
   std::vector<int> order_;
   std::array<int32_t, kMaxItems> available_{}, counts_{}, best_{};
   int64_t best_copies_ = 0;
@@ -171,7 +172,7 @@ bool Better(const OffloadSolution& a, const OffloadSolution& b) {
   return of_a != of_b ? of_a < of_b : Better(a.value, b.value);
 }
 
-// What memory costs that copies free, if all items leave alike.
+// The cost of memory that copies free, if all items are offloaded alike.
 class Purchase {
  public:
   explicit Purchase(const RecomputeProblem& problem) : problem_(problem), frees_(problem.in_flight - problem.resident) {
@@ -182,12 +183,12 @@ class Purchase {
     }
   }
 
-  // Device memory that offloading frees at most.
+  // The most device memory that offloading can free.
   Bytes Most() const {
     if (problem_.host_budget.value == 0 || frees_ <= 0) return Bytes(0);
     return std::min(bytes_ * problem_.layers, problem_.host_budget / problem_.in_flight) * frees_;
   }
-  // What copies that free so much expose, and slow.
+  // The time that copies expose, and by which they slow ops, if they free this much.
   Nanos Cost(Bytes freed, int32_t copy_slowdown_permille) const {
     const Nanos out = Copies(out_, freed), in = Copies(in_, freed);
     return std::max(Excess(out, problem_.copy_out), Excess(in, problem_.copy_in)) + Slowed(out + in, copy_slowdown_permille);
@@ -205,7 +206,8 @@ class Purchase {
   Nanos out_, in_;
 };
 
-// Both ways to leave least on the device: what HEU stores where it stores least leaves, or everything does.
+// Policies with the least memory on the device. Two of them offload as much as possible: from what HEU stores when it
+// stores least, and from everything. The third is HEU's without offloading.
 std::vector<StagePolicy> LeastPolicies(const StageHeu& heu, const RecomputeProblem& problem) {
   const std::optional<StageSolution> least = heu.Best(problem.layers, heu.LeastBytes(problem.layers));
   LYNX_CHECK(least.has_value());
@@ -231,7 +233,7 @@ class OffloadSearch {
     if (purchase_.Most().value == 0 || (best_ && best_->value.exposed.value == 0)) return std::move(best_);
     if (auto found = offloading_.Best(problem_.layers, problem_.budget)) Consider(std::move(found->policy));
     TryAmounts();
-    // Where all that is stored may leave, it takes as much memory as of the microbatches on their way.
+    // If all that is stored may be offloaded, it takes only the memory of the microbatches on their way.
     const int32_t resident = std::max(kLeastInFlight, problem_.resident);
     if (resident < problem_.in_flight) {
       TryAmount(heu_.ForStage(problem_.layers, resident, problem_.stall), Bytes(0));
@@ -247,7 +249,7 @@ class OffloadSearch {
   }
 
  private:
-  // As a problem for one microbatch in flight has no forward windows.
+  // At least 2, because a problem for one microbatch in flight has no forward windows.
   static constexpr int32_t kLeastInFlight = 2;
 
   bool Consider(StagePolicy policy) {
@@ -259,12 +261,12 @@ class OffloadSearch {
   }
 
   struct Amount {
-    Nanos cost;  // by estimate: what is exposed and slowed
+    Nanos cost;  // by estimate: exposed time plus slowdown
     Bytes bought;
-    StageValue stored;  // estimate of what is then stored
+    StageValue stored;  // estimate of what is stored then
   };
 
-  // In the order of their cost.
+  // Ordered by cost.
   std::vector<Amount> Amounts() const {
     std::vector<Amount> amounts;
     for (int i = 1; i <= kSteps; ++i) {
@@ -292,7 +294,8 @@ class OffloadSearch {
     }
   }
 
-  // What leaves may free more than is wanted: that buys again. False if the host has no room for that amount.
+  // Offloading may free more than wanted, which can buy a better policy; so this repeats. False if the host has no room
+  // for that amount.
   bool TryAmount(const StageHeu& heu, Bytes bought) {
     for (int i = 0; i < kTries; ++i) {
       std::optional<StageSolution> stored = heu.Best(problem_.layers, problem_.budget + bought);
@@ -314,7 +317,7 @@ class OffloadSearch {
   const Purchase purchase_;
   Leaving leaving_;
   std::optional<OffloadSolution> best_;
-  std::set<LayerPolicy> layers_;  // of policies that were considered
+  std::set<LayerPolicy> layers_;  // all layer policies that were considered
 };
 
 }  // namespace
@@ -346,7 +349,7 @@ StageValue EstimateWithOffloading(const StageHeu& heu, const RecomputeProblem& p
     with.transient = Bytes(0);
     const bool fits_so = with.bytes() <= budget;
     if (!best || (fits_so && with.exposed < best->exposed)) best = with;
-    if (!fits_so) break;  // with less of it neither
+    if (!fits_so) break;  // with less memory it does not fit either
   }
   return *best;
 }

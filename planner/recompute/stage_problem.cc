@@ -24,7 +24,7 @@ Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType 
   return std::clamp(capacity - weight, Nanos(0), kMaxWork);
 }
 
-// The producers' time, with the collectives that what they read is gathered by, and the one between them.
+// Time of the producers, of the collectives that gather what they read, and of the collective between them.
 Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   const std::vector<Op>& producers = graph.ProducersOf(tensor);
   const Segment first = graph.InfoOf(producers.front()).forward_segment;
@@ -41,7 +41,7 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   return std::min(cost, kMaxWork);
 }
 
-// Layers whose offloaded tensors are on the device at once.
+// Number of layers whose offloaded tensors are on the device at the same time.
 constexpr int32_t kLayersOnTheirWay = 4;
 
 void AddOffloading(const CostModel& costs, const LayerGraph& graph, const LayerShape& shape, const StageTraits& traits,

@@ -14,7 +14,7 @@
 namespace lynx {
 namespace {
 
-// The format counts in microseconds; fractions are allowed.
+// The format counts in microseconds and allows fractions.
 std::string Micros(Nanos time) { return absl::StrFormat("%d.%03d", time.value / 1000, time.value % 1000); }
 
 // A process of the trace: one stage's step.
@@ -36,7 +36,7 @@ absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string&
   return track;
 }
 
-// Where all spans that begin earlier fit into the limit.
+// The time before which all spans together fit into the limit.
 Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   std::vector<Nanos> begins;
   for (const Track& track : tracks) {
@@ -47,7 +47,7 @@ Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   return begins[limit];
 }
 
-// The start that each wait waits for, by what both say of themselves; -1 for other actions.
+// The start that each wait waits for, matched by their fields; -1 for other actions.
 std::vector<int32_t> StartsOf(const Program& program) {
   std::vector<int32_t> starts(program.size(), -1);
   std::map<std::string, int32_t> open;
@@ -78,8 +78,8 @@ class Writer {
   }
 
  private:
-  // Processes and threads count from 1, because viewers take 0 for the kernel's; a thread's number is its own in the
-  // whole trace. `fields`: all but the process.
+  // Processes and threads count from 1, because viewers treat 0 as the kernel. A thread's number is unique in the whole
+  // trace. `fields`: all fields except the process.
   void Add(size_t process, const std::string& fields) {
     absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", process + 1, ",", fields, "}");
   }
@@ -120,7 +120,7 @@ class Writer {
   void Slices(size_t process, const Track& track) {
     const Program& program = *track.program;
     const std::vector<int32_t> starts = StartsOf(program);
-    std::map<int32_t, TimelineSpan> transfers;  // by start action; a measured one may begin after the wait for it
+    std::map<int32_t, TimelineSpan> transfers;  // by start action; a measured transfer may begin after the wait for it
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.lane != 0 && span.begin < end_) transfers[span.action] = span;
     }

@@ -38,7 +38,8 @@ LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
   return LayerRecompute::kMixed;
 }
 
-// The layers of a stage: so many of one kind, then nothing recomputed. nullopt: in another order.
+// The first layers of a stage, all of one kind, if its other layers recompute nothing. nullopt: the stage has another
+// order.
 struct Run {
   LayerRecompute kind = LayerRecompute::kNothing;
   int32_t layers = 0;
@@ -65,7 +66,7 @@ bool Uses(const Plan& plan, bool (*test)(Placement)) {
   });
 }
 
-// One number of layers that says how many each stage recomputes; nullopt: none does. 0: all layers everywhere.
+// One number that says how many first layers each stage recomputes; nullopt: no number does. 0: all layers of all stages.
 std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& slices, const std::vector<Run>& runs) {
   int32_t first = 0;
   bool all = true;
@@ -80,7 +81,7 @@ std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& sl
   return first;
 }
 
-// The fastest plan of the same layout whose policies the framework has; nullopt: none fits.
+// The fastest plan with the same layout and with policies that the framework has; nullopt: no plan fits.
 absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
@@ -106,7 +107,8 @@ std::vector<ScheduleKind> SchedulesOf(ExportFormat format) {
   return schedules;
 }
 
-// N of uniform recomputation: the layers from one kept input up to the next, where any virtual stage has two.
+// N of uniform recomputation: the number of layers up to the next kept input. It is the maximum over all virtual stages,
+// because a stage with fewer layers keeps only one input.
 int32_t GroupLayers(const Plan& plan) {
   int32_t most = 1;
   for (const SlicePlan* slice : SlicesInOrder(plan)) {
@@ -132,7 +134,7 @@ std::string PolicyWords(const RecomputeSummary& recompute) {
   return "recomputing per layer and tensor";
 }
 
-// What the plan does that no framework has, and what was exported for it.
+// Lists what the plan does that no framework supports, and what was exported instead.
 std::vector<std::string> PolicyMissing(const char* framework, const Plan& plan, const RecomputeSummary& summary,
                                        const std::optional<Plan>& instead, const RecomputeSummary& exported) {
   std::vector<std::string> missing;
@@ -188,7 +190,7 @@ absl::StatusOr<ExportTarget> FindTarget(ExportFormat format, const std::string& 
 
 std::string ExportTargetText(const ExportTarget& target) {
   const ExportVersion& version = ExportVersions(target.format)[target.version];
-  const char* framework = target.format == ExportFormat::kMegatron ? "Megatron Core"  // Megatron-LM has its version
+  const char* framework = target.format == ExportFormat::kMegatron ? "Megatron Core"  // Megatron-LM has a separate version
                                                                    : kFrameworks[static_cast<size_t>(target.format)];
   return absl::StrCat(framework, " ", version.name, " (checked with ", version.checked, ")");
 }
@@ -272,7 +274,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   for (const ScheduleKind schedule : SchedulesOf(format)) {
     request.spec.parallel.schedule = schedule;
     absl::StatusOr<PlanResult> result = MakePlan(request);
-    if (!result.ok()) {  // the job's fault only where all schedules refuse it
+    if (!result.ok()) {  // the job is wrong only if all schedules refuse it
       refusal.Update(result.status());
       continue;
     }

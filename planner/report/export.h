@@ -1,10 +1,11 @@
-// Export: a plan as flags and files of another framework, as far as that framework can express it, and a plain list of what
-// it cannot. Names and exclusions of flags differ between a framework's versions: an export is for one of those that are
-// listed here, and its files say for which. docs/export.md says how they were checked. Pure; thread-safe.
+// Export writes a plan as flags and files of another framework, as far as that framework can express it, and lists in
+// plain words what it cannot express. Names and exclusions of flags differ between a framework's versions, so an export
+// is for one of the versions listed here, and its files name the version. docs/export.md says how they were checked.
+// Pure; thread-safe.
 //
-// Frameworks recompute on the critical path, alike in every layer or nearly so. Where the plan's policies are none that the
-// framework has, the same layout is planned again with those that it has, and the fastest that fits is exported; the list
-// says so, with both predictions.
+// Frameworks recompute on the critical path, in the same way in every layer or nearly so. If the framework does not have
+// the plan's policies, the same layout is planned again with the policies that it has, and the fastest plan that fits is
+// exported. The list says so, with both predictions.
 #ifndef LYNX_PLANNER_REPORT_EXPORT_H_
 #define LYNX_PLANNER_REPORT_EXPORT_H_
 
@@ -23,12 +24,12 @@ enum class ExportFormat : uint8_t { kMegatron, kDeepSpeed, kTorchtitan };
 const char* ExportFormatName(ExportFormat format);  // "megatron", "deepspeed", "torchtitan"
 bool ParseExportFormat(const std::string& name, ExportFormat& format);
 
-// A version of a framework that exports are written for.
+// A version of a framework for which exports are written.
 struct ExportVersion {
-  const char* name;     // "0.19"; as users give it
-  const char* checked;  // the tag or commit that exports were checked with, "core_v0.19.0"
+  const char* name;     // as users write it: "0.19"
+  const char* checked;  // the tag or commit with which exports were checked: "core_v0.19.0"
 };
-// Those of a format, oldest first.
+// The versions of a format, oldest first.
 absl::Span<const ExportVersion> ExportVersions(ExportFormat format);
 
 // A format in one of its versions.
@@ -51,16 +52,16 @@ struct ExportedFile {
 
 struct ExportedPlan {
   std::vector<ExportedFile> files;
-  std::vector<std::string> missing;  // what the framework cannot express: a sentence each, without a full stop
+  std::vector<std::string> missing;  // what the framework cannot express: one sentence each, without a full stop
 };
 
-// As MakePlan, but a schedule that is left open is chosen among those that the framework has.
+// As MakePlan, but a schedule that is left open is chosen from those that the framework has.
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request);
 
-// InvalidArgument as MakePlan, for the request that pins what the framework has.
+// Returns InvalidArgument as MakePlan does for the request that pins what the framework has.
 absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRequest& request, const Plan& plan);
 
-// How the layers of a plan recompute, in words that frameworks have.
+// How the layers of a plan recompute, in the terms of frameworks.
 enum class LayerRecompute : uint8_t {
   kNothing,
   kAttentionCore,       // selective (Korthikanti et al. 2022)
@@ -70,17 +71,17 @@ enum class LayerRecompute : uint8_t {
   kMixed,  // anything else: per tensor, or in windows
 };
 struct RecomputeSummary {
-  LayerRecompute kind = LayerRecompute::kNothing;  // of the layers that recompute
-  // kLayer and kLayerButCollective: the first so many layers of every stage, all of a stage that has fewer.
-  // 0: all layers of every stage.
+  LayerRecompute kind = LayerRecompute::kNothing;  // the kind of those layers that recompute
+  // For kLayer and kLayerButCollective: the number of first layers of every stage that recompute; a stage with fewer
+  // layers recomputes all. 0: all layers of every stage recompute.
   int32_t first_layers = 0;
-  int32_t group_layers = 1;  // kLayer: layers of which only the first one's input is kept
-  bool windows = false;      // some of it in windows or stalls
-  bool offloads = false;     // some tensors wait in the host's memory
+  int32_t group_layers = 1;  // kLayer: number of layers of which only the first one's input is kept
+  bool windows = false;      // some recomputation is in windows or stalls
+  bool offloads = false;     // some tensors are in the host's memory
 };
 RecomputeSummary SummaryOf(const Plan& plan);
 
-// Stages that have not as many layers as the others.
+// True if all stages have the same number of layers.
 bool HasEvenStages(const Plan& plan);
 
 }  // namespace lynx

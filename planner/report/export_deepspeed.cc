@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// An object in the order in which its members are added.
+// A JSON object; members keep the order in which they are added.
 class JsonObject {
  public:
   void Raw(const std::string& name, const std::string& json) { members_.push_back({name, json}); }
@@ -47,7 +47,7 @@ class DeepSpeed {
         layout_(input.plan.layout), recompute_(input.recompute) {}
 
   ExportedPlan Export() {
-    // JSON has no comments; DeepSpeed does not read keys that it has no use for.
+    // JSON has no comments; DeepSpeed ignores keys that it does not know.
     config_.Text("comment", ExportComment(input_));
     Batches();
     Parallelism();
@@ -93,7 +93,7 @@ class DeepSpeed {
     if (layout_.pp > 1) Pipeline();
   }
 
-  // The stage of ZeRO that DeepSpeed starts with.
+  // The ZeRO stage with which DeepSpeed starts.
   int64_t Zero() {
     int64_t stage = layout_.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout_.zero) - 1;
     if (layout_.pp > 1 && stage > 1) {
@@ -113,7 +113,8 @@ class DeepSpeed {
     JsonObject bf16;
     bf16.Bool("enabled", true);
     config_.Object("bf16", bf16);
-    // Some of 0.18 and all of 0.19 refuse it without ZeRO; all of 0.16 and some of 0.17 refuse bf16 without it.
+    // Some versions of 0.18 and all of 0.19 refuse grad_accum_dtype without ZeRO. All versions of 0.16 and some of 0.17
+    // refuse bf16 without grad_accum_dtype.
     if (stage == 0 && version_ >= DeepSpeedVersion::k0_18) {
       Miss(
           "weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "
@@ -181,8 +182,8 @@ class DeepSpeed {
     Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ", train.seed));
   }
 
-  // DeepSpeed's schedulers warm up for two steps at least, and 0.19.3 and later refuse 0 of them: without warm-up the
-  // learning rate warms up from where it ends.
+  // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. So without warm-up
+  // the learning rate warms up from its final value.
   void Scheduler() {
     const TrainSpec& train = spec_.train;
     const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;

@@ -22,7 +22,7 @@ class Arguments {
   std::string text_;
 };
 
-// "E" the embedding, "t" a layer, "L" the loss; stages are parted by "|", in the order of the model.
+// "E" is the embedding, "t" a layer, "L" the loss; stages are separated by "|", in the order of the model.
 std::string LayoutString(const Plan& plan) {
   std::string text = "E";
   for (const SlicePlan* slice : SlicesInOrder(plan)) {
@@ -33,7 +33,7 @@ std::string LayoutString(const Plan& plan) {
   return text + "L";
 }
 
-// For a shell: in single quotes.
+// Quotes a word for a shell with single quotes.
 std::string Quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -65,7 +65,7 @@ class Megatron {
     std::string text = absl::StrCat("#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
                                     "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
                                     " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
-    // Collectives and products are issued in the order in which they stand only with one connection.
+    // Only with one connection are collectives and products issued in the order of the program.
     if ((layout_.tp > 1 || layout_.cp > 1) && !Fsdp()) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
     return absl::StrCat(text, "MEGATRON_ARGS=(", args_.text(), ")\n");
   }
@@ -234,7 +234,8 @@ class Megatron {
     }
   }
 
-  // Megatron-LM refuses 0, and NumPy's generator, which takes it with an offset for each stage, what is above 32 bits.
+  // Megatron-LM refuses seed 0. NumPy's generator gets the seed plus an offset for each stage and refuses values above 32
+  // bits.
   int64_t Seed() {
     constexpr uint64_t kLargest = INT32_MAX;
     const uint64_t seed = spec_.train.seed;
@@ -247,7 +248,7 @@ class Megatron {
   void Data() {
     args_.Group("data");
     args_.Value("--tokenizer-type", "NullTokenizer");
-    // The last token ends a document. Up to 0.17 that tokenizer adds it to the size that is given.
+    // The last token ends a document. Up to version 0.17 that tokenizer adds this token to the given size.
     args_.Value("--vocab-size", version_ < MegatronVersion::k0_18 ? model_.vocab - 1 : model_.vocab);
     args_.Value("--make-vocab-size-divisible-by", 1);
     if (spec_.data.kind == DataKind::kMegatron) {

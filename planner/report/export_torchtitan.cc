@@ -54,7 +54,7 @@ class Chooser {
     SequenceParts();
   }
 
-  // What llama3 has not, or has in one version only.
+  // Lists features that torchtitan's llama3 does not have, or has only in one version.
   void Features() {
     const ModelSpec& model = plan_.model;
     const bool toml = version_ == TorchtitanVersion::k0_2_2;
@@ -76,7 +76,7 @@ class Chooser {
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 
-  // Both refuse to start otherwise.
+  // Both versions refuse to start otherwise.
   void SequenceParts() {
     const bool tokens = version_ != TorchtitanVersion::k0_2_2;
     const int64_t length = tokens ? int64_t{plan_.micro_batch} * plan_.model.seq : plan_.model.seq;
@@ -89,13 +89,13 @@ class Chooser {
 
   void Training() {
     const TrainSpec& train = spec_.train;
-    // It always clips; to a norm without limit, nothing is.
+    // torchtitan always clips; an infinite norm means no clipping.
     choices_.max_norm = train.optimizer.clip_norm > 0 ? train.optimizer.clip_norm : std::numeric_limits<double>::infinity();
     if (version_ == TorchtitanVersion::k0_2_2 && plan_.model.dtype == DataType::kBfloat16 && !Fsdp() &&
         layout_.tp * layout_.pp > 1) {
       Miss("bfloat16 without FSDP beside tensor or pipeline parallelism: mixed precision comes with FSDP or DDP");
     }
-    constexpr uint64_t kLargest = INT64_MAX;  // of a whole number in TOML, and of a seed in PyTorch
+    constexpr uint64_t kLargest = INT64_MAX;  // the largest integer in TOML, and the largest seed in PyTorch
     choices_.seed = static_cast<int64_t>(train.seed & kLargest);
     if (train.seed > kLargest) Miss(absl::StrCat("the seed ", train.seed, ": torchtitan's end at ", kLargest));
     choices_.min_lr_factor = train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0;
@@ -106,8 +106,9 @@ class Chooser {
                       plan_.model.vocab, " tokens"));
   }
 
-  // Up to 0.2.2 DDP works without any other parallelism only, so that replicas are sharded beside others; beside context
-  // parallelism, replicas of its shards are replicated. Later all of it is FSDP, whose shards may be one.
+  // Up to 0.2.2, DDP works only without any other parallelism. So beside other parallelism replicas are sharded instead;
+  // beside context parallelism they are replicas of its shards. Later versions use FSDP for all of this, possibly with
+  // one shard.
   bool Sharded() const {
     const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
     return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);
@@ -151,8 +152,8 @@ class Chooser {
     Microbatches();
   }
 
-  // With one stage a rank 1F1B takes the place of what torchtitan has not; with more, interleaved 1F1B, for 1F1B leaves
-  // all but a rank's first stage out.
+  // With one stage per rank, 1F1B replaces schedules that torchtitan does not have. With more stages it is interleaved
+  // 1F1B, because 1F1B runs only a rank's first stage.
   std::string Schedule(int64_t stages) {
     switch (layout_.schedule) {
       case ScheduleKind::kGpipe: return "GPipe";
@@ -171,7 +172,7 @@ class Chooser {
     return stages > layout_.pp ? "Interleaved1F1B" : "1F1B";
   }
 
-  // What PyTorch's schedules refuse to start with.
+  // Lists conditions under which PyTorch's schedules refuse to start.
   void Microbatches() {
     const int32_t microbatches = plan_.microbatches;
     const int32_t rounds = std::max(1, microbatches / layout_.pp);

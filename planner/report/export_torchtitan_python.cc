@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Calls with arguments by name, one a line.
+// Writes calls with named arguments, one per line.
 class PythonCall {
  public:
   explicit PythonCall(std::string callee) : callee_(std::move(callee)) {}
@@ -21,7 +21,7 @@ class PythonCall {
     arguments_.push_back(absl::StrCat(name, "=", value));
     return *this;
   }
-  // Python's strings escape as JSON's do.
+  // Python strings use the same escapes as JSON strings.
   PythonCall& Text(const std::string& name, const std::string& value) { return Raw(name, JsonString(value)); }
   PythonCall& Number(const std::string& name, int64_t value) { return Raw(name, absl::StrCat(value)); }
   PythonCall& Real(const std::string& name, double value) {
@@ -161,11 +161,11 @@ class Writer {
     training.Number("num_tokens_per_train_step", tokens * plan_.microbatches * layout_.dp);
     training.Number("max_context_length", model_.seq).Number("steps", spec_.train.steps);
     training.Real("max_norm", choices_.max_norm).Text("mixed_precision_param", DataTypeName(model_.dtype));
-    if (layout_.pp > 1) training.Bool("disable_cuda_graphs", true);  // they do not go with a pipeline
+    if (layout_.pp > 1) training.Bool("disable_cuda_graphs", true);  // CUDA graphs do not work with a pipeline
     return training;
   }
 
-  // Norms are not decayed. The first group that has a parameter's name takes it.
+  // Norms have no weight decay. A parameter belongs to the first group that matches its name.
   PythonCall Optimizer() const {
     const OptimizerSpec& optimizer = spec_.train.optimizer;
     std::string groups;

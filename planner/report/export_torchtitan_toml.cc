@@ -18,10 +18,10 @@ class Toml {
  public:
   void Section(const std::string& name) { absl::StrAppend(&text_, "\n[", name, "]\n"); }
   void Raw(const std::string& name, const std::string& value) { absl::StrAppend(&text_, name, " = ", value, "\n"); }
-  // TOML's basic strings escape as JSON's do.
+  // TOML's basic strings use the same escapes as JSON strings.
   void Text(const std::string& name, const std::string& value) { Raw(name, JsonString(value)); }
   void Number(const std::string& name, int64_t value) { Raw(name, absl::StrCat(value)); }
-  // A real number has a point or an exponent in TOML.
+  // A float in TOML needs a point or an exponent.
   void Real(const std::string& name, double value) {
     const std::string text = std::isinf(value) ? "inf" : RealText(value);
     Raw(name, std::isinf(value) || text.find_first_of(".e") != std::string::npos ? text : text + ".0");
@@ -121,7 +121,7 @@ class Writer {
   Toml toml_;
 };
 
-// With the end of its line. llama3 scales always: a factor of 1 changes nothing.
+// Includes the end of its line. llama3 always scales; a factor of 1 has no effect.
 std::string RopeScalingArgs(const RotarySpec& rotary) {
   if (rotary.scaling != RopeScaling::kLlama3) return "RoPEScalingArgs(scaling_factor=1.0),  # none\n";
   return absl::StrCat("RoPEScalingArgs(\n        scaling_factor=", RealText(rotary.factor),
@@ -130,7 +130,7 @@ std::string RopeScalingArgs(const RotarySpec& rotary) {
                       ",\n        original_max_position_embeddings=", rotary.original_seq, ",\n    ),\n");
 }
 
-// The feed-forward's size is the multiple of `multiple_of` at or above ffn_dim_multiplier * 8/3 * dim.
+// The feed-forward size is the smallest multiple of `multiple_of` that is at least ffn_dim_multiplier * 8/3 * dim.
 std::string ModelModule(const ExportInput& input) {
   const ModelSpec& model = input.plan.model;
   return absl::StrCat(ExportHeader("torchtitan's model", input, "# "),

@@ -16,7 +16,7 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kManyStages = 12;  // more get thinner rows
+constexpr size_t kManyStages = 12;  // with more stages, rows are thinner
 
 // "1,234,567"
 std::string Grouped(int64_t value) {
@@ -27,10 +27,10 @@ std::string Grouped(int64_t value) {
   return text;
 }
 
-// With the sign for micro, which terminals may lack.
+// Uses the micro sign, which terminals may lack.
 std::string Time(Nanos time) { return absl::StrReplaceAll(FormatDuration(time), {{" us", " µs"}}); }
 
-// A width in CSS, exact to a thousandth of a per cent.
+// A width in CSS, accurate to a thousandth of a percent.
 std::string Width(int64_t part, int64_t whole) {
   const auto thousandths = static_cast<int64_t>(static_cast<__int128>(part) * 100'000 / std::max<int64_t>(1, whole));
   return absl::StrFormat("%d.%03d%%", thousandths / 1000, thousandths % 1000);

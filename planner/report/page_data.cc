@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// What stands for the microbatch in a text that all microbatches share: longer than any real one.
+// Placeholder for the microbatch in a text that all microbatches share; it is longer than any real number.
 constexpr int32_t kAnyMicrobatch = 987'654'321;
 
 std::string WithoutMicrobatch(std::string text) {
@@ -20,7 +20,7 @@ std::string WithoutMicrobatch(std::string text) {
   return at == std::string::npos ? text : text.replace(at, kNumber->size(), "#");
 }
 
-// Texts of actions, each once.
+// The texts of actions, without repeats.
 class Texts {
  public:
   size_t IndexOf(Action action) {
@@ -117,14 +117,15 @@ class Writer {
     return json;
   }
 
-  // Between the detailed ranges: for each interval the kinds on the compute lane and their shares in thousandths, as
-  // one digit and two, in base 36.
+  // Between the detailed ranges: for each interval, the kinds on the compute lane and their shares in thousandths; one
+  // digit for the kind and two for the share, in base 36.
   std::string Shares(const StageTimeline& timeline) const {
     if (detail_.size() == 1) return "";
     const Nanos begin = detail_.front().end, end = detail_.back().begin;
     const int64_t length = (end - begin).value;
     if (length <= 0) return "";
-    // An interval is two microbatches long at least: within one, shares would only show where its passes fall.
+    // An interval is at least two microbatches long. Within a shorter one, shares would only show where its passes happen
+    // to be.
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
     std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));

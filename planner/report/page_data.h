@@ -1,5 +1,6 @@
-// PageData: what the page's script draws, as one JSON object. Times are in ticks, whole nanoseconds times a power of
-// ten; spans are flat lists of numbers; texts that repeat for every microbatch stand once. Pure; thread-safe.
+// PageData: the data that the page's script draws, as one JSON object. Times are in ticks (whole nanoseconds times a
+// power of ten); spans are flat lists of numbers; texts that repeat for every microbatch are stored once. Pure;
+// thread-safe.
 #ifndef LYNX_PLANNER_REPORT_PAGE_DATA_H_
 #define LYNX_PLANNER_REPORT_PAGE_DATA_H_
 
@@ -11,15 +12,15 @@
 
 namespace lynx {
 
-// All that the page says of one stage.
+// Everything that the page shows about one stage.
 struct StageFacts {
   StageTimeline timeline;
   Breakdown breakdown;
   StageMemory memory;
-  Bytes limit;  // as MemoryLimit
+  Bytes limit;  // see MemoryLimitOf
 };
 
-// A step of more ticks than this is counted in coarser ones.
+// If a step has more ticks than this, ticks are longer.
 inline constexpr int64_t kMaxTicks = 1'000'000'000;
 
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,

@@ -57,7 +57,7 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   return text.empty() ? "-" : text;
 }
 
-// Runs of layers of a slice that have one policy: "layers 0-2" and what they do.
+// Runs of layers of a slice with the same policy: "layers 0-2" and the policy.
 using PolicyRun = std::pair<std::string, std::string>;
 void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
   const std::vector<LayerPolicy>& layers = slice.policy.layers;
@@ -107,7 +107,7 @@ std::string Prediction(const Plan& plan) {
   return text;
 }
 
-// What of the model the plan leaves out, or counts as something else.
+// Features of the model that the plan leaves out, or counts as something else.
 std::string ModelNotes(const ModelSpec& model) {
   std::string text;
   if (model.plan_only != 0) {

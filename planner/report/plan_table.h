@@ -1,5 +1,4 @@
-// PlanTable: a plan as one readable screen, for `lynxctl plan` and summaries, and the tables and figures it is made
-// of. Pure.
+// PlanTable: a plan as one readable screen, for `lynxctl plan` and summaries, and the tables and figures in it. Pure.
 #ifndef LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 #define LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 
@@ -22,29 +21,29 @@ namespace lynx {
 //   ...
 //   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
 //
-// Stored counts tensors over the stage's layers, of those that could be recomputed; recomputed ops are those of one
-// microbatch, by window (recompute_policy.h). Times are per step. Under recompute opt a table of proofs follows the
-// policies.
+// Stored: the number of stored tensors over the stage's layers, of those that could be recomputed. Recomputed ops: those
+// of one microbatch, by window (recompute_policy.h). Times are per step. With recompute opt, a table of proofs follows
+// the policies.
 std::string PlanTable(const Plan& plan);
 
-// A row a stage; no program is read.
+// One row per stage. Does not read programs.
 Table StageTable(const Plan& plan);
-// A row for each run of layers of a stage that have one policy.
+// One row for each run of layers of a stage with the same policy.
 Table PolicyTable(const Plan& plan);
-// What an exact solver proved: a row for each stage with a proof.
+// What an exact solver proved: one row for each stage with a proof.
 Table ProofTable(const Plan& plan);
 
-// Sums over the stages, and what follows from them.
+// Sums over the stages, and figures derived from them.
 struct PlanFigures {
   Nanos hidden, exposed, stall;  // recomputation; waiting for neighbour stages
-  int64_t tokens = 0;            // of a step, over all replicas
+  int64_t tokens = 0;            // per step, over all replicas
   int64_t tokens_per_second = 0;
 };
 PlanFigures FiguresOf(const Plan& plan);
 
 // "embed 0-3", "4-7 head": the layers of a stage.
 std::string LayersText(const Plan& plan, size_t stage);
-// "12.3%" of a share in whole numbers, so that every platform prints the same.
+// "12.3%"; computed with integers, so that every platform prints the same.
 std::string PercentText(int64_t part, int64_t whole);
 
 }  // namespace lynx

@@ -25,7 +25,7 @@ constexpr std::array<KindNames, kMemoryKindCount> kMemoryKinds = {{
     {"packing", "packing"},
 }};
 
-// Tensors that an input-gradient pass touches as gradients.
+// Tensors that an input-gradient pass uses as gradients.
 TensorSet GradientTensors(const LayerGraph& graph) {
   TensorSet gradients = 0;
   for (const OpInfo& op : graph.ops()) {
@@ -34,7 +34,7 @@ TensorSet GradientTensors(const LayerGraph& graph) {
   return gradients;
 }
 
-// By the last action that touches it: computation of the backward pass, or the copy to the host.
+// Classified by the last action that uses it: computation of the backward pass, or the copy to the host.
 bool KeptForBackward(const Action& last) {
   const ActionInfo& info = InfoOf(last.kind);
   return info.group == Group::kHost || (info.phase == Phase::kWhole && last.kind != ActionKind::kForward);
@@ -49,10 +49,10 @@ MemoryKind KindOf(const BufferInstance& buffer, const Program& program, TensorSe
   return KeptForBackward(program[static_cast<size_t>(buffer.last)]) ? MemoryKind::kStored : MemoryKind::kWorkspace;
 }
 
-// While each action runs.
+// Bytes while each action runs.
 std::vector<LiveBytes> LiveAtActions(const Program& program, const LayerGraph& graph, const MemoryPlan& memory) {
   const TensorSet gradients = GradientTensors(graph);
-  std::vector<LiveBytes> live(program.size() + 1);  // changes first
+  std::vector<LiveBytes> live(program.size() + 1);  // first the changes, then their sums
   for (const BufferInstance& buffer : memory.buffers) {
     const auto kind = static_cast<size_t>(KindOf(buffer, program, gradients));
     live[static_cast<size_t>(buffer.first)][kind] += buffer.bytes;

@@ -14,7 +14,7 @@ const Cell& CellAt(const std::vector<Cell>& row, size_t column) {
   return column < row.size() ? row[column] : *kEmpty;
 }
 
-// Columns of a terminal: code points of UTF-8.
+// Width in a terminal: the number of UTF-8 code points.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -39,7 +39,7 @@ std::string Colored(const Cell& cell, bool color) {
 std::string Line(const std::vector<Column>& columns, const std::vector<Cell>& row, const std::vector<size_t>& widths,
                  bool color) {
   std::string line;
-  size_t owed = 0;  // spaces that only a following cell needs
+  size_t owed = 0;  // pending spaces, printed only if another cell follows
   for (size_t i = 0; i < columns.size(); ++i) {
     const Cell& cell = CellAt(row, i);
     const size_t padding = widths[i] - Width(cell.text);

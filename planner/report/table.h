@@ -1,5 +1,5 @@
-// Table: rows and columns of text as a value, printed for a terminal or for a page. One type for plan tables,
-// policies and comparisons, so that each is laid out once. Pure; thread-safe.
+// Table: rows and columns of text as a value, printed for a terminal or a page. Plan tables, policies and comparisons all
+// use it, so that layout is implemented once. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_TABLE_H_
 #define LYNX_PLANNER_REPORT_TABLE_H_
 
@@ -13,13 +13,13 @@ namespace lynx {
 
 enum class Align : uint8_t { kLeft, kRight };
 
-// How a cell is meant, for colour: a gain, a loss, what matters less, the row's name.
+// The meaning of a cell, for its colour: a gain, a loss, something less important, the row's name.
 enum class Tone : uint8_t { kPlain, kGood, kBad, kMuted, kStrong };
 
 struct Column {
   std::string title;
   Align align = Align::kLeft;
-  std::string meaning;  // one sentence for people who hover over the title; "" = none
+  std::string meaning;  // one sentence, shown when the mouse is over the title; "" = no text
 
   Column(std::string t, Align a = Align::kLeft, std::string m = "")  // NOLINT: a title is a column
       : title(std::move(t)), align(a), meaning(std::move(m)) {}
@@ -38,21 +38,22 @@ struct Cell {
 struct Table {
   std::string caption;  // "" = none
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // a row may be shorter than the columns: the rest is empty
+  std::vector<std::vector<Cell>> rows;  // a row may be shorter than the columns; the rest is empty
 };
 
-// Columns padded to their widest cell, two spaces between, no trailing spaces; the titles first, no caption. `color`:
-// tones as terminal colours. Controls in cells are written out, line ends too: a row is a line, whoever wrote what is in it.
+// Columns are padded to their widest cell and separated by two spaces, without trailing spaces. Titles come first; the
+// caption is not printed. `color`: use terminal colours for tones. Control characters in cells, line ends too, are
+// escaped, so that each row stays one line, whatever the cells contain.
 std::string TextOf(const Table& table, bool color = false);
 
 // A <table> with caption, <th scope> and a class for each tone ("good", "bad", "muted", "strong") and alignment
 // ("r"). The first cell of a row is its header.
 std::string HtmlOf(const Table& table);
 
-// Text as HTML text or attribute value: & < > " ' replaced.
+// Escapes text for HTML text or an attribute value: replaces & < > " '.
 std::string HtmlEscaped(std::string_view text);
 
-// A JSON string with its quotes. "<" is written \u003c, so that the text may stand inside a <script> element.
+// A JSON string with its quotes. "<" becomes \u003c, so that the text may stand inside a <script> element.
 std::string JsonString(std::string_view text);
 
 }  // namespace lynx

@@ -62,7 +62,7 @@ std::string LaneName(Stream stream, size_t number) {
   return number == 0 ? name : absl::StrCat(name, " ", number + 1);
 }
 
-// Transfers that overlap go onto lanes of their own: each onto the first that is free.
+// Transfers that overlap get different lanes: each the first lane that is free.
 class TransferLanes {
  public:
   void Add(Stream stream, TimelineSpan span) { spans_[stream].push_back(span); }
@@ -120,8 +120,8 @@ void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan 
   }
 }
 
-// The own time of a start, which only measured ones have: it counts where its wait's does, but the gradient norm's start,
-// which sums the squares, as optimizer.
+// The time of a start itself, which only measured starts have. It has the kind of its wait; except that the start of the
+// gradient norm, which sums the squares, counts as optimizer.
 TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpan base) {
   base.kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(InfoOf(action.kind).group);
   base.begin = span.begin;

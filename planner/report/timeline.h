@@ -1,6 +1,6 @@
-// The predicted step as people see it: what each stage does when (spans on lanes), what that means (kinds and words),
-// and what its memory holds meanwhile. Built from a program and its simulation by the table of action kinds, so a new
-// kind of action appears here without a change. The page and the trace are both made of this. Pure; thread-safe.
+// The predicted step for display: what each stage does when (spans on lanes), what that means (kinds and words), and what
+// its memory holds meanwhile. It is built from a program and its simulation with the table of action kinds, so a new kind
+// of action needs no change here. Both the page and the trace are made from it. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_TIMELINE_H_
 #define LYNX_PLANNER_REPORT_TIMELINE_H_
 
@@ -18,7 +18,8 @@
 
 namespace lynx {
 
-// What a span is, for colour and legend. The first nine stand on the compute lane and, with idle time, make up a step.
+// The kind of a span, for colour and legend. The first nine are on the compute lane; together with idle time they make up
+// a step.
 enum class SpanKind : uint8_t {
   kForward,
   kBackward,
@@ -43,16 +44,17 @@ struct TimelineSpan {
   int32_t action = 0;  // index into the program
   int32_t lane = 0;
   SpanKind kind = SpanKind::kForward;
-  Nanos begin, end;  // equal where a wait found its transfer complete
+  Nanos begin, end;  // equal if a wait found its transfer complete
 };
 
 struct StageTimeline {
   std::vector<std::string> lanes;   // "compute", then "communication", "communication 2", "copy", ... as needed
-  std::vector<TimelineSpan> spans;  // in order of begin, then lane; those of one lane never overlap
+  std::vector<TimelineSpan> spans;  // ordered by begin, then lane; spans of one lane never overlap
 };
 
-// Lane 0 has the compute actions, the waits and, of measured steps, the starts; a recompute action that is hidden in part is
-// two spans. Every start action puts its transfer on a lane of its stream, on a further one where others are still in flight.
+// Lane 0 has the compute actions, the waits and, for measured steps, the starts. A partly hidden recompute action becomes
+// two spans. Every start action puts its transfer on a lane of its stream; if other transfers are still in flight there,
+// on a further lane.
 StageTimeline TimelineOf(const Program& program, const StageTimes& times);
 
 // Time on lane 0 by kind.
@@ -62,42 +64,42 @@ Breakdown BreakdownOf(const StageTimeline& timeline);
 // One sentence without the action's text: "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3".
 std::string ActionMeaning(const Action& action);
 
-// What device memory holds.
+// What the device memory is used for.
 enum class MemoryKind : uint8_t {
   kWeights,
   kGradients,
   kOptimizerStates,
   kStored,      // forward results kept for the backward pass, or until they are on the host
-  kRecomputed,  // forward results made again
+  kRecomputed,  // forward results that were recomputed
   kActivationGradients,
   kWorkspace,  // scratch, and forward results that no backward pass reads
-  kPacking,    // of the arena, what no buffer uses at its peak
+  kPacking,    // the part of the arena that no buffer uses at its peak
 };
 inline constexpr int kMemoryKindCount = static_cast<int>(MemoryKind::kPacking) + 1;
 const char* MemoryKindName(MemoryKind kind);
 const char* MemoryKindId(MemoryKind kind);
 
-// Buffers of the arena by kind; kinds outside it stay 0.
+// Buffers of the arena by kind; kinds outside the arena are 0.
 using LiveBytes = std::array<Bytes, kMemoryKindCount>;
 Bytes TotalOf(const LiveBytes& live);
 
 struct MemoryPoint {
-  Nanos begin;  // until the next point's
+  Nanos begin;  // lasts until the next point's begin
   LiveBytes live;
 };
 
 struct StageMemory {
-  LiveBytes peak;  // at the moment of the largest total, with model states and packing: adds up to what is allocated
-  std::vector<MemoryPoint> points;  // of the arena over the step; of several at one time, the largest
+  LiveBytes peak;  // at the time of the largest total, with model states and packing: adds up to what is allocated
+  std::vector<MemoryPoint> points;  // of the arena over the step; of several points at one time, the largest
 };
 
-// FailedPrecondition as FoldLiveness.
+// Returns FailedPrecondition as FoldLiveness.
 absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const StageTimes& times);
-// At most `limit` points, the largest of each interval, so that no peak is lost.
+// Reduces to at most `limit` points: the largest of each interval, so that no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
-// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as
-// planner/cost/simulate.h.
+// Simulates the plan's step on these devices, which may differ from those that the plan was made for. Returns
+// FailedPrecondition as planner/cost/simulate.h.
 absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
 
 // A plan with its step simulated again.
@@ -106,19 +108,19 @@ struct PredictedStep {
   const Plan* plan = nullptr;            // not owned
   Simulation simulation;
 };
-// FailedPrecondition if the plan's programs cannot run, or its predicted step is not what the request's profile
-// gives.
+// Returns FailedPrecondition if the plan's programs cannot run, or if the predicted step differs from the result with the
+// request's profile.
 absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan);
 
-// Memory of a device that the stage may fill: the smaller of the device's and its states with the activation limit; 0
-// = no limit known.
+// Memory of a device that the stage may use: the smaller of the device's memory, and the stage's states plus the
+// activation limit. 0 = no known limit.
 Bytes MemoryLimitOf(const PlanRequest& request, const Plan& plan, int32_t stage);
 
 struct TimeRange {
   Nanos begin, end;
 };
-// Where each span is shown by itself: the whole step, or its begin and its end, where more than `budget` spans are
-// too many; two thirds of the budget go to the begin.
+// The time ranges in which each span is shown individually: the whole step, or only its begin and its end if there are more
+// than `budget` spans. Two thirds of the budget are for the begin.
 std::vector<TimeRange> DetailRanges(const std::vector<StageTimeline>& stages, Nanos step, size_t budget);
 
 }  // namespace lynx

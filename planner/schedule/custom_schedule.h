@@ -1,4 +1,4 @@
-// A schedule that a person wrote, from its text. Pure; thread-safe.
+// Reads a schedule that a person wrote as text. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SCHEDULE_CUSTOM_SCHEDULE_H_
 #define LYNX_PLANNER_SCHEDULE_CUSTOM_SCHEDULE_H_
 
@@ -10,13 +10,13 @@
 
 namespace lynx {
 
-// A schedule of one's own, from its text (schedule.h) of whatever kind: the result's kind is custom, its slots
-// are as they stand there. InvalidArgument, with line and word or rank and slot, for what is no text, no schedule
-// (ValidateSchedule), or one that no programs are made for (SlotsToLower).
+// Reads a user's own schedule from its text (schedule.h). The text may state any kind; the result's kind is custom, and
+// its slots are exactly those of the text. Returns InvalidArgument, with line and word or rank and slot, if the text
+// cannot be parsed, if it is not a valid schedule (ValidateSchedule), or if it cannot be lowered (SlotsToLower).
 absl::StatusOr<SharedSchedule> ReadCustomSchedule(std::string_view text);
 
-// The virtual stages that a layout with this schedule states (ParallelLayout::virtual_stages): 1 where the placement
-// fixes the chunks.
+// The value of ParallelLayout::virtual_stages for a layout with this schedule: 1 if the placement fixes the number of
+// chunks.
 int32_t VirtualStagesOf(const Schedule& schedule);
 
 }  // namespace lynx

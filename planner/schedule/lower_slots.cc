@@ -32,7 +32,7 @@ absl::Status CheckMicrobatchOrder(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
-// Where each slot stands on its rank, by pass, stage and microbatch.
+// The position of each slot on its rank, by pass, stage and microbatch.
 class Places {
  public:
   explicit Places(const Schedule& schedule)
@@ -101,7 +101,7 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
       const int32_t target = TargetOf(shape, slot);
       to.sends = CrossesRanks(shape, slot, target);
       if (!to.sends) continue;
-      // The slot before the one that needs it posts the receive; before the first one, all are posted.
+      // The slot before the one that needs a receive posts it; receives that the first slot needs are posted before it.
       const auto receiver = static_cast<size_t>(shape.RankOf(target));
       const int32_t posted = places.Of({slot.pass, target, slot.microbatch}) - 1;
       const Nanos ready = posted < 0 ? Nanos(0) : timeline.ranks[receiver].slots[static_cast<size_t>(posted)].end;

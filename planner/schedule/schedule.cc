@@ -1,4 +1,4 @@
-// The table of schedule kinds, and what each needs. See schedule.h.
+// The table of schedule kinds, and what each kind needs. See schedule.h.
 #include "planner/schedule/schedule.h"
 
 #include <array>
@@ -11,7 +11,8 @@ namespace {
 
 using enum ScheduleKind;
 
-// Columns: kind, placement, fewest and most chunks, whether W is a slot of its own. By ScheduleKind, from kGpipe.
+// Columns: kind, placement, minimum and maximum chunks, whether W is a slot of its own. Indexed by ScheduleKind, from
+// kGpipe on.
 constexpr std::array<ScheduleKindInfo, kScheduleKindCount - 1> kKinds = {{
     {kGpipe, StagePlacement::kLooping, 1, 1, false},
     {kOneForwardOneBackward, StagePlacement::kLooping, 1, 1, false},

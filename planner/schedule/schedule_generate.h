@@ -9,9 +9,10 @@
 
 namespace lynx {
 
-// The schedule of that kind on `ranks` p, with `chunks` v virtual stages on each and M microbatches. Takes time
-// linear in its slots. In all of them each stage runs the backwards of a pipe's microbatches in ascending order, so
-// its gradients are summed in one order whatever the schedule; Chimera's two pipes are summed apart.
+// The schedule of that kind on `ranks` p, with `chunks` v virtual stages on each rank and M microbatches. Takes time
+// linear in the number of slots. In all of them each stage runs the backwards of a pipe's microbatches in ascending
+// order, so its gradients are summed in the same order with every schedule. Chimera sums the gradients of its two pipes
+// separately.
 //
 //   gpipe          all forwards, then all backwards. Huang et al. 2019.
 //   1f1b           min(p - r, M) forwards on rank r, then one backward and one forward in turn. PipeDream-flush,
@@ -30,8 +31,8 @@ namespace lynx {
 // InvalidArgument as CheckScheduleShape.
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);
 
-// The slots of one rank of it, without making those of the others. `schedule` says kind, shape, microbatches and weights,
-// for which CheckScheduleShape is OK; its slots are not read.
+// The slots of one rank of the schedule, without generating the other ranks. `schedule` gives kind, shape, microbatches
+// and whether weights are split, which CheckScheduleShape must accept; its slots are not used.
 std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank);
 
 }  // namespace lynx

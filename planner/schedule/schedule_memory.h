@@ -1,6 +1,6 @@
-// How much of a schedule's activations each rank holds at once, from the slots alone. A stage holds a microbatch's
-// activations from the begin of F to the end of B; where weights are split, what W reads (inputs of the matrix
-// products and the gradients of their outputs) from the end of B to the end of W. Pure; thread-safe.
+// How much of a schedule's activations each rank holds at the same time, computed from the slots only. A stage holds a
+// microbatch's activations from the begin of F to the end of B. If weights are split, it holds what W reads (inputs of
+// the matrix products and the gradients of their outputs) from the end of B to the end of W. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SCHEDULE_SCHEDULE_MEMORY_H_
 #define LYNX_PLANNER_SCHEDULE_SCHEDULE_MEMORY_H_
 
@@ -12,12 +12,12 @@
 
 namespace lynx {
 
-// Counts of (stage, microbatch) pairs, each at its own maximum: a pair counts one whichever of the rank's stages it
-// is, so in a pipeline with v chunks on each rank it is 1/v of the rank's layers.
+// Maximum numbers of (stage, microbatch) pairs; each field has its own maximum. A pair counts one for any of the rank's
+// stages, so in a pipeline with v chunks per rank it stands for 1/v of the rank's layers.
 struct InFlightCount {
-  int32_t activations = 0;  // begun F, not ended B
-  int32_t weights = 0;      // ended B, not ended W; 0 where weights are not split
-  int32_t either = 0;       // begun F, not ended the last of its passes
+  int32_t activations = 0;  // F has begun, B has not ended
+  int32_t weights = 0;      // B has ended, W has not ended; 0 if weights are not split
+  int32_t either = 0;       // F has begun, the last pass of the pair has not ended
 
   bool operator==(const InFlightCount&) const = default;
 };
@@ -25,13 +25,14 @@ struct InFlightCount {
 // Per rank. The schedule must be valid.
 std::vector<InFlightCount> CountInFlight(const Schedule& schedule);
 
-// What one microbatch holds on a virtual stage.
+// Bytes that one microbatch holds on a virtual stage.
 struct StageHeldBytes {
   Bytes activations;  // from F to B
-  Bytes weights;      // from B to W; not read where weights are not split
+  Bytes weights;      // from B to W; not used if weights are not split
 };
 
-// Most bytes that each rank holds at once, given those of each virtual stage. The schedule must be valid.
+// The maximum of the bytes that each rank holds at the same time, from those of each virtual stage. The schedule must be
+// valid.
 std::vector<Bytes> PeakHeldBytes(const Schedule& schedule, const std::vector<StageHeldBytes>& stages);
 
 }  // namespace lynx

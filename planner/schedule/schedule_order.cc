@@ -32,7 +32,7 @@ class SlotOrderer {
   }
 
  private:
-  // What does not change from slot to slot, looked up instead of divided.
+  // Values that are the same for all slots, looked up instead of divided.
   struct Neighbours {
     int32_t rank, pipe, next, previous;
   };
@@ -66,7 +66,7 @@ class SlotOrderer {
         absl::StrCat("rank ", rank, ", slot ", slot + 1, " (", SlotText(SlotsOf(rank)[slot]), "): ", what));
   }
 
-  // Fills the table with the slot's number on its rank, from 1.
+  // Fills the table with each slot's number on its rank, from 1.
   absl::Status CheckRank(int32_t rank) {
     const std::vector<Slot>& slots = SlotsOf(rank);
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -107,7 +107,7 @@ class SlotOrderer {
   absl::Status CheckComplete() const {
     const int32_t pieces = schedule_.shape.pieces();
     const size_t passes = schedule_.splits_weight ? 3 : 2;
-    // Nothing stands twice or where it does not belong, so the number of slots tells.
+    // There are no duplicate or misplaced slots, so comparing the number of slots is enough.
     if (total_ == passes * static_cast<size_t>(pieces) * static_cast<size_t>(schedule_.microbatches)) {
       return absl::OkStatus();
     }
@@ -125,7 +125,7 @@ class SlotOrderer {
     return absl::OkStatus();
   }
 
-  // The stage whose slot of the same pass and microbatch must be done first, and the one that waits for this slot.
+  // The stage whose slot of the same pass and microbatch must be done first, and the stage that waits for this slot.
   int32_t Needed(const Slot& slot) const {
     if (slot.pass == Pass::kWeight) return kNoStage;
     return slot.pass == Pass::kForward ? At(slot.stage).previous : At(slot.stage).next;
@@ -135,8 +135,8 @@ class SlotOrderer {
     return slot.pass == Pass::kForward ? At(slot.stage).next : At(slot.stage).previous;
   }
 
-  // Each rank runs until a slot needs one that has not run; whoever runs that one wakes it. The table now holds
-  // places in the order.
+  // Each rank runs until a slot needs another slot that has not run; the rank that runs that one wakes it. The table now
+  // holds positions in the order.
   void RunRanks() {
     const size_t ranks = schedule_.ranks.size();
     next_.assign(ranks, 0);
@@ -176,7 +176,7 @@ class SlotOrderer {
     }
   }
 
-  // Every rank that has not finished waits for one that has not: following them leads into a circle, which is named.
+  // Every unfinished rank waits for an unfinished rank. Following these waits leads into a cycle; the error names it.
   absl::Status Deadlock() const {
     const auto waits_for = [&](int32_t rank) {
       const Slot& slot = SlotsOf(rank)[next_[static_cast<size_t>(rank)]];
@@ -202,7 +202,7 @@ class SlotOrderer {
   const Schedule& schedule_;
   std::vector<Neighbours> stages_;
   size_t total_ = 0;
-  // Per pass, stage and microbatch; 0: not there yet. While checking: the slot's number on its rank.
+  // Per pass, stage and microbatch: the position; 0: not in the order yet. While checking: the slot's number on its rank.
   std::vector<int32_t> table_;
   std::vector<size_t> next_;  // per rank
   SlotOrder order_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kLetters = "FBW";  // indexed by Pass
 
-// The words of one line, each with its number, from 1. A comment is no word.
+// The words of one line, each with its number, from 1. Comments are skipped.
 class Words {
  public:
   explicit Words(std::string_view line) : rest_(line.substr(0, line.find('#'))) { SkipSpace(); }
@@ -37,8 +37,8 @@ class Words {
   int number_ = 0;
 };
 
-// Takes a number from the front of `text`: no sign, no leading zero, at most nine digits, so that one value has one
-// form. False, with nothing taken, where there is none.
+// Takes a number from the front of `text`: no sign, no leading zero, at most nine digits, so that one value has one form.
+// If there is no number, returns false and takes nothing.
 bool TakeNumber(std::string_view& text, int32_t& number) {
   size_t digits = 0;
   int32_t value = 0;
@@ -70,7 +70,7 @@ absl::StatusOr<Slot> ParseSlot(std::string_view word) {
 
 struct Header {
   ScheduleKind kind = ScheduleKind::kCustom;
-  int32_t ranks = 0, chunks = 0, microbatches = 0;  // 0: not said
+  int32_t ranks = 0, chunks = 0, microbatches = 0;  // 0: not stated
   bool has_placement = false, has_weight = false;
   StagePlacement placement = StagePlacement::kLooping;
   bool splits_weight = false;

@@ -7,12 +7,12 @@
 namespace lynx {
 namespace {
 
-// What a pass of a stage takes, and how long the result that it needs is under way.
+// The time of a pass of a stage, and the time of the transfer of the result that it needs.
 struct SlotCost {
   Nanos duration, delay;
 };
 
-// Per pass and stage, as OrderedSlot::pass_and_stage.
+// Per pass and stage, indexed by OrderedSlot::pass_and_stage.
 std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StagePassTimes>& costs) {
   const PipelineShape& shape = order.shape;
   const size_t stages = static_cast<size_t>(shape.stages());
@@ -31,8 +31,8 @@ std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StageP
   return slot_costs;
 }
 
-// Calls visit(slot, begin, end) for each slot in order. `ends` then holds the end of each, from 1; ends[0] is time 0,
-// for those that need nothing.
+// Calls visit(slot, begin, end) for each slot in order. Afterwards `ends` holds the end of each slot, from index 1.
+// ends[0] is time 0, for slots that need nothing.
 template <class Visit>
 void Walk(const SlotOrder& order, const std::vector<StagePassTimes>& costs, std::vector<Nanos>& ends, const Visit& visit) {
   const std::vector<SlotCost> slot_costs = SlotCosts(order, costs);

@@ -38,7 +38,7 @@ absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
   return absl::FailedPreconditionError(text);
 }
 
-// The request with every degree and mode at what the plan has.
+// The request with every degree and mode pinned to the plan's value.
 PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
@@ -63,11 +63,11 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
   return alternative;
 }
 
-// The candidates of one tensor- and one pipeline-parallel size.
+// The candidates with the same tensor- and pipeline-parallel sizes.
 struct Family {
-  size_t place = 0;  // in the order of the search space
+  size_t place = 0;  // position in the order of the search space
   std::vector<Candidate> candidates;
-  Nanos bound{std::numeric_limits<int64_t>::max()};  // no plan of it is faster
+  Nanos bound{std::numeric_limits<int64_t>::max()};  // no plan of the family is faster
 
   std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
 };
@@ -87,14 +87,14 @@ std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan,
   return families;
 }
 
-// No step of a job takes as long.
+// No step of a job takes this long.
 constexpr Nanos kAnyStep{int64_t{1} << 50};
 
-// What is shown of the families, while they are looked at.
+// The families to show, while the search runs.
 class Rejected {
  public:
   bool full() const { return shown_.size() == kMaxRejected; }
-  // What a plan must not exceed to be shown.
+  // The largest step that is still shown.
   Nanos slowest() const { return full() ? shown_.back().second.plan->step : kAnyStep; }
   void Add(const Family& family, Plan plan) {
     shown_.emplace_back(family.place, Alternative{.change = family.name(), .plan = std::move(plan), .reason = {}});
@@ -113,17 +113,17 @@ class Rejected {
   std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest first
 };
 
-// Whether, by bounds, some candidate takes no longer than `step`.
+// True if, by bounds, some candidate takes at most `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
   return std::any_of(family.candidates.begin(), family.candidates.end(),
                      [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); });
 }
 
-// Families by what became of them.
+// Families by their result.
 struct Sorted {
   Rejected fastest;
-  std::vector<const Family*> bounded;       // by their bounds, which are among the fastest; not planned
-  std::vector<const Family*> without_plan;  // that seem not to fit
+  std::vector<const Family*> bounded;       // not planned; their bounds are among the fastest
+  std::vector<const Family*> without_plan;  // seem not to fit
 };
 
 int64_t ActionsOf(const Plan& plan) {
@@ -132,8 +132,8 @@ int64_t ActionsOf(const Plan& plan) {
   return actions;
 }
 
-// They are planned in the order of their bounds, until none that is left may be among those that are shown, or programs
-// enough have been made.
+// Plans the families in the order of their bounds, until no remaining family can be among those shown, or enough programs
+// have been made.
 Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& families, PlanCaches& caches,
                        const CompareOptions& options) {
   Sorted sorted;
@@ -165,7 +165,7 @@ Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& fa
   return sorted;
 }
 
-// No plan of the family takes less.
+// Lower bound for all plans of the family.
 Nanos BoundOf(const PlanRequest& request, const Family& family, PlanCaches& caches) {
   Nanos bound = kAnyStep;
   for (const Candidate& candidate : family.candidates) {
@@ -181,7 +181,8 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
                                  "; pin parallel.tp and parallel.pp to see its fastest")};
 }
 
-// Plans layouts that seem not to fit, and says what they lack; not how to change the job, for which there is a plan.
+// Plans layouts that seem not to fit, and says what they lack. It does not suggest a change to the job, because the job
+// has a plan.
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;
@@ -217,7 +218,7 @@ Sorted OtherLayouts(const PlanRequest& request, const Plan& plan, const CompareO
   return FastestFamilies(request, families, caches, options);
 }
 
-// What seems not to fit is planned only where fewer than kMaxRejected others do, and then says what it lacks.
+// Families that seem not to fit are planned only if fewer than kMaxRejected others fit; their rows say what they lack.
 std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted, const CompareOptions& options) {
   std::vector<Alternative> rows = sorted.fastest.Take();
   const auto room = [&] { return kMaxRejected - rows.size(); };
@@ -243,7 +244,7 @@ std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted,
   return rows;
 }
 
-// A changed request, and whether the plan of the request as it was fits it too, and takes as long.
+// A changed request, and whether the original request's plan also fits it and takes the same time.
 struct Change {
   std::string text;
   PlanRequest request;
@@ -276,7 +277,7 @@ std::vector<Change> ChangesOf(const PlanRequest& request) {
   return changes;
 }
 
-// What the changed request brings beside `plan`, that of the request as it was.
+// The result of the changed request; `plan` is the plan of the original request.
 Alternative TryChange(const Change& change, const Plan& plan) {
   Alternative with = TryChange(change.text, change.request);
   if (change.keeps_plan && (!with.plan || plan.step < with.plan->step)) with = {change.text, plan, ""};
@@ -335,7 +336,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
       comparison.policies[static_cast<size_t>(mode - first)] = PlanPolicy(pinned, static_cast<RecomputeMode>(mode));
     });
   }
-  // Where there is one stage only, there is nothing to compare.
+  // With only one stage there is nothing to compare.
   if (pinned.spec.parallel.pp > 1) comparison.partitions.resize(kPartitionMethodCount);
   for (size_t i = 0; i < comparison.partitions.size(); ++i) {
     tasks.push_back([&, i] {

@@ -7,9 +7,9 @@
 
 namespace lynx {
 
-// InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result, and so is
-// FinishedPlan's.
+// Returns InvalidArgument with the numbers for a request that no layout can satisfy for reasons other than memory (more
+// ranks than devices, no divisor fits, a cluster that CheckCluster refuses). Errors of `exact` and of FinishedPlan are
+// returned as they are.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 }  // namespace lynx

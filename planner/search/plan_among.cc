@@ -9,10 +9,11 @@
 namespace lynx {
 namespace {
 
-// A request that names what goes to the host counts as infeasible after so many candidates that lack host memory.
+// A request that states itself what goes to the host counts as infeasible after this many candidates that lack host
+// memory.
 constexpr int kMaxSearches = 8;
 
-// The stage that its nodes' memory has no room for, if any: of a policy that the request names.
+// The first stage that offloads more than its nodes' memory can hold. Only a policy that the request names can do this.
 std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
     const StagePlan& stage = plan.stages[static_cast<size_t>(index)];
@@ -50,7 +51,7 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options) {
   if (!request.exact) return FastestWithHostMemory(request, std::move(candidates), caches, options);
-  // The search goes on without a solver that fails, but its plan would claim what nobody looked at.
+  // The search continues without a solver that fails, but its plan would claim proofs that were never attempted.
   absl::Status failure;
   PlanRequest observed = request;
   observed.exact = [&](const RecomputeProblem& problem) {

@@ -1,5 +1,5 @@
-// The fastest plan among some candidates of a request: what MakePlan does with all of them, for callers that plan
-// parts of a search space, or variants of a request, and share what these have in common. Pure; not thread-safe.
+// The fastest plan among some candidates of a request. MakePlan calls it with all candidates. Other callers plan parts of
+// a search space or variants of a request, and share what these have in common. Pure; not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 #define LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 
@@ -15,16 +15,16 @@
 namespace lynx {
 
 struct PlanAmongOptions {
-  // Only a plan that promises to take less, of candidates that seem to fit; nullopt: whatever fits.
+  // Only accept a plan of candidates that seem to fit and promise a shorter step than this. nullopt: any plan that fits.
   std::optional<Nanos> to_beat = {};
   SearchEffort effort = SearchEffort::kWhole;
-  // Unless null: what the fastest lacks of the host's memory, where that is why there is no plan.
+  // If not null: set to what the fastest plan lacks of the host's memory, if that is why there is no plan.
   std::optional<Infeasible>* lacking_host = nullptr;
 };
 
-// With its digest. nullopt: none fits into the devices' memory, or into the host's. An error of the request's solver
-// is the result, and so is FinishedPlan's. The caches are of this request, or of one that differs in memory, limits and
-// parallel alone: same model, profiles and nodes.
+// The plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. Errors of the request's solver
+// and of FinishedPlan are returned as they are. The caches must belong to this request, or to one that differs only in
+// memory, limits and parallel, with the same model, profiles and nodes.
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options = {});
 

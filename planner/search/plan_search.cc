@@ -13,11 +13,11 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 8;
-// How far a bound may be above the best guess, and a guess above another one that turns out slower.
+// How far a bound may be above the best guess, and how far a guess may be above another one that turns out slower.
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
-// What each effort may simulate. Until `few` actions have been simulated, every guess is worth a simulation that may beat the
-// best; tier 4 takes up no further candidate after `most`; `of_candidate`: see LayoutPlanner::Limits.
+// Limits of simulation for each effort. Until `few` actions have been simulated, every guess that may beat the best is
+// simulated. Tier 4 takes no further candidate after `most`. `of_candidate`: see LayoutPlanner::Limits.
 struct Budget {
   int64_t few, most;
   LayoutPlanner::Limits of_candidate;
@@ -27,9 +27,9 @@ constexpr Budget BudgetOf(SearchEffort effort) {
   return {200'000, 3'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
-// Candidates that seem not to fit: so many are tried before the request counts as infeasible.
+// Number of candidates that seem not to fit and are tried before the request counts as infeasible.
 constexpr int kMaxDoubtful = 16;
-// So many candidates are assembled at most, once there is a plan.
+// Maximum number of candidates that are assembled once there is a plan.
 constexpr int kMaxRounds = 8;
 
 Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
@@ -45,8 +45,8 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
   }
 }
 
-// Of the candidates that seem to fit, those whose guess is at most `most`, in the order of their guesses: whatever is
-// still in the queue has a bound or a guess above that of the one that is appended.
+// Appends the next candidate that seems to fit with a guess of at most `most` to guessed_, in the order of guesses:
+// everything that is still in the queue has a larger bound or guess.
 bool PlanSearch::GuessNext(Nanos most) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
@@ -65,7 +65,8 @@ bool PlanSearch::GuessNext(Nanos most) {
   return false;
 }
 
-// Guesses count on the host's memory only where nothing fits without it, and so does the place in the queue.
+// Offloading is considered only if nothing fits without it, as in guesses; the position in the queue must agree with
+// that.
 void PlanSearch::Bound(size_t index) {
   using enum CandidateBound::Offloading;
   ++counts_.bounded;
@@ -97,7 +98,8 @@ void PlanSearch::Guess(size_t index) {
   planners_[index] = std::move(planner);
 }
 
-// Plans the candidate whole, unless it was assembled or is known to be too slow, and keeps it in `found` if it is faster.
+// Plans the candidate, unless it was assembled already or is known to be too slow. Keeps the draft in `found` if it is
+// faster.
 void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   const Nanos beat = found.beat();
   if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
@@ -114,11 +116,14 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   found.winner = &guessed;
 }
 
-// A guess above it promises no step below the one to beat, when few actions more may be simulated.
+// A larger guess does not promise a step below the one to beat. This limits the search once many actions have been
+// simulated.
 Nanos PlanSearch::MostPromising(const Found& found) const {
   if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
-  if (found.least_ratio == std::numeric_limits<double>::max()) return allowed;  // nothing is known of guesses yet
+  if (found.least_ratio == std::numeric_limits<double>::max())
+    return allowed;  // no guess can be compared with a
+                     // simulation yet
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
 }
 
@@ -135,7 +140,7 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   return found;
 }
 
-// The candidates that seem not to fit, until one does.
+// Tries the candidates that seem not to fit, until one fits.
 void PlanSearch::SimulateDoubtful(Found& found) {
   std::sort(doubtful_.begin(), doubtful_.end(),
             [](const Guessed& a, const Guessed& b) { return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate); });
@@ -146,12 +151,12 @@ void PlanSearch::SimulateDoubtful(Found& found) {
   }
 }
 
-// The first candidate that fits, most promising ones first.
+// The first candidate that fits; the most promising candidates come first.
 PlanSearch::Found PlanSearch::FirstDraft() {
   Found found{.to_beat = kForever};
   for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
     Simulate(guessed_[i], found);
-    if (!found.draft) guessed_[i].planner = nullptr;  // it never will
+    if (!found.draft) guessed_[i].planner = nullptr;  // it never fits
   }
   if (!found.draft) SimulateDoubtful(found);
   return found;
@@ -179,7 +184,7 @@ std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
     std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
     found.winner->planner = nullptr;
     if (next && (!plan || next->step < plan->step)) plan = std::move(next);
-    // A plan whose arena had to be made smaller is slower than its draft: then another candidate's may be faster.
+    // A plan whose arena had to be made smaller is slower than its draft, so another candidate's plan may be faster.
     if (plan && plan->step <= simulated) break;
   }
   return plan;
@@ -194,15 +199,15 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
-  // What did not fit into the host's memory may have cost more than doing without it.
+  // Fitting into the host's memory may have cost more time than not using it.
   if (offloading) {
     if (std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
       if (without && (!plan || without->step < plan->step)) plan = std::move(without);
     }
   }
-  // What had to give way to arenas was memory of plans with windows. Without windows less may have to, and that can be
-  // faster.
+  // The memory reserved for arenas was learnt from plans with windows. A plan without windows may need less of it, and so
+  // be faster.
   std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
   if (!other) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
@@ -210,7 +215,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
 }
 
 std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once) {
-  // Where everything is stored, there is nothing to solve.
+  // If everything is stored, there is nothing to solve.
   const bool exact = request_.spec.recompute == RecomputeMode::kOpt && draft.mode != RecomputeMode::kNone;
   for (int i = 0; i < kAssemblyTries; ++i) {
     const std::vector<int32_t> layers = draft.layers;

@@ -1,17 +1,18 @@
-// PlanSearch: the fastest plan among the candidates of a request. docs/search.md describes it.
+// PlanSearch finds the fastest plan among the candidates of a request. docs/search.md describes it.
 //
-// A candidate goes through four tiers, each dearer and truer than the one before; the search always takes up the one
-// that promises most by what is known of it, and stops when none may beat the best:
+// A candidate goes through four tiers, each more expensive and more exact than the one before. The search always
+// continues with the candidate that promises the shortest step by what is known so far, and stops when no candidate may
+// beat the best one:
 //
 //   1  a bound without memory                     CandidateBound::Quick      under a microsecond
 //   2  a bound with memory                        CandidateBound::Bound      some hundred microseconds
 //   3  partition and policies by estimates        LayoutPlanner::Guess       milliseconds
 //   4  lowered, memory folded, step simulated     LayoutPlanner::Best        milliseconds to a second
 //
-// Tiers 1 and 2 drop only what cannot win against the best guess. Tier 4 decides: it takes up candidates in the order of
-// their guesses as long as a guess, with an allowance, promises a step below the best simulated one, and stops after a
-// number of simulated actions that small requests do not reach. Counts, not clocks, limit it, so that the same request
-// gives the same plan. Not thread-safe.
+// Tiers 1 and 2 only drop candidates that cannot win against the best guess. Tier 4 decides. It takes candidates in the
+// order of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It
+// stops after a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so
+// that the same request gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 
@@ -31,36 +32,36 @@
 
 namespace lynx {
 
-// What a search did: how many candidates reached each tier.
+// Statistics of a search: how many candidates reached each tier.
 struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
 };
 
-// How many actions may stand in simulated programs. Where all programs are small, neither limit is reached.
+// How many actions the simulated programs may have. If all programs are small, neither limit is reached.
 enum class SearchEffort : uint8_t {
   kWhole,
-  kGlance,  // enough to set some sizes beside others: of large programs only what promises most is simulated
+  kGlance,  // enough to compare some sizes: of large programs, only the most promising are simulated
 };
 
 class PlanSearch {
  public:
-  // The arguments outlive it.
+  // The arguments must outlive the object.
   PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
              SearchEffort effort = SearchEffort::kWhole);
 
-  // Without digest. nullopt: nothing fits into memory.
+  // The plan has no digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
-  // The same of the candidates that seem to fit, if it promises to take less than `to_beat`: those that seem not to,
-  // each of which costs many simulations, are left out.
+  // The same, but only among candidates that seem to fit, and only a plan that promises a shorter step than `to_beat`.
+  // Candidates that seem not to fit are left out, because each of them costs many simulations.
   std::optional<Plan> FastestBelow(Nanos to_beat);
-  // The first plan found, for whoever asks whether there is one: nullopt where Fastest finds nothing either. Instead of
-  // Fastest, not after it.
+  // The first plan found, for callers that only ask whether there is one. nullopt if Fastest finds no plan either. Call it
+  // instead of Fastest, not after it.
   std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 
  private:
   enum class Tier : uint8_t { kQuick, kBound, kGuess };
-  // A candidate by the last tier that has looked at it. The queue's top has the least step.
+  // A candidate with the result of its last tier. The top of the queue has the shortest step.
   struct Entry {
     Nanos step;
     Tier tier = Tier::kQuick;
@@ -71,7 +72,7 @@ class PlanSearch {
   struct Guessed {
     Nanos step;
     size_t candidate;
-    std::unique_ptr<LayoutPlanner> planner;  // null: assembled already
+    std::unique_ptr<LayoutPlanner> planner;  // nullptr: already assembled
     std::optional<Nanos> simulated = {};     // step of its last draft
   };
   // The fastest draft found so far that takes less than `to_beat`.
@@ -80,7 +81,7 @@ class PlanSearch {
     std::optional<Draft> draft = {};
     Guessed* winner = nullptr;
     int64_t actions = 0;
-    double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses
+    double least_ratio = std::numeric_limits<double>::max();  // smallest ratio of a simulated step to its guess
 
     Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
   };
@@ -94,7 +95,7 @@ class PlanSearch {
   Found FirstDraft();
   void SimulateDoubtful(Found& found);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
-  // Of this draft, or of what the planner makes of it when an arena exceeds its limit: then `at_once` becomes false.
+  // Assembles this draft, or another draft of the planner if an arena exceeds its limit; then `at_once` becomes false.
   std::optional<Plan> AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once);
 
   const PlanRequest& request_;
@@ -102,10 +103,10 @@ class PlanSearch {
   PlanCaches& caches_;
   const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
-  std::vector<std::unique_ptr<LayoutPlanner>> planners_;  // of guesses in the queue, by candidate
+  std::vector<std::unique_ptr<LayoutPlanner>> planners_;  // by candidate: planners of guesses in the queue
   Nanos best_guess_{std::numeric_limits<int64_t>::max()};
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses
-  std::vector<Guessed> doubtful_;  // seem not to fit
+  std::vector<Guessed> doubtful_;  // candidates that seem not to fit
   SearchCounts counts_;
 };
 

@@ -23,13 +23,14 @@ namespace {
 
 using Suggestion = std::optional<std::string>;
 
-// An amount of memory is found among multiples of a power of two: this many of them are half of the amount or more.
+// Memory amounts are multiples of a unit. The unit is the largest power of two that is not above the amount, divided by
+// this.
 constexpr int64_t kMemorySteps = 64;
 constexpr int kMaxDoublings = 16;
 constexpr int32_t kSequenceParts = 16;
-// Nodes are added up to this many times the cluster's.
+// Nodes are added up to this multiple of the cluster's devices.
 constexpr int32_t kMaxGrowth = 8;
-constexpr int64_t kMaxGrownDevices = 1 << 16;  // as many ranks as a job may have
+constexpr int64_t kMaxGrownDevices = 1 << 16;  // the maximum number of ranks of a job
 constexpr Nanos kAnyStep{int64_t{1} << 50};
 
 bool Fits(const PlanRequest& request) {
@@ -40,7 +41,7 @@ bool Fits(const PlanRequest& request) {
   return PlanSearch(request, *candidates, caches).Any().has_value();
 }
 
-// The least number above `low`, which does not fit, and at most `high`, which does.
+// The smallest number that fits. `low` does not fit; `high` does.
 template <class FitsAt>
 int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   while (high - low > 1) {
@@ -50,7 +51,7 @@ int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   return high;
 }
 
-// The least amount above `present` that fits, to a unit of about a hundredth; `guess` may be it.
+// The smallest amount above `present` that fits, to about one hundredth; the search starts at `guess`.
 template <class FitsWith>
 std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fits) {
   const auto unit = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max(guess, present).value)));
@@ -65,7 +66,7 @@ std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fit
   return step * LeastThatFits(low, high, at);
 }
 
-// In the job file's notation.
+// The size in the job file's notation.
 std::string SizeField(Bytes bytes) {
   for (const auto& [unit, name] : {std::pair(kGiB, "GiB"), std::pair(kMiB, "MiB")}) {
     if (bytes.value % unit.value == 0) return absl::StrCat(bytes.value / unit.value, name);
@@ -83,7 +84,7 @@ Suggestion FusedAttention(PlanRequest request) {
 Suggestion AutoRecompute(PlanRequest request) {
   if (request.spec.recompute == RecomputeMode::kAuto) return std::nullopt;
   request.spec.recompute = RecomputeMode::kAuto;
-  // Auto has no such number.
+  // Mode auto does not use this number.
   const bool numbered = std::exchange(request.spec.recompute_options.layers, 0) > 0;
   if (!Fits(request)) return std::nullopt;
   return numbered ? "recompute: auto, recomputeOptions.layers: 0" : "recompute: auto";
@@ -98,7 +99,7 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// What replicas or tensor-parallel ranks share out where the job does not forbid it.
+// Leaves to the planner what replicas or tensor-parallel ranks shard.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -121,7 +122,7 @@ Suggestion LargerLimit(PlanRequest request, Bytes needed) {
   return absl::StrCat("resources.activationMemoryPerRank: ", SizeField(*least));
 }
 
-// The layout of a plan with the fewest ranks from `from` to `to` with which something fits.
+// The layout of a plan that fits, with the fewest ranks between `from` and `to`.
 std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from, int32_t to) {
   if (from > to) return std::nullopt;
   request.spec.resources.min_ranks = from;
@@ -151,7 +152,7 @@ constexpr std::array kPipelineAndReplicas = {PinnedSize{"parallel.dp", &Parallel
                                              PinnedSize{"parallel.pp", &ParallelSpec::pp, &ParallelLayout::pp}};
 constexpr PinnedSize kTensor = {"parallel.tp", &ParallelSpec::tp, &ParallelLayout::tp};
 
-// "resources.ranks: 8, parallel.pp: 2": what the job has to say otherwise for that layout.
+// "resources.ranks: 8, parallel.pp: 2": the fields that the job must change for that layout.
 std::string RanksAndSizes(const JobSpec& spec, const ParallelLayout& layout, const std::vector<PinnedSize>& open) {
   std::vector<std::string> changes;
   if (layout.ranks() < spec.resources.min_ranks || layout.ranks() > spec.resources.max_ranks) {
@@ -164,11 +165,11 @@ std::string RanksAndSizes(const JobSpec& spec, const ParallelLayout& layout, con
   return absl::StrJoin(changes, ", ");
 }
 
-// Sets of the job's pinned sizes to leave open, small ones first. All have tp, or none has.
+// Sets of the job's pinned sizes to leave open, small sets first. With `with_tp` every set has tp, else no set has it.
 std::vector<std::vector<PinnedSize>> OpenSizes(const ParallelSpec& parallel, bool with_tp) {
   std::vector<std::vector<PinnedSize>> sets(1);
   if (with_tp) sets.front().push_back(kTensor);
-  if (parallel.schedule == ScheduleKind::kCustom) return sets;  // its text has the pipeline's sizes
+  if (parallel.schedule == ScheduleKind::kCustom) return sets;  // its text fixes the pipeline's sizes
   std::vector<PinnedSize> pinned;
   for (const PinnedSize& size : kPipelineAndReplicas) {
     if (parallel.*size.spec != 0) pinned.push_back(size);
@@ -189,7 +190,7 @@ struct RankChange {
   std::string text;
 };
 
-// From `from` to `to` ranks, with as many sizes as possible as they are, then with as few ranks as possible.
+// Tries `from` to `to` ranks; changes as few sizes as possible, then uses as few ranks as possible.
 std::optional<RankChange> OtherSizes(const PlanRequest& request, bool with_tp, int32_t from, int32_t to) {
   for (const std::vector<PinnedSize>& open : OpenSizes(request.spec.parallel, with_tp)) {
     PlanRequest changed = request;
@@ -217,7 +218,7 @@ Suggestion OtherLayout(const PlanRequest& request) {
 Suggestion ShorterSequence(PlanRequest request) {
   const int32_t part = request.spec.model.seq / kSequenceParts;
   if (part == 0) return std::nullopt;
-  // Counted from the job's own length down, so that the longest is the least.
+  // `fewer` counts down from the job's own length, so that the smallest `fewer` gives the longest sequence.
   const auto fits = [&](int64_t fewer) {
     request.spec.model.seq = static_cast<int32_t>(part * (kSequenceParts - fewer));
     return Fits(request);
@@ -247,7 +248,7 @@ Suggestion LargerDevices(PlanRequest request, Bytes needed) {
     before.push_back(group.memory_per_device);
     if (group.memory_per_device.value > 0) present = std::min(present, group.memory_per_device);
   }
-  if (present.value == std::numeric_limits<int64_t>::max()) return std::nullopt;  // nothing is known of them
+  if (present.value == std::numeric_limits<int64_t>::max()) return std::nullopt;  // no device's memory is known
   const std::optional<Bytes> least = LeastMemory(present, needed, [&](Bytes with) {
     for (size_t i = 0; i < before.size(); ++i) {
       if (before[i].value > 0) request.cluster.groups[i].memory_per_device = std::max(before[i], with);
@@ -275,7 +276,7 @@ bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Sho
 
 std::string SmallestChange(const PlanRequest& original, const Candidate& closest, const Shortfall& shortfall) {
   PlanRequest request = original;
-  // What HEU fits, the exact solver does too; and that takes its time.
+  // If HEU fits, the exact solver fits too, but it takes long.
   if (request.spec.recompute == RecomputeMode::kOpt) request.spec.recompute = RecomputeMode::kHeu;
   request.exact = nullptr;
   const Bytes needed = NeededOf(shortfall);

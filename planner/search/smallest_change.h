@@ -1,18 +1,18 @@
-// The smallest change with which a request that nothing fits can be planned. One field or a few are changed,
-// everything else stays as the job has it; each amount is the least (or, of a micro-batch and a sequence, the
-// largest) that fits. Changes are tried in this order, and the first kind that helps is the answer:
+// The smallest change that makes it possible to plan a request that does not fit. One field or a few are changed;
+// everything else stays as the job has it. Each amount is the smallest that fits (for a micro-batch and a sequence: the
+// largest). Changes are tried in this order, and the answer is the first kind that helps:
 //
-//   model.attention: fused              where the scores of unfused attention take most of what does not fit
-//   recompute: auto                     instead of a policy that the job names
+//   model.attention: fused              if the scores of unfused attention take most of the needed memory
+//   recompute: auto                     instead of the policy in the job
 //   train.microBatch: N                 smaller than the job's
-//   parallel.zero, .sequenceParallel    auto instead of what the job names
-//   resources.activationMemoryPerRank   where the job's own limit is what lacks
-//   model.attention: fused              where it helps at all
-//   parallel.pp, .dp                    other sizes on ranks that the job may have
+//   parallel.zero, .sequenceParallel    auto instead of the job's value
+//   resources.activationMemoryPerRank   if the job's own limit is too small
+//   model.attention: fused              if it helps at all
+//   parallel.pp, .dp                    other sizes on the ranks that the job allows
 //   resources.ranks: N                  more ranks of the cluster, with the job's sizes; then with other pp and dp
-//   parallel.tp                         another one, with as few ranks as possible
+//   parallel.tp                         another size, with as few ranks as possible
 //   model.seq: N                        shorter, in sixteenths of the job's
-//   resources.ranks: N (M more nodes)   nodes like the cluster's last
+//   resources.ranks: N (M more nodes)   more nodes like the cluster's last one
 //   devices with at least X each        more memory
 //
 // Pure; not thread-safe.
@@ -27,13 +27,13 @@
 
 namespace lynx {
 
-// What the scores of unfused attention take while a layer runs; 0 where attention is fused.
+// Bytes of the scores of unfused attention while a layer runs; 0 with fused attention.
 Bytes ScoresOfLayer(const ModelSpec& model, const Candidate& candidate);
-// Whether they are more than half of what the shortfall's stage needs.
+// True if the scores are more than half of what the shortfall's stage needs.
 bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Shortfall& shortfall);
 
-// The request fits nowhere; its candidate `closest` lacks the least memory, which is `shortfall`. The text is
-// "train.microBatch: 2", or "resources.ranks: 8, parallel.pp: 2". Where nothing of the above helps: "a smaller model".
+// No candidate of `request` fits; `closest` is the one that lacks the least memory, by `shortfall`. Returns
+// "train.microBatch: 2", or "resources.ranks: 8, parallel.pp: 2", or "a smaller model" if no change above helps.
 std::string SmallestChange(const PlanRequest& request, const Candidate& closest, const Shortfall& shortfall);
 
 }  // namespace lynx

@@ -34,7 +34,7 @@ OpSet LayerOps(const LayerGraph& graph) {
   return ops;
 }
 
-// The ops that make again what the policy does not store.
+// The ops that recompute what the policy does not store.
 OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
   const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
   OpSet ops = 0;
@@ -45,7 +45,7 @@ OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
   return ops;
 }
 
-// The collectives that making `ops` again repeats: of proj, and of what they read gathered.
+// Time of the collectives that recomputing `ops` repeats: the one after proj, and those that gather what the ops read.
 Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet ops) {
   Nanos sum;
   for (const Tensor gathered : {Tensor::kLn1Full, Tensor::kLn2Full}) {
@@ -58,20 +58,20 @@ Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet
   return sum;
 }
 
-// One chunk's copies, out and in, go on while one of its forwards and one of its backwards run: the time by which
-// they take longer than those.
+// One chunk's copies, out and in, run beside one of its forwards and one of its backwards. Returns the time by which the
+// copies lengthen them.
 Nanos UnhiddenCopies(const HostLink& host, Bytes bytes, Nanos passes) {
   if (bytes.value == 0) return Nanos(0);
   const Nanos copies = std::max({TimeAtRate(bytes.value, host.to_host_bytes_per_second),
                                  TimeAtRate(bytes.value, host.from_host_bytes_per_second),
                                  TimeAtRate(bytes.value * 2, host.both_bytes_per_second)}) +
                        host.latency;
-  // Beside the copies the passes take longer.
+  // Copies slow the passes that run beside them.
   const Nanos slowed = std::min(copies, passes) * (host.op_slowdown_permille - 1000) / host.op_slowdown_permille;
   return slowed + std::max(Nanos(0), copies - passes - slowed);
 }
 
-// What a layer keeps of a microbatch between its passes.
+// Bytes that a layer keeps of a microbatch between its passes.
 Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode mode) {
   const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
   Bytes sum = TensorBytes(Tensor::kX, shape);
@@ -98,7 +98,7 @@ class Estimator {
   }
   bool First(int32_t piece) const { return piece == 0; }
   bool Last(int32_t piece) const { return piece + 1 == shape_of_pipeline_.pieces(); }
-  // Of x from one stage to the next.
+  // Time to transfer x to this stage from the previous one.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
   int64_t ParametersOf(int32_t piece) const;
@@ -121,13 +121,13 @@ Nanos Estimator::TransferTo(int32_t stage) const {
   if (previous == kNoStage) return Nanos(0);
   const int32_t from = shape_of_pipeline_.RankOf(previous), to = shape_of_pipeline_.RankOf(stage);
   if (from == to) return Nanos(0);
-  // Neighbours on the ring of ranks: boundary i lies between ranks i and i + 1.
+  // The ranks are neighbours on the ring: boundary i lies between ranks i and i + 1.
   const int32_t boundary = (from + 1) % shape_of_pipeline_.ranks == to ? from : to;
   const Bytes bytes = TensorBytes(Tensor::kX, shape_);
   if (!request_.traits.scattered_transfers || shape_.sequence_parallel || shape_.tp == 1) {
     return costs_.BoundaryTime(boundary, bytes);
   }
-  // The gather is a half of the layer's all-reduce of the same tensor.
+  // The gather is half of the layer's all-reduce of the same tensor.
   return costs_.BoundaryTime(boundary, bytes / shape_.tp) +
          costs_.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward) / 2;
 }
@@ -164,8 +164,8 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   return times;
 }
 
-// Shared gradients leave with every microbatch, for no rank has room to sum them; shared weights come before either
-// pass.
+// Sharded gradients are reduced with every microbatch, because no rank has room to accumulate them. Sharded weights are
+// gathered before each pass.
 void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   const ZeroStage zero = request_.layout.zero;
   const int64_t parameters = ParametersOf(piece);
@@ -196,9 +196,9 @@ int64_t Estimator::MostParameters() const {
   return *std::max_element(of_rank.begin(), of_rank.end());
 }
 
-// Each layer's gradients can be reduced while the layers below it run backward for the last time: all but the last
-// one's. Weights are gathered after the optimizer, with nothing beside. What is shared out was paid for with every
-// microbatch.
+// A layer's gradients can be reduced while the layers below it run backward for the last time; only the last layer's
+// reduction is always exposed. Weights are gathered after the optimizer, with nothing beside. Transfers that run with
+// every microbatch were counted there.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
   const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);
@@ -252,7 +252,7 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, Rec
     if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
     layer.recompute = costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops);
   }
-  // A function that is called again gathers what it reads, and drops it; the weight gradients' gather comes on top.
+  // A checkpointed function gathers what it reads and drops it, so the weight gradients must gather it once more.
   const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
   layer.backward = layer.recompute + costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered);
   return layer;

@@ -1,4 +1,4 @@
-// The guess of LayoutPlanner: what a candidate's step takes by estimates, when nothing is lowered.
+// LayoutPlanner::Guess: the time of a candidate's step by estimates, without lowering.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace lynx {
 
-// Most layers on each rank that seem to fit, one more; nullopt if they do not make up the model. More layers need
-// more memory, so halving finds it.
+// The largest number of layers on each rank that seems to fit, plus one; nullopt if these do not add up to the model.
+// More layers need more memory, so a binary search finds it.
 std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
   const int32_t chunks = fits_.pipeline().chunks;
   const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
@@ -33,7 +33,7 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsBest(RecomputeMode mode)
   return too_many ? Balanced(mode, *too_many) : std::nullopt;
 }
 
-// With offloading only where nothing seems to fit without it: its estimates are less sure than the others.
+// Offloading is used only if nothing seems to fit without it, because its estimates are less reliable.
 StepGuess LayoutPlanner::Guess() {
   const RecomputeMode mode = fits_.EstimatedMode();
   if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
@@ -45,7 +45,7 @@ StepGuess LayoutPlanner::Guess() {
 }
 
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
-  // Where everything can be stored in balance, nothing is better.
+  // If a balanced partition can store everything, nothing is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
   std::optional<std::vector<int32_t>> layers =
       exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
@@ -76,7 +76,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   return guess;
 }
 
-// `exposed`: recomputation of each rank and microbatch.
+// `exposed`: exposed recomputation per rank and microbatch.
 std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
                                                          const std::vector<Nanos>& exposed) const {
   const PipelineShape& pipeline = fits_.pipeline();
@@ -114,8 +114,9 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
   return passes;
 }
 
-// What stands after the last backward: gradients that are still to be reduced, the norm, the optimizer, weights that
-// come back. A rank ends its backward passes the earlier the further back it is, and those of its first chunk last.
+// The time after the last backward: gradients that are still to be reduced, the norm, the optimizer, and gathering the
+// weights. Ranks at the end of the pipeline finish their backward passes earlier, and every rank finishes those of its
+// first chunk last.
 Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const ZeroStage zero = candidate_.layout.zero;

@@ -15,17 +15,17 @@ namespace {
 
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
-// A partition whose slowest stage alone takes longer than the step to beat is dropped, with this allowance for HEU's
-// estimates.
+// A partition is dropped if its slowest stage alone takes longer than the step to beat, with this allowance for errors of
+// HEU's estimates.
 constexpr int64_t kEstimateAllowancePercent = 98;
 
-// A gain of less than this share of the stages' time is not worth planning a partition with offloading.
+// If offloading saves less than this share of the stages' time, a partition is not planned with offloading.
 constexpr int64_t kNoticeableShare = 200;
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
 
-// Whether HEU's plans are among what the request's mode may come to.
+// True if the request's mode may end up with HEU's plans.
 bool MayOverlap(RecomputeMode wanted) {
   return wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
 }
@@ -103,9 +103,9 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode, 
       });
 }
 
-// No step of this partition is shorter: rank s works M x_s after the forwards of the ranks before it have run once, each
-// on the first of its virtual stages, and before their backwards have, unless it splits off weight gradients. See
-// CandidateBound.
+// A lower bound for the step of this partition: rank s works M x_s. It begins after the forwards of the ranks before it
+// have run once, each on the first of its virtual stages. It ends before their backwards, unless it splits off weight
+// gradients. See CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   const int32_t chunks = fits_.pipeline().chunks;
   const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
@@ -153,7 +153,7 @@ void LayoutPlanner::Run(Draft& draft) {
   steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
 }
 
-// Whether, by what is known of its stages, the partition may be faster. One that seems not to fit at all may.
+// True if, by what is known of its stages, the partition may be faster. A partition that seems not to fit at all may be.
 bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat) {
   std::vector<int64_t> stage_costs;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -163,7 +163,7 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
   return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
 }
 
-// What fits teach of costs can move greedy's layers: a few rounds, as many as the exact partition has.
+// Fits teach the planner about costs, which can move greedy's layers: a few rounds, as many as for the exact partition.
 std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
   std::set<std::vector<int32_t>> tried;
   while (tried.size() < kSimulatedPartitions) {
@@ -174,12 +174,13 @@ std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to
   return std::nullopt;
 }
 
-// Balances by estimates; where a stage's peak shows that it does not fit, that many layers or more are ruled out
-// for it, and so on until all fit or nothing is left. What the fits teach can move the balance: a few more rounds.
+// Balances by estimates. If a stage's peak shows that it does not fit, this number of layers and more are ruled out for
+// it; this repeats until all stages fit or nothing is left. Fits teach the planner about costs, which can change the
+// balance: a few more rounds.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
-  const int32_t least = fits_.pipeline().chunks;  // layers of a rank
+  const int32_t least = fits_.pipeline().chunks;  // layers per rank
   std::set<std::vector<int32_t>> tried;
   std::optional<Draft> best;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -211,7 +212,7 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   return best;
 }
 
-// Whether, by estimates, the stages of the partition together take noticeably less time where they may offload.
+// True if, by estimates, the stages of the partition together take noticeably less time when they may offload.
 bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
   const auto cost = [&](bool offloading) {
     fits_.SetOffloading(offloading);
@@ -243,15 +244,15 @@ bool LayoutPlanner::StoresEverythingInBalance() {
   return true;
 }
 
-// Megatron-LM has one number for all stages. Fewer recomputed layers are faster, unless they fit only in a worse balance
-// of the stages: then recomputing all may be.
+// Megatron-LM has one number for all stages. Fewer recomputed layers are faster, unless they only fit in a partition with
+// worse balance; then recomputing all layers may be faster.
 std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   const auto with = [&](int32_t layers) {
     fits_.SetNamedLayers(layers);
     return DraftOf(RecomputeMode::kBlock, to_beat);
   };
   if (request_.spec.recompute_options.layers > 0) return with(request_.spec.recompute_options.layers);
-  int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all is recomputed
+  int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all layers are recomputed
   int32_t best_layers = high;
   const std::optional<Draft> all = with(high);
   std::optional<Draft> best = all;
@@ -265,7 +266,7 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
     }
   }
   const bool recompute_all = all && Faster(*all, *best);
-  // What is planned again has the same N.
+  // Planning the same partition again uses the same N.
   fits_.SetNamedLayers(recompute_all ? request_.spec.model.layers - stages() + 1 : best_layers);
   return recompute_all ? all : best;
 }
@@ -279,8 +280,8 @@ int32_t LayoutPlanner::MostGroup() {
   return most;
 }
 
-// One N for all stages, as in Megatron-LM. A larger one repeats more, so it is taken only where it lets the stages fit, or
-// be balanced better.
+// One N for all stages, as in Megatron-LM. A larger N recomputes more, so it is used only if it makes the stages fit or
+// improves their balance.
 std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   if (request_.spec.recompute_options.layers > 0) return DraftOf(RecomputeMode::kUniform, to_beat);
   std::optional<Draft> best;
@@ -302,9 +303,9 @@ bool LayoutPlanner::MayDoWithoutWindows() const {
   return (wanted != RecomputeMode::kAuto && MayOverlap(wanted)) || fits_.Allowed(RecomputeMode::kNoOverlap);
 }
 
-// Nothing is faster than storing everything in the partition that balances busy times, as far as estimates tell. Close
-// to the limit they lead the best policy without overlap to another partition, of equal balance; simulated, that can
-// be the faster one.
+// By estimates, nothing is faster than storing everything in the partition that balances busy times. Close to the memory
+// limit, estimates lead the best policy without overlap to another partition with equal balance, which can be faster in
+// the simulation.
 std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
   std::optional<Draft> best = DraftOf(RecomputeMode::kNone, to_beat);
   if (!best || !MayDoWithoutWindows() || !fits_.Limit(0, best->layers[0])) return best;
@@ -322,7 +323,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return BestOfStored(to_beat);
-  // Where HEU finds nothing that fits or promises to be faster, no named policy does.
+  // If HEU finds nothing that fits or is expected to be faster, no named policy does.
   std::optional<Draft> best;
   if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
     best = DraftOfHeu(to_beat);
@@ -336,13 +337,14 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (wanted != RecomputeMode::kAuto || !fits_.Allowed(mode)) continue;
     if (!best || MaySimulateMore()) consider(mode);
   }
-  // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
+  // Recomputation that is hidden in HEU's model may be exposed in the simulation; then a plan without windows can be
+  // faster.
   if (MayDoWithoutWindows() && (!best || MayTryVariants())) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
-// The estimates that the exact partition rests on are not the simulation: where they are wrong, a partition that knows less
-// can be faster.
+// The exact partition rests on estimates, which may differ from the simulation. Then a partition that uses less
+// information can be faster.
 std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
   if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
   const RecomputeMode wanted = request_.spec.recompute;
@@ -390,11 +392,11 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
   fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
-  fits_.SetStalls(std::vector<Nanos>(stages()));  // what is planned again must not count on them either
+  fits_.SetStalls(std::vector<Nanos>(stages()));  // planning again must not count on the stalls either
   return std::nullopt;
 }
 
-// Takes over what was found for those stages, if the step is then no longer.
+// Uses the exact solutions of those stages if the step does not become longer.
 bool LayoutPlanner::Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages,
                           Draft& draft) {
   Draft solved = draft;
@@ -419,7 +421,7 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
   if (!better.empty() && Adopt(exact, better, draft)) {
     adopted.insert(better.begin(), better.end());
   } else if (better.size() > 1) {
-    // One that the model has wrong need not spoil the others.
+    // Together they were slower. Try each alone, because the model may be wrong for only one of them.
     for (const int32_t stage : better) {
       if (MaySimulateMore() && Adopt(exact, {stage}, draft)) adopted.insert(stage);
     }
@@ -442,7 +444,7 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
 
 std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading,
                                                         const std::vector<int32_t>& layers) {
-  // A draft in which everything happens to be stored came from HEU where that is the request's mode.
+  // A draft that stores everything came from HEU if HEU is the request's mode.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
   fits_.SetOffloading(offloading);
   std::optional<Draft> draft = TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
@@ -485,7 +487,7 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
-// The same program has the same layers, so the same limit too.
+// The same program has the same layers, and so the same limit.
 const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
   const auto at = static_cast<size_t>(stage);
   return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
@@ -546,7 +548,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       }
       const Bytes excess = part.arena - enough;
       if (excess.value > 0) {
-        // At least so much that the same policy is not found to fit again.
+        // Reserve at least enough that the same policy does not seem to fit again.
         fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
         fits = false;
       }

@@ -11,10 +11,11 @@ namespace {
 
 enum class Objective : uint8_t { kLargest, kSum };
 
-// Costs of all (stage, layers) that leave each other stage a layer; nullopt where it does not fit.
+// Costs of all (stage, layers) that leave at least one layer for each other stage; nullopt if it does not fit.
 using CostTable = std::vector<std::vector<std::optional<int64_t>>>;
 
-// Best value for stages [stage, stages) over the last `layers` layers, for all layers, from the last stage on.
+// Best value for stages [stage, stages) over the last `layers` layers, for every `layers`; computed from the last stage
+// backwards.
 struct Suffix {
   std::optional<int64_t> value;
   int32_t layers_of_first = 0;
@@ -53,7 +54,7 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
                                                       const StageFloor& floor) {
   LYNX_CHECK(stages >= 1 && stages <= layers);
-  // No stage of the best partition costs more than the largest of any one partition.
+  // No stage of the best partition costs more than the largest stage of any other partition.
   int64_t limit = std::numeric_limits<int64_t>::min();
   const std::vector<int32_t> even = EvenPartition(stages, layers);
   for (int32_t stage = 0; stage < stages; ++stage) {

@@ -1,4 +1,5 @@
-// The estimates of StageOracle: what modes take and expose on a stage by HEU's model, when no program is looked at.
+// The estimates of StageOracle: memory and exposed time of each mode on a stage by HEU's model, without lowering a
+// program.
 #include <algorithm>
 #include <optional>
 
@@ -8,11 +9,11 @@
 namespace lynx {
 namespace {
 
-// Enough to see what a stage takes beside its layers.
+// Enough microbatches to find the memory that a stage needs beside its layers.
 constexpr int32_t kFewLayers = 2;
-// An estimate that exceeds the limit by less than this share of it may be wrong: the peak decides.
+// If an estimate exceeds the limit by less than this share of the limit, it may be wrong, and the peak decides.
 constexpr int64_t kDoubtfulShare = 200;
-// How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
+// A named policy is tried if its estimated memory exceeds the limit by at most this share.
 constexpr int64_t kMemoryAllowancePercent = 10;
 
 }  // namespace
@@ -68,13 +69,13 @@ StageOracle::Estimate StageOracle::EstimateNamed(RecomputeMode mode, int32_t sta
     transient = std::max(transient, value.transient);
   }
   sum.bytes += transient;
-  // Copies run beside the passes; what they expose the simulation shows.
+  // Copies run beside the passes; the simulation shows how much of them is exposed.
   sum.bytes = sum.bytes / 1000 * (1000 - request_.spec.recompute_options.offload_permille);
   return sum;
 }
 
-// As recomputing everything, but for the inputs that are not kept, the other layers of a group, and what makes their
-// inputs again.
+// As kFull, with three corrections: the inputs that are not kept, the other layers of a group, and the recomputation of
+// their inputs.
 StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers) {
   Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
   const int32_t group = std::clamp(named_layers_, 1, layers);
@@ -110,7 +111,7 @@ StageOracle::Estimate StageOracle::EstimateHeu(RecomputeMode mode, int32_t stage
   const Bytes budget = BudgetOf(mode, stage, layers, *limit);
   if (budget >= all_stored.bytes) return all_stored;
   Estimate sum;
-  std::optional<Part> known;  // the last that was looked at: most are alike
+  std::optional<Part> known;  // the last one that was solved; most are alike
   StageValue value;
   for (const Part& part : PartsOf(stage, layers)) {
     if (!known || !known->Alike(part)) value = EstimateOfPart(mode, stage, part, budget / layers * part.layers);
@@ -154,7 +155,7 @@ bool StageOracle::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) 
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
-    // An estimate that there is takes no more than the budget.
+    // If an estimate exists, it takes no more than the budget.
     const Bytes budget = BudgetOf(mode, stage, layers, *limit);
     if (budget >= EstimateNamed(RecomputeMode::kNone, stage, layers).bytes) return true;
     const std::vector<Part> parts = PartsOf(stage, layers);

@@ -13,11 +13,11 @@
 namespace lynx {
 namespace {
 
-// Microbatches beyond those in flight in the programs whose arena is looked at: by then it repeats itself.
+// Microbatches beyond those in flight in probe programs; with this many the arena repeats itself.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
-// A share of the limit that is not worth another try.
+// If less than this share of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
@@ -57,7 +57,7 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
 }
 
 void StageOracle::Reserve(int32_t stage, Bytes bytes) {
-  // The sums over slots were wrong; programs are not.
+  // The sums over slots were wrong; lowered programs are exact.
   const bool sums = candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
   if (sums) {
     lowers_peaks_ = true;
@@ -78,7 +78,7 @@ Bytes StageOracle::HostShare(int32_t stage, int32_t layers, Bytes activations) c
   return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
 }
 
-// HEU's model counts all microbatches in flight as if they had been on their way at once.
+// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time.
 void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
   Bytes most;
   for (const StagePolicy& policy : policies) {
@@ -131,7 +131,7 @@ int32_t StageOracle::LeastMemoryGroup(int32_t stage, int32_t layers) {
 
 std::vector<StageOracle::Part> StageOracle::PartsOf(int32_t stage, int32_t layers) const {
   std::vector<int32_t> counts = EvenPartition(pipeline_.chunks, layers);
-  // In a bidirectional pipeline a piece has as many layers on one rank as on the other.
+  // In a bidirectional pipeline a piece has the same number of layers on both of its ranks.
   const int32_t first = pipeline_.PieceOf(stage);
   if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
   std::vector<Part> parts;
@@ -182,7 +182,7 @@ std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
-  // What chains hold of a microbatch depends on what runs beside them.
+  // What a chain holds of a microbatch depends on what runs beside it.
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
@@ -193,8 +193,8 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
 }
 
-// Whole microbatches are held from the begin of F to the end of B, and what W reads from there to its end; beside them a
-// slot takes what a slot of a pipeline of one virtual stage takes.
+// A microbatch is held completely from the begin of F to the end of B, and what W reads from then to the end of W. In
+// addition, a slot takes what a slot of a pipeline with one virtual stage takes.
 Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
   const bool split = SplitsWeight(candidate_.layout);
@@ -218,7 +218,8 @@ Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& po
   return peak;
 }
 
-// Most arenas are within their limit at the first try, or cannot be: only the others are worth the search for a small one.
+// Most arenas are within their limit at the first attempt, or cannot be. The search for a small arena is only worth its
+// time for the others.
 Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   std::vector<LayerPolicy> all;
   for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
@@ -232,9 +233,9 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
-  // Some more than are ever in flight; an even number where there are two pipes.
+  // A few more than are ever in flight; an even number if there are two pipes.
   const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
-  // A custom schedule is one of so many microbatches.
+  // A custom schedule has a fixed number of microbatches.
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
   context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
@@ -273,7 +274,7 @@ const RecomputeProblem* StageOracle::OffloadProblem(RecomputeMode mode, int32_t 
 }
 
 const StageHeu& StageOracle::Heu(RecomputeMode mode, int32_t stage, const Part& part) {
-  // Without stalls the fronts serve all numbers of layers.
+  // Without stalls, a Pareto front serves all numbers of layers.
   const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : part.layers, part.ends.head};
   auto [it, inserted] = heus_.try_emplace(key, nullptr);
   if (inserted) it->second = &caches_.fronts().Solve(Problem(mode, stage, part));
@@ -301,7 +302,7 @@ std::vector<StagePolicy> StageOracle::PoliciesOf(RecomputeMode mode, int32_t sta
   return policies;
 }
 
-// Each virtual stage gets its layers' share of the budget, which must do for its least.
+// Each virtual stage gets a share of the budget in proportion to its layers; the share must be enough for its minimum.
 Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   Bytes least;
   for (const Part& part : PartsOf(stage, layers)) {
@@ -318,7 +319,7 @@ std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHe
                                                                                   int32_t layers, Bytes budget) {
   std::vector<StagePolicy> policies;
   Estimate sum;
-  std::optional<Part> known;  // the last that was solved: most are alike
+  std::optional<Part> known;  // the last one that was solved; most are alike
   OffloadSolution best;
   for (const Part& part : PartsOf(stage, layers)) {
     const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
@@ -355,10 +356,10 @@ std::optional<StageOracle::Fit> StageOracle::FitNamed(RecomputeMode mode, int32_
   return fit;
 }
 
-// HEU's policy of least exposed time whose peak is within the limit. HEU's model of memory is off by an unknown
-// amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside of what is
-// known to fit and not to fit, the budget halves the interval. Ends when next to nothing is to spare, or when more budget
-// brings the same policy again.
+// HEU's policy with the least exposed time whose peak is within the limit. HEU's memory model has an unknown error, so
+// the budget is corrected by the amount by which each peak misses the limit. If the corrected budget is outside the
+// interval between known to fit and known not to fit, the budget halves that interval. Ends when almost nothing is
+// unused, or when more budget gives the same policy.
 std::optional<StageOracle::Fit> StageOracle::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
   const Bytes least = LeastOfHeu(mode, stage, layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
@@ -398,7 +399,7 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   const std::optional<Bytes> limit = Limit(stage, layers);
   LYNX_CHECK(limit.has_value());
   best = FitBudget(mode, stage, layers, *limit);
-  // HEU knows the named policies too; they are looked at for what its estimate of memory may have missed.
+  // HEU considers the named policies too; they are tried because HEU's memory estimate may have been wrong.
   for (RecomputeMode other : kNamedModes) {
     if (other == RecomputeMode::kNone || !Allowed(other)) continue;
     if (best && EstimateNamed(other, stage, layers).exposed >= best->exposed) continue;
@@ -409,8 +410,8 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   return best;
 }
 
-// HEU's last peak says what the exact solution may use, and never less than what is known to fit takes; where its own
-// peak is too large after all, so much less.
+// HEU's last peak gives the budget for the exact solution; it is at least what the known policies take. If the peak of
+// the exact solution is too large, the budget is reduced by the excess.
 std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& solver, int32_t stage,
                                                            const std::vector<StagePolicy>& known) {
   int32_t layers = 0;
@@ -442,7 +443,7 @@ std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& so
       fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
       fit.policies.push_back(std::move(answer->solution->policy));
     }
-    // Less memory later exposes no less, so the first bound stays true.
+    // A later attempt has less memory and exposes at least as much, so the first bound stays valid.
     if (i == 0) exact.bound = std::min(bound, exact.known);
     if (fit.exposed >= exact.known) return exact;
     fit.peak = Peak(stage, fit.policies, limit);
