@@ -42,8 +42,8 @@ class Exchange {
   bool sent() const;
   bool received() const;
   bool CanSend() const;  // whether any bytes may be sent now
-  // How many bytes should have come in before it is worth waking up: at least 1, and never more than are still to come. A small
-  // number while incoming bytes must be passed on, so that the ring does not stop for long; otherwise everything that is left.
+  // How many bytes should have come in before it is worth waking up: at least 1, and never more than are still to come. The
+  // number is small while incoming bytes must be passed on, so that the ring does not stop for long; otherwise it is larger.
   int64_t Awaited() const;
 
   IoResult Send(int fd);
