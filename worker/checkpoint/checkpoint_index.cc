@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
 constexpr int64_t kVersionOfGpt = 3;  // only for untied GPT with unfused attention
-// the same models; the layout had only tp, pp and dp, everything else had its default value
+// The same models; the layout had only tp, pp and dp, everything else had its default value.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();

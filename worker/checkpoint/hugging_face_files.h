@@ -33,7 +33,7 @@ struct WeightPlace {
 };
 struct WeightFiles {
   std::vector<SafetensorsFile> files;
-  // by the model's name for the tensor: each needed tensor, and all others that are there
+  // Each needed tensor, and all others that are there, by the model's name for it.
   std::map<std::string, WeightPlace> tensors;
   std::vector<std::string> notes;  // what is there but was not taken, and why; sentences without a full stop
 

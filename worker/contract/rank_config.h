@@ -41,15 +41,15 @@ struct RankConfig {
   std::string connection_secret;     // of the generation (common/connection_secret.h); only the rank's user may read the text
   std::string checkpoint_directory;  // absolute; shared by all ranks
   // Step of the newest checkpoint that the server knows of; -1: it knows of none. The rank itself looks for the newest whole
-  // checkpoint and resumes from it (see rank/resume.h). If there is a checkpoint, or should be one, it never starts from the
-  // beginning.
+  // checkpoint and resumes from it (see worker/rank/states/resume.h). If there is a checkpoint, or should be one, it never
+  // starts from the beginning.
   int64_t resume_step = -1;
   // Where this node keeps in-memory checkpoints; an absolute path. Each worker daemon has its own, so it also distinguishes the
   // nodes on one host. Empty: the node keeps none. `copies_limit`: the limit for the in-memory checkpoints of all jobs
   // together; 0: as much as fits into the memory.
   std::string copies_directory;
   Bytes copies_limit;
-  bool check = false;  // check devices and links before everything else (rank/node_check.h); the same on all ranks
+  bool check = false;  // check devices and links before everything else (worker/rank/check/node_check.h); the same on all ranks
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long to retry the checkpoint of the last step
   RankDevice device;
   int32_t threads = 1;         // threads of the compute library

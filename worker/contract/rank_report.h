@@ -22,7 +22,7 @@ struct RankReady {
   Bytes arena;            // allocated
   Bytes states;           // weights, gradients, optimizer, allocated
   std::string backend;
-  // the states come from in-memory checkpoints; otherwise from a checkpoint on disk, or they are initial
+  // The states come from in-memory checkpoints; otherwise from a checkpoint on disk, or they are initial.
   bool from_copies = false;
   bool operator==(const RankReady&) const = default;
 };
@@ -33,12 +33,13 @@ struct CopiesNotice {
   bool operator==(const CopiesNotice&) const = default;
 };
 
-// From rank 0, before its RankReady: the ranks have checked their devices and links (rank/node_check.h) and found no fault.
+// From rank 0, before its RankReady: the ranks have checked their devices and links (worker/rank/check/node_check.h) and found
+// no fault.
 struct NodeCheckReport {
   Nanos duration;
   int32_t devices = 0;
   int32_t links = 0;  // between pairs of ranks
-  // of the slowest link, in one direction while the other direction is used too; 0: there are no links
+  // The rate of the slowest link in one direction, while the other direction is used too; 0: there are no links.
   int64_t slowest_bytes_per_second = 0;
   bool operator==(const NodeCheckReport&) const = default;
 };
@@ -59,10 +60,10 @@ struct StepReport {
   Bytes arena_peak;         // highest byte of the arena that a step has written, including the padding of its buffer
   int64_t bytes_sent = 0;   // in this step
   Nanos communication_cpu;  // of the communication thread in this step
-  // time in the step in which the compute thread was ready to run but others used its core; also contained in the times above
+  // Time in the step in which the compute thread was ready to run but others used its core. The times above contain it too.
   Nanos core_wait;
   int64_t copied_steps = 0;  // steps done of the newest in-memory checkpoint that all ranks know to be whole; 0: none yet
-  // in-memory checkpoints of this generation that failed, or were due while the previous one was not finished
+  // In-memory checkpoints of this generation that failed, or were due while the previous one was not finished.
   int64_t copies_skipped = 0;
   std::vector<LinkUse> links;  // in this step, ascending by peer, at most kMaxLinkUses; empty where nothing is known about them
   bool operator==(const StepReport&) const = default;

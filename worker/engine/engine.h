@@ -7,8 +7,9 @@
 // the ops (host_copies.h). Nothing is allocated within a step.
 //
 // With a device, the host runs ahead: it issues a step's ops and transfers, and marks define their order (common/moment.h). It
-// waits for the device only at the beginning of the step, where it needs the step's sums (loss and gradient norm), and at the
-// end of the step. There it reads the times of the actions from the marks. It inspects dead buffers only in the first step.
+// waits for the device in only three places: at the beginning of the step, where the step's sums (loss and gradient norm) are
+// needed, and at the end of the step. There it reads the times of the actions from the marks. It inspects dead buffers only in
+// the first step.
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which outlive
 // it.

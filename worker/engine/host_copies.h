@@ -23,7 +23,7 @@ class HostCopies {
  public:
   using Ticket = int64_t;
 
-  // Each copy must be waited for before the copy that is `most_open` starts later. The backend outlives the result.
+  // Start number i must be waited for before start number i + `most_open`. The backend outlives the result.
   static absl::StatusOr<std::unique_ptr<HostCopies>> Make(int32_t most_open, Backend& backend);
   // Finishes what was started.
   virtual ~HostCopies() = default;

@@ -17,7 +17,7 @@ namespace lynx::cuda {
 inline constexpr int kTile = 32;
 inline constexpr int kSide = kTile / 2;  // threads in each direction
 inline constexpr int kTileThreads = kSide * kSide;
-// length of a row in shared memory; puts the elements of a column into different banks
+// Length of a row in shared memory; it puts the elements of a column into different banks.
 inline constexpr int kPadded = kTile + 1;
 inline constexpr int64_t kMaxHeadSize = 256;
 

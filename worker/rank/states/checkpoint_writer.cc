@@ -100,7 +100,7 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
   }
   if (!failure.ok()) {
     if (seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
-    // no rank writes there again before the files are removed, nor waits within a step
+    // So no rank writes there again before the files are removed, nor waits within a step.
     LYNX_RETURN_IF_ERROR(seat_.communicator.Barrier());
   }
   if (absl::IsAlreadyExists(failure)) return ReplacedError(config_, failure);
