@@ -30,8 +30,7 @@ struct RowsOf {
   __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
 };
 
-// Where query head `head` of a sample, and the keys and values that it uses, lie in qkv (b, s, a + 2k, d). Also used for
-// context (b, s, a, d).
+// Where query head `head` of a sample, and the keys and values that it uses, are in qkv (b, s, a + 2k, d).
 template <class T>
 struct HeadRows {
   RowsOf<T> q, k, v;
@@ -45,6 +44,7 @@ struct HeadRows {
   }
 };
 
+// Where the head is in context (b, s, a, d).
 template <class T>
 __device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};

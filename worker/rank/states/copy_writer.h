@@ -42,7 +42,7 @@ class CopyWriter {
   // This rank's votes, for Engine::SetCopyVotes.
   CopyVotes Votes() const;
   // Call it after each step with all ranks' votes at the end of that step. Begins an in-memory checkpoint of the states after
-  // `steps_done` steps if one is due and all ranks want it. A failure is reported once, and is not an error.
+  // `steps_done` steps if one is due and all ranks want it. A failure goes to stderr and is reported once; it is not an error.
   void AfterStep(int64_t steps_done, const CopyVotes& all);
 
   // Removes the job's copies on this node. Call it when a checkpoint on disk has the final states of the run, so that the
