@@ -1,20 +1,21 @@
-// Backend: the arithmetic of one device. One interface; the CPU implementation is worker/backend/cpu, one op a file.
+// Backend: the arithmetic of one device. The CPU implementation is worker/backend/cpu, the CUDA implementation
+// worker/backend/cuda; each op has a file of its own.
 //
-// Tensors are row-major and contiguous; shapes stand beside each argument. b microbatch samples, s sequence, n = b*s
-// tokens, h hidden, a heads on this rank, d head size, f ffn columns on this rank, v vocabulary rows on this rank.
-// "=" overwrites, "+=" accumulates (parameter gradients always accumulate over microbatches).
+// Tensors are row-major and contiguous; the comment of each op gives their shapes. b: samples of the microbatch, s: sequence
+// length, n = b*s: tokens, h: hidden size, a: heads on this rank, d: head size, f: ffn columns on this rank, v: vocabulary rows
+// on this rank. "=" overwrites, "+=" accumulates (the gradients of parameters always accumulate over microbatches).
 //
-// Elements are stored as T, float or Bfloat16: weights, activations and their gradients. Gradients of parameters,
-// logits, what the loss and fused attention keep of a row, and workspaces are fp32 either way, as is all arithmetic:
-// sums of products too, which are rounded once, where they are stored.
+// Weights, activations and their gradients are stored as T, which is float or Bfloat16. The gradients of parameters, the
+// logits, what the loss and fused attention keep for each row, and workspaces are always fp32. All arithmetic is fp32 too: also
+// a sum of products, which is rounded once, when it is stored.
 //
-// Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine
-// does, so that recomputation loses nothing. Ops are carried out in the order in which they are called; on the CPU
-// they are done when they return, on a GPU later: Finish waits for them. An implementation may keep scratch of its
-// own of fixed size, allocated at construction. One thread at a time per object.
+// Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine does, so
+// recomputation changes nothing. Ops are carried out in the order of the calls. On the CPU an op is done when its call returns;
+// on a GPU it is done later, and Finish waits for it. An implementation may keep scratch memory of its own; it has a fixed size
+// and is allocated at construction. One thread at a time per object.
 //
-// The host waits for a GPU in Finish, WordsUnlike and BeginMarks, and in a Copy from or to memory of the host that is not
-// pinned; in nothing else.
+// The host waits for a GPU only in Finish, in WordsUnlike, in BeginMarks, and in a Copy from or to host memory that is not
+// pinned.
 #ifndef LYNX_WORKER_BACKEND_BACKEND_H_
 #define LYNX_WORKER_BACKEND_BACKEND_H_
 
@@ -34,44 +35,45 @@
 
 namespace lynx {
 
-// Names one stream of dropout decisions. The mask is a pure function of these and of the element's place in the
-// *global* tensor, never of the layout, so recomputation and every parallel layout draw the same.
+// Names one stream of dropout decisions. The mask is a pure function of these fields and of the element's place in the *global*
+// tensor. It does not depend on the layout, so recomputation and every parallel layout draw the same mask.
 struct DropoutKey {
-  double rate = 0;  // 0: the op is the identity and draws nothing. Kept elements are scaled by 1/(1-rate)
+  double rate = 0;  // 0: the op is the identity and draws nothing. Elements that are kept are multiplied by 1/(1-rate)
   uint64_t seed = 0;
   int64_t step = 0;
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
-  int64_t first_sample = 0;  // index within the global batch of this step of the microbatch's first sample
-  int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
+  int64_t first_sample = 0;  // the microbatch's first sample, as an index within the global batch of this step
+  int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens; not 0 for a share of the sequence
 };
 
-// Rows of scores that unfused attention works on at once; the planner counts its workspace by them.
+// Unfused attention works on this many rows of scores at once; the planner computes the size of its workspace from it.
 inline constexpr int64_t kAttentionRows = 64;
 
-// Causal attention of `a` query heads of size d over `k` key and value heads: head i of the queries looks at head
-// i / (a / k) (grouped queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): queries, then keys, then values.
+// Causal attention of `a` query heads of size d over `k` key and value heads. Query head i uses key head i / (a / k) (grouped
+// queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): first the queries, then the keys, then the values.
 struct AttentionShape {
   int64_t b = 0, s = 0, a = 0;
   int64_t k = 0;  // a divisor of a
   int64_t d = 0;
-  int64_t first_head = 0;  // global index of this rank's first query head: it numbers dropout decisions only
+  int64_t first_head = 0;  // global index of this rank's first query head; used only to number dropout decisions
 
-  constexpr int64_t width() const { return (a + 2 * k) * d; }  // of a row of qkv
+  constexpr int64_t width() const { return (a + 2 * k) * d; }  // length of a row of qkv
 };
 
-// Attention on Bfloat16 works on copies in fp32 of parts of one head, in its workspace: of `whole` matrices (s, d)
-// and of `rows` matrices (r, d), where r is s, but at most kAttentionRows. On fp32 it works in place. In floats.
+// The size, in floats, of the fp32 copies that attention on Bfloat16 makes in its workspace. It copies parts of one head:
+// `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). Attention on fp32 makes no copies.
 template <class T>
 constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int64_t rows) {
   if (std::is_same_v<T, float>) return 0;
   return (whole * shape.s + rows * std::min(shape.s, kAttentionRows)) * shape.d;
 }
 
-// How far the pairs of a head turn (worker/model/rotary_table.h makes it). Elements i and i + pairs of a head are pair i; at
-// position p it turns by the angle p * slopes[i] and is stretched by `scale`. What is behind 2 * pairs elements stays.
+// How far each pair of a head's elements is rotated (worker/model/rotary_table.h computes it). Elements i and i + pairs of a
+// head are pair i. At position p the pair is rotated by the angle p * slopes[i] and multiplied by `scale`. Elements from 2 *
+// pairs on do not change.
 struct RotaryTable {
-  static constexpr int64_t kMaxPairs = 256;  // a kernel takes the table by value
+  static constexpr int64_t kMaxPairs = 256;  // limited, because a kernel takes the table by value
   int64_t pairs = 0;
   double scale = 1;
   std::array<double, kMaxPairs> slopes{};
@@ -79,17 +81,17 @@ struct RotaryTable {
 
 struct AdamWArgs {
   double lr, beta1, beta2, eps;
-  double weight_decay;    // of the tensors that decay
+  double weight_decay;    // applies only to tensors that decay
   int64_t step;           // 1-based, for bias correction
   double gradient_scale;  // clipping factor, multiplies gradients as they are read
 };
 
-// A tensor that the optimizer updates, w, m and v in place.
+// A tensor that the optimizer updates. It updates w, m and v in place.
 struct AdamWTensor {
   int64_t count = 0;
   const float* gradient = nullptr;
   float *w = nullptr, *m = nullptr, *v = nullptr;
-  Bfloat16* rounded = nullptr;  // = w, rounded to the nearest; nullptr: nobody reads it so
+  Bfloat16* rounded = nullptr;  // = w, rounded to the nearest; nullptr: no bfloat16 copy is needed
   bool decays = false;
 };
 
@@ -112,47 +114,48 @@ class LayerBackend {
 
   // y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + epsilon)   x, y (n, h)
   virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // dx += or = input gradient (`accumulate`); dgamma, dbeta += . Recomputes mean and rstd from x.
+  // `accumulate`: dx += the input gradient, else dx = it. dgamma += and dbeta += . Recomputes mean and rstd from x.
   virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                  T* dx, float* dgamma, float* dbeta) = 0;
 
   // y (n, out) = x (n, in) w^T + bias   w (out, in); bias (out) or nullptr
   virtual void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) = 0;
-  // The same without a bias, for the output projection: logits (n, out) = x w^T.
+  // LinearForward without a bias, for the output projection: logits (n, out) = x w^T.
   virtual void LogitsForward(const T* x, const T* w, int64_t n, int64_t in, int64_t out, float* logits) = 0;
   // dx (n, in) = dy (n, out) w
   virtual void LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) = 0;
-  // dw (out, in) += dy^T x; dbias += column sums of dy (nullptr: none)
+  // dw (out, in) += dy^T x; dbias += column sums of dy (nullptr: the layer has no bias)
   virtual void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) = 0;
 
   // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019)   x, y (n, h)
   virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // dx += or = input gradient (`accumulate`); dgamma += . Recomputes rstd from x.
+  // `accumulate`: dx += the input gradient, else dx = it. dgamma += . Recomputes rstd from x.
   virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                T* dx, float* dgamma) = 0;
 
-  // RMS norms of each head of queries and keys (Qwen3; Henry et al. 2020): normed is qkv with the queries' heads normed and
-  // scaled by q_gamma (d), the keys' by k_gamma (d), and the values as they were.   qkv, normed as attention's
+  // RMS norms of each head of queries and keys (Qwen3; Henry et al. 2020). In `normed` the queries' heads are normalised and
+  // scaled by q_gamma (d), the keys' heads by k_gamma (d), and the values are those of qkv.   qkv, normed: as in AttentionShape
   virtual void QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                              T* normed) = 0;
-  // dqkv, the gradient of normed, becomes that of qkv, in place; dq_gamma, dk_gamma += . Recomputes rstd from qkv.
+  // dqkv holds the gradient of normed on entry and the gradient of qkv on return. dq_gamma, dk_gamma += . Recomputes rstd from
+  // qkv.
   virtual void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                               T* dqkv, float* dq_gamma, float* dk_gamma) = 0;
 
-  // Rotary positions (Su et al. 2021), in place on the queries and keys of qkv, or of what their norms made.
+  // Rotary position embedding (Su et al. 2021), in place on the queries and keys of qkv, or on the normalised ones.
   virtual void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) = 0;
-  // The same by the opposite angle, on the gradient.
+  // Rotates the gradient by the opposite angle, in place.
   virtual void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) = 0;
 
-  // The workspaces of attention: what is said there, r being s, but at most kAttentionRows; and then
-  // WideHeadFloats<T>(shape, ...) of the numbers given.
+  // Each attention op below names the shape of its workspace, with r = min(s, kAttentionRows). "N whole, M rows" stands for
+  // WideHeadFloats<T>(shape, N, M) more floats behind that.
   //
   // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d))). workspace (r, s), unused on fp32; 1 whole, 1 rows
   virtual void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) = 0;
   // context (b, s, a, d) = dropout(probs) v. workspace (r, s), unused on fp32 at rate 0; 1 whole, 1 rows
   virtual void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
                               float* workspace, T* context) = 0;
-  // Backward of context and probs together: dqkv = . workspace 2 * (r, s); 4 whole, 3 rows
+  // The backward pass of context and probs together: dqkv = . workspace 2 * (r, s); 4 whole, 3 rows
   virtual void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
                                  const DropoutKey& key, float* workspace, T* dqkv) = 0;
 
@@ -161,8 +164,8 @@ class LayerBackend {
   // dy = dy * gelu'(x), in place
   virtual void GeluBackward(const T* x, int64_t count, T* dy) = 0;
 
-  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without the scores ever
-  // being in memory. lse (b, a, s) = log-sum-exp of the rows of scores. It draws the dropout of ContextForward.
+  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without storing the scores. lse
+  // (b, a, s) = log-sum-exp of each row of scores. It draws the same dropout decisions as ContextForward.
   // workspace: 2 whole, 2 rows
   virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
                             float* lse) = 0;
@@ -170,14 +173,14 @@ class LayerBackend {
   virtual void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
                              const DropoutKey& key, float* workspace, T* dqkv) = 0;
 
-  // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): the gate's f columns, then those of what it opens to.
+  // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): first the f columns of the gate, then the f columns that it multiplies.
   // silu (n, f) = gate * sigmoid(gate)
   virtual void SiluForward(const T* gated, int64_t n, int64_t f, T* silu) = 0;
-  // The gate's half of dgated = that half * silu'(gate), in place; the other half is left alone.
+  // Replaces the gate's half of dgated by that half * silu'(gate); does not change the other half.
   virtual void SiluBackward(const T* gated, int64_t n, int64_t f, T* dgated) = 0;
   // y (n, f) = silu * (the second half of gated)
   virtual void SwigluForward(const T* gated, const T* silu, int64_t n, int64_t f, T* y) = 0;
-  // dgated = (dsilu, d of the second half)
+  // dgated = (gradient of silu, gradient of the second half)
   virtual void SwigluBackward(const T* gated, const T* silu, const T* dy, int64_t n, int64_t f, T* dgated) = 0;
 
   // y = residual + dropout(y + bias), in place   y, residual (n, h), bias (h) or nullptr
@@ -188,13 +191,13 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
-  // dlogits (n, v) = scale * (softmax - onehot(target)); columns beyond `valid` become 0. It may begin where logits
-  // does.
+  // dlogits (n, v) = scale * (softmax - onehot(target)); columns from `valid` on become 0. dlogits may begin at the same
+  // address as logits.
   virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                             int64_t valid, double scale, const float* logits, T* dlogits) = 0;
 };
 
-// One device: the ops on fp32, those on bfloat16, and what is fp32 always.
+// One device: the ops on fp32, the ops on bfloat16, and the ops that are always fp32.
 class Backend : public LayerBackend<float> {
  public:
   virtual LayerBackend<Bfloat16>& bfloat16() = 0;
@@ -203,60 +206,61 @@ class Backend : public LayerBackend<float> {
   // max, sum exp(logit - max), logit of the target or 0 if the target is not in [first_row, first_row + valid).
   virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                          float* stats) = 0;
-  // *sum += the sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards. Sums are in memory of
-  // the device.
+  // *sum += the sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards. `sum` points to device memory.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
-  // *sum += the sum of the squares of all tensors, in double, in an order that the tensors' sizes alone decide.
+  // *sum += the sum of the squares of all tensors, in double. The order of the additions depends only on the tensors' sizes.
   virtual void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) = 0;
-  // AdamW (Loshchilov and Hutter 2019), decoupled decay, of tensors that do not overlap. An element's bits do not depend on
-  // what else is in the list.
+  // AdamW (Loshchilov and Hutter 2019) with decoupled weight decay. The tensors do not overlap. The result for an element does
+  // not depend on what else is in the list.
   virtual void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) = 0;
 
-  // to (count) = from, rounded to the nearest.
+  // to (count) = from, rounded to the nearest bfloat16.
   virtual void Round(const float* from, int64_t count, Bfloat16* to) = 0;
 
   // x (count) = value.
   virtual void Fill(float* x, int64_t count, float value) = 0;
-  // The number of words up to and with the last one of x that is not `mark`, bit by bit. It waits for the device.
+  // The number of words of x up to and including the last one whose bits differ from `mark`. Waits for the device.
   virtual int64_t WordsUnlike(float mark, const float* x, int64_t count) = 0;
-  // They do not overlap. Either may be of the host, whose memory is read before it returns, and written when Finish
-  // does.
+  // `from` and `to` do not overlap. Either may be host memory: `from` is then read before the call returns, and `to` has its
+  // content when Finish returns.
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
-  // Device memory, zeroed, until the backend ends. The arena and the model states are one allocation each.
+  // Device memory, zeroed, which lasts until the backend is destroyed. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
-  // Gives back what Allocate gave, all of it: nothing that was called uses it any more. It waits for the device.
+  // Frees one whole allocation of Allocate. No op that was called may still use it. Waits for the device.
   virtual void Release(std::span<float> memory) = 0;
-  // Of the device now, whoever holds the rest. Unimplemented on the CPU.
+  // The device's free memory now, whichever process holds the rest. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
-  // The host's, for copies beside ops (DeviceQueue::Copy), until the backend ends.
+  // Pinned host memory, for copies that run beside ops (DeviceQueue::Copy). It lasts until the backend is destroyed.
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
-  // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).
+  // True if this process can read and write what Allocate returned. If not, it must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when all that was called before is done. ResourceExhausted (memory), Aborted (the device has failed), Internal or
-  // Unimplemented, with what the device's library says, where any of it failed: nothing that was called after that was carried
-  // out. Never on the CPU.
+  // Returns when everything that was called before is done. If any of it failed, nothing that was called after the failure was
+  // carried out, and the error is ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with
+  // the message of the device's library. Never fails on the CPU.
   virtual absl::Status Finish() = 0;
 
-  // When all that was called before is done: on the CPU now, on a device a mark in the order of its ops.
+  // The moment when everything that was called before is done: on the CPU the present time, on a device a mark in the order of
+  // its ops.
   virtual Moment Mark() = 0;
-  // What is called from now on comes after the mark, one of this backend's or of its queues'. Of a time: nothing.
+  // What is called from now on runs after the mark, which is of this backend or of one of its queues. A moment that is a time
+  // has no effect.
   virtual void Follow(Moment moment) = 0;
-  // Now, which is when the device has nothing left to do: all marks so far are forgotten, and used again.
+  // Waits until the device has nothing left to do, and returns that time. Forgets all earlier marks and uses them again.
   virtual Nanos BeginMarks() = 0;
-  // On the monotonic clock, of a mark since then. On a device: of one that Finish has waited for; the epoch where it
-  // has failed.
+  // The time of a mark since BeginMarks, on the monotonic clock. On a device the mark must be one that Finish has waited for;
+  // if the device has failed, the result is the epoch.
   virtual Nanos TimeOf(Moment moment) = 0;
-  // For work beside the ops; the backend outlives it. Unimplemented on the CPU.
+  // A queue for work that runs beside the ops; the backend outlives it. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;
 
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
 };
 
-// `threads`: of the BLAS, >= 1. Denormals are flushed to zero on the calling thread.
+// `threads`: the number of BLAS threads, >= 1. The calling thread flushes denormal numbers to zero from now on.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
-// On the machine's CUDA device of that number, which the calling thread uses from now on. NotFound: there is none;
-// Unimplemented: this build has no CUDA.
+// The backend of the CUDA device with this number. The calling thread uses that device from now on. NotFound: there is no such
+// device; Unimplemented: this build has no CUDA.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device);
 
 }  // namespace lynx

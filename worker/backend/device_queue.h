@@ -1,9 +1,9 @@
-// DeviceQueue: an order of work on a device of its own, beside that of the backend's ops: transfers that go on while ops
-// run. Marks tie the orders together: a queue follows a mark of the backend before it reads what ops have made or writes
-// where they were, and the backend follows a mark of the queue before its ops use what came.
+// DeviceQueue: a second order of work on a device, for transfers that go on while the backend's ops run. Marks connect the two
+// orders: a queue follows a mark of the backend before it reads what ops have written or writes memory that they have used, and
+// the backend follows a mark of the queue before its ops use what was transferred.
 //
-// Issuing never waits for the device. Errors are told by the backend's Finish; after one nothing more is issued. Used by
-// the backend's thread.
+// Issuing work never waits for the device. The backend's Finish returns errors; after an error nothing more is issued. Only the
+// backend's thread uses a queue.
 #ifndef LYNX_WORKER_BACKEND_DEVICE_QUEUE_H_
 #define LYNX_WORKER_BACKEND_DEVICE_QUEUE_H_
 
@@ -14,17 +14,17 @@ namespace lynx {
 
 class DeviceQueue {
  public:
-  // Waits for what was issued.
+  // Waits for everything that was issued.
   virtual ~DeviceQueue() = default;
 
-  // What is issued from now on comes after the mark, of the backend or of one of its queues.
+  // What is issued from now on runs after the mark, which is of the backend or of one of its queues.
   virtual void Follow(Moment moment) = 0;
-  // When all that was issued so far is done.
+  // The moment when everything issued so far is done.
   virtual Moment Mark() = 0;
-  // Within the device's memory, or to or from pinned memory of the host, which stays as it is until a later mark is
+  // Copies within the device's memory, or from or to pinned host memory. The source must not change until a later mark is
   // reached.
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
-  // What the device's library knows it by: a cudaStream_t.
+  // The handle by which the device's library knows the queue: a cudaStream_t.
   virtual void* native() = 0;
 };
 

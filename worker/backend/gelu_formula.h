@@ -1,8 +1,8 @@
-// GELU in the tanh approximation, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3), computed as
-// x sigma(2u): the same function without the cancellation of 1 + tanh u for negative x. For every backend alike.
+// GELU in the tanh approximation, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3). It is computed as x sigma(2u),
+// which is the same function without the cancellation of 1 + tanh u for negative x. Every backend uses it.
 //
-// Constant expressions, which CUDA's compiler may call on the device; the exponential is left to the device's own
-// function: e = exp(GeluExponent(x)). Pure.
+// The functions are constexpr, so that CUDA's compiler may call them on the device. The exponential is not computed here: each
+// device uses its own function for e = exp(GeluExponent(x)). Pure.
 #ifndef LYNX_WORKER_BACKEND_GELU_FORMULA_H_
 #define LYNX_WORKER_BACKEND_GELU_FORMULA_H_
 
@@ -11,7 +11,7 @@ namespace lynx {
 inline constexpr float kGeluTwoRootTwoOverPi = 1.5957691216057308f;
 inline constexpr float kGeluCubic = 0.044715f;
 
-// -2u, at most 87 so that the reciprocal of its exponential stays a normal number.
+// -2u, limited to 87 so that the reciprocal of its exponential is still a normal number.
 constexpr float GeluExponent(float x) {
   const float minus_two_u = -kGeluTwoRootTwoOverPi * (x + kGeluCubic * x * x * x);
   return minus_two_u > 87.0f ? 87.0f : minus_two_u;

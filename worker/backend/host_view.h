@@ -1,4 +1,4 @@
-// HostView: memory of this process that stands for a part of a device's memory: the part itself where the host can
+// HostView: memory of this process that stands for a part of a device's memory. It is that part itself where the host can
 // address it, else a copy.
 //
 // Not thread-safe. Borrows the backend and its memory.
@@ -16,16 +16,16 @@ namespace lynx {
 
 class HostView {
  public:
-  // What the device has now. Errors as the backend's Finish.
+  // A view of what the device has now. Errors are those of the backend's Finish.
   static absl::StatusOr<HostView> Fetch(std::span<float> device, Backend& backend);
-  // Anything: for what is overwritten.
+  // A view with any content, for memory that will be overwritten.
   HostView(std::span<float> device, Backend& backend);
 
   HostView(HostView&&) = default;
   HostView& operator=(HostView&&) = delete;
 
   std::span<float> floats() { return copy_.empty() ? device_ : std::span<float>(copy_); }
-  // Makes the device have what the view has. It is there for all that is called on the backend from now on.
+  // Writes the view's content to the device. Everything that is called on the backend after this sees it.
   void Store();
 
  private:

@@ -26,8 +26,8 @@ absl::Status VerifyFiles(FileSystem& files, const std::string& folder, const std
   return absl::OkStatus();
 }
 
-// A shard's record beside it, so that rank 0 learns from the disk what the other ranks wrote. The line is as
-// sha256sum prints it, with the size behind.
+// A record in a file beside a shard, from which rank 0 learns what the other ranks wrote. Its line has the format of sha256sum,
+// and the size follows.
 std::string RecordText(const ShardRecord& record) {
   return absl::StrCat(record.sha256, "  ", record.file, "\n# bytes ", record.bytes.value, "\n");
 }
@@ -42,7 +42,7 @@ absl::StatusOr<ShardRecord> ReadRecord(FileSystem& files, const std::string& fol
   ShardRecord record;
   record.file = file;
   record.sha256 = text->substr(0, 64);
-  // Whatever does not parse gives another text below.
+  // If this does not parse, the texts compared below differ.
   const size_t space = text->rfind(' ');
   if (space != std::string::npos) {
     std::from_chars(text->data() + space + 1, text->data() + text->size(), record.bytes.value);
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<ShardRecord>> ReadRecords(FileSystem& files, const st
   return records;
 }
 
-// FailedPrecondition naming in what a checkpoint is of another run than `here`, and then what to do.
+// FailedPrecondition, saying how a checkpoint differs from the run of `here`, and then what to do.
 absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdentity& here, const char* what_to_do) {
   const std::string difference = RunDifferenceText(there.identity, here);
   if (difference.empty()) return absl::OkStatus();
@@ -76,7 +76,8 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
       state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
     }
   }
-  // In the layout that wrote it, all that this rank needs is in one shard, or in those of its replicas.
+  // If the layout is the one that wrote the checkpoint, everything that this rank needs is in one shard, or in the shards of
+  // its replicas.
   const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
   const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
   std::vector<WantedPart> parts = WantedParts(state, weights_only);
@@ -90,11 +91,11 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
   return state.backend().Finish();
 }
 
-// What stands in the place where a step's checkpoint shall be.
+// What exists where a step's checkpoint must go.
 enum class Occupant : uint8_t { kNone, kWhole, kDamaged };
 struct Place {
   Occupant occupant = Occupant::kNone;
-  Bytes bytes;  // of kWhole
+  Bytes bytes;  // for kWhole
 };
 
 absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& contents, const CheckpointIdentity& identity) {
@@ -111,8 +112,8 @@ absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& c
   return Place{Occupant::kDamaged};
 }
 
-// FailedPrecondition when the index would not be read as what it says: a model or a layout with more to it than the
-// index has fields for, or beyond its limits.
+// FailedPrecondition if reading the index back would give a different result: the model or the layout has something for which
+// the index has no field, or a value is beyond its limits.
 absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
   std::string text = EncodeIndex(index);
   const absl::StatusOr<CheckpointIndex> read = DecodeIndex(text);
@@ -122,7 +123,7 @@ absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
                    read.ok() ? "it would be read as another one" : std::string(read.status().message())));
 }
 
-// Completes the attempt with its index and renames it into view.
+// Completes the attempt with its index, and renames it so that it becomes visible.
 absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity,
                                      bool replace) {
   const std::string attempt = AttemptPath(directory, identity);
@@ -204,8 +205,9 @@ absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const Chec
 
 void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep, FileSystem& files) {
   LYNX_CHECK(keep >= 1);
-  // A new look. Where it shows no fence of a newer generation, that one's search for what to resume from, which comes
-  // after its fence, will find the checkpoint that was published before: it needs none of the older ones.
+  // Lists the directory again. If there is no fence of a newer generation, a newer one can search for a checkpoint only after
+  // this, since it raises its fence first. It will find the checkpoint that was just published, so it needs none of the older
+  // ones.
   const absl::StatusOr<DirectoryContents> contents = ReadDirectory(files, directory);
   if (!contents.ok() || !CheckNotReplaced(directory, *contents, identity).ok()) return;
   int32_t kept = 1;  // The one just published.
@@ -213,7 +215,7 @@ void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& id
     const CheckpointIdentity& other = checkpoint.identity;
     if (other.step >= identity.step || other.job != identity.job) continue;
     if (++kept <= keep) continue;
-    // Renamed first: a checkpoint must not be visible while its files go.
+    // Renamed first, because a checkpoint must not be visible while its files are removed.
     const std::string removed = RemovedPath(directory, other.step);
     if (!files.RemoveTree(removed).ok() || !files.Rename(checkpoint.path, removed).ok()) continue;
     files.RemoveTree(removed).IgnoreError();

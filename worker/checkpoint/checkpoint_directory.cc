@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Of as many shards as there may be ranks, it has some 10 MiB.
+// An index with as many shards as there may be ranks has some 10 MiB.
 constexpr Bytes kIndexLimit = kMiB * 64;
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kAttemptPrefix = ".step-";
@@ -35,8 +35,8 @@ std::optional<int64_t> ParseStepName(std::string_view name) {
 
 std::string OwnerSuffix(const JobId& job, Generation generation) { return absl::StrCat(job.value, ".g", generation.value); }
 
-// The generation in a name that ends in the job's OwnerSuffix and begins with `prefix`, after which only digits and
-// dots may come: so a job cannot pass for another whose id is longer.
+// The generation in a name that ends in the job's OwnerSuffix and begins with `prefix`. Between them only digits and dots are
+// allowed, so a job cannot be mistaken for another job with a longer id.
 std::optional<Generation> OwnGeneration(std::string_view name, std::string_view prefix, const JobId& job) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());

@@ -1,15 +1,15 @@
-// A checkpoint directory: the names in it, what they mean, and who may change what.
+// The names in a checkpoint directory: what they mean, and who may change what.
 //
 //   step-00000100/               a visible checkpoint
-//   .step-00000100.JOB.gG/       an attempt at one, of a generation of a job
-//   .removed-step-00000100/      on its way out
-//   .fence-JOB.gG                generation G of the job has begun: no older one may change anything any more
+//   .step-00000100.JOB.gG/       a generation's attempt to write one
+//   .removed-step-00000100/      a checkpoint that is being removed
+//   .fence-JOB.gG                generation G of the job has begun: no older one may change anything from now on
 //
-// A fence is a name and nothing else. Names only add up, so an older generation that comes late cannot undo a newer
-// one's fence, whatever the order of their writes.
+// A fence is only a name. Names are added and never overwritten, so an older generation that comes late cannot undo the fence
+// of a newer one, whatever the order of their writes.
 //
-// Several jobs may have one directory, as long as no two come to the same step: each touches only what is its own.
-// Free functions; thread-safe as the file system is.
+// Several jobs may use one directory, as long as no two of them reach the same step: each job touches only what is its own.
+// Free functions; thread-safe if the file system is.
 #ifndef LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
@@ -27,7 +27,7 @@ std::string AttemptPath(const std::string& directory, const CheckpointIdentity& 
 std::string RemovedPath(const std::string& directory, int64_t step);
 std::string FencePath(const std::string& directory, const JobId& job, Generation generation);
 
-// The checkpoint that a path such as "runs/a/step-00000100/" names; nothing where it names something else, perhaps a
+// The checkpoint that a path such as "runs/a/step-00000100/" names; nullopt when the path names something else, for example a
 // directory of checkpoints.
 struct CheckpointPlace {
   std::string directory;
@@ -36,23 +36,23 @@ struct CheckpointPlace {
 std::optional<CheckpointPlace> ParseCheckpointPath(std::string path);
 
 struct DirectoryContents {
-  std::vector<std::string> names;              // all, hidden ones too
+  std::vector<std::string> names;              // all, including hidden ones
   std::vector<CheckpointSummary> checkpoints;  // newest first
   std::vector<std::string> damaged;            // what is wrong with each unreadable one
 };
 // Fails only if the directory cannot be listed.
 absl::StatusOr<DirectoryContents> ReadDirectory(FileSystem& files, const std::string& directory);
 
-// By its index only. NotFound when there is no folder of that step; DataLoss when its index is missing or damaged.
+// Reads only the index. NotFound when there is no folder of that step; DataLoss when its index is missing or damaged.
 absl::StatusOr<CheckpointSummary> ReadSummary(FileSystem& files, const std::string& directory, int64_t step);
 
 // AlreadyExists when a newer generation of the job has raised its fence or published a checkpoint.
 absl::Status CheckNotReplaced(const std::string& directory, const DirectoryContents& contents,
                               const CheckpointIdentity& identity);
-// The same by the fences alone, from a new look at the directory.
+// The same, but checks only the fences, which it lists again.
 absl::Status CheckFence(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity);
 
-// What older generations of the job left behind, and checkpoints that were being removed. Names in the directory.
+// Names in the directory that older generations of the job left behind, and those of checkpoints that were being removed.
 std::vector<std::string> LeftOvers(const DirectoryContents& contents, const CheckpointIdentity& identity);
 
 }  // namespace lynx

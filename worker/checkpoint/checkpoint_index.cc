@@ -19,13 +19,14 @@ using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
-constexpr int64_t kVersionOfGpt = 3;           // of untied GPT with unfused attention only
-constexpr int64_t kVersionOfPlainLayouts = 2;  // the same; knew tp, pp and dp only, all else at its plain value
+constexpr int64_t kVersionOfGpt = 3;  // only for untied GPT with unfused attention
+// The same models; the layout had only tp, pp and dp, everything else had its default value.
+constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
-// What differs from what all models once had: so the index of a model without it is as it always was.
+// Writes only features that differ from what all models had at first, so the index of a model without them has not changed.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
   if (m.dtype != plain.dtype) model["dtype"] = DataTypeName(m.dtype);
@@ -91,7 +92,7 @@ json Canonical(const CheckpointIndex& index) {
 
 std::string Dump(const json& value, int indent) { return value.dump(indent, ' ', false, json::error_handler_t::replace); }
 
-// Reads fields of an index, keeping the first thing that is wrong.
+// Reads fields of an index, and keeps the first error.
 class Fields {
  public:
   template <class T>
@@ -160,7 +161,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "attention_factor", out.attention_factor);
 }
 
-// See AddFeatures: what is absent is as all models once had it.
+// See AddFeatures: an absent field has the value that all models had at first.
 void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (!model.is_object()) return;
   if (model.contains("dtype")) {
@@ -199,7 +200,7 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   fields.Integer(layout, "tp", 1, kMaxRanks, out.tp);
   fields.Integer(layout, "pp", 1, kMaxRanks, out.pp);
   fields.Integer(layout, "dp", 1, kMaxRanks, out.dp);
-  // Bounds the number of files that a damaged layout can ask for; no product of three such numbers overflows.
+  // Limits the number of files that a damaged layout can require; no product of three such numbers overflows.
   if (int64_t{out.tp} * out.pp * out.dp > kMaxRanks) {
     fields.Fail(absl::StrCat(LayoutText(out), " is more than ", kMaxRanks, " ranks"));
   }
@@ -247,7 +248,7 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
     fields.Integer(file, "bytes", 0, kMaxElementCount, record.bytes.value);
     fields.Text(file, "sha256", record.sha256);
   }
-  // The layout says which files there are, so no name in the index can lead elsewhere.
+  // The layout determines the files' names, so no name in the index can lead anywhere else.
   const std::vector<std::string> expected = ShardFiles(index.identity.layout);
   if (kind == IndexKind::kOneShard) {
     const bool known =
@@ -268,7 +269,7 @@ void Compare(const char* name, const T& checkpoint, const T& here, std::vector<s
   differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
 }
 
-// What the weights were trained with, and mean something else without.
+// Compares what the weights were trained with, and without which they have another meaning.
 void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.normEpsilon", was.norm_epsilon, is.norm_epsilon, differences);
   Compare("model.window", was.window, is.window, differences);
@@ -285,7 +286,7 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
 }
 
-// What the parameters' shapes and meaning follow from.
+// Compares what determines the parameters' shapes and meaning.
 void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.layers", was.layers, is.layers, differences);
   Compare("model.hidden", was.hidden, is.hidden, differences);
@@ -302,7 +303,7 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);  // learned positions
 }
 
-// What each step's samples follow from, but for model.seq.
+// Compares what determines each step's samples, except model.seq.
 void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here,
                     std::vector<std::string>& differences) {
   Compare("the seed", checkpoint.seed, here.seed, differences);

@@ -25,14 +25,14 @@ constexpr char kConfigFile[] = "config.json";
 constexpr Bytes kConfigLimit = kMiB;
 constexpr char kImportJob[] = "import";
 
-// A rank that has all of the model.
+// The context of a rank that has the whole model.
 StageContext WholeContext(const ModelSpec& model) {
   return PipelineContexts(model, ParallelLayout{}, 1, 1, {model.layers}).front();
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
-// (rows, columns) -> (columns, rows), in blocks that stay in the cache.
+// Transposes (rows, columns) to (columns, rows), in blocks that fit in the cache.
 std::vector<float> Transposed(std::span<const float> in, int64_t rows, int64_t columns) {
   constexpr int64_t kBlock = 32;
   std::vector<float> out(in.size());
@@ -61,7 +61,7 @@ absl::Status CheckNotThere(FileSystem& files, const std::string& folder) {
   return absl::OkStatus();
 }
 
-// "[3, 17]": where the element with this number is in a row-major tensor.
+// "[3, 17]": the position of the element with this number in a row-major tensor.
 std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
   std::vector<int64_t> position(shape.size());
   for (size_t i = shape.size(); i-- > 0;) {
@@ -71,14 +71,14 @@ std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(position, ", "), "]");
 }
 
-// The tensors that a model needs, in a folder's files.
+// The tensors that a model needs, in the files of a folder.
 class Source {
  public:
   Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
       : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
-  // InvalidArgument unless the files have just these tensors, in these shapes (and, of the first extent, perhaps
-  // more), in types that are read.
+  // InvalidArgument unless the files have exactly these tensors, with these shapes (the first extent may be larger), in types
+  // that can be read.
   absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);
@@ -104,7 +104,7 @@ class Source {
     return absl::OkStatus();
   }
 
-  // For a model whose head is the embedding. Some write it twice; InvalidArgument when the two are not the same.
+  // For a model whose head is the embedding. Some programs write it twice; InvalidArgument if the two differ.
   absl::Status CheckTied(const std::string& embedding) const {
     if (!files_.tensors.contains(kHead)) return absl::OkStatus();
     LYNX_ASSIGN_OR_RETURN(const bool same, SameContent(file_system_, At(embedding), At(kHead)));
@@ -116,7 +116,8 @@ class Source {
                      kHead, " out"));
   }
 
-  // After Check. Row-major, as our parameter has it. InvalidArgument when values are not finite and shall be refused.
+  // Call it after Check. Returns the values row-major, in the layout of our parameter. InvalidArgument when a value is not
+  // finite and must be refused.
   absl::StatusOr<std::vector<float>> Read(const HuggingFaceTensor& tensor) {
     const TensorInFile place = At(tensor.name);
     LYNX_ASSIGN_OR_RETURN(std::vector<float> values, ReadAsFloat(file_system_, *place.file, *place.tensor));
@@ -133,7 +134,7 @@ class Source {
 
   static bool IsPositions(const HuggingFaceTensor& tensor) { return tensor.name.ends_with(".wpe.weight"); }
 
-  // ChooseWeightFiles found it.
+  // The name must be one that ChooseWeightFiles found.
   TensorInFile At(const std::string& name) const { return files_.At(files_.tensors.at(name)); }
 
   absl::Status CheckFinite(const TensorInFile& place, const std::vector<float>& values) {
@@ -156,7 +157,7 @@ class Source {
   NonFiniteWeights non_finite_;
 };
 
-// What is needed of a folder, and checked to be there.
+// Finds everything that is needed in a folder, and checks that it is there.
 absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model, const FamilyTraits& family,
                                   const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite, FileSystem& files) {
   std::vector<HuggingFaceTensor> wanted;
@@ -188,7 +189,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   }
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(WholeContext(model), 0);
   SafetensorsHeader header;
-  header.metadata = {{"format", "pt"}};  // as transformers expects it
+  header.metadata = {{"format", "pt"}};  // transformers expects this
   std::vector<std::pair<const ParameterSlot*, HuggingFaceTensor>> tensors;
   for (const ParameterSlot& slot : slots) {
     for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, *family)) {

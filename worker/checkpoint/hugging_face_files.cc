@@ -28,14 +28,14 @@ std::string ListText(const Names& names) {
   return names.size() == shown ? text : absl::StrCat(text, " and ", names.size() - shown, " more");
 }
 
-// Weights that other programs read. A file is known by its name.
+// Weights in formats of other programs. A file's name shows its format.
 struct OtherFormat {
   std::string_view prefix, suffix;  // of the file's name
   const char* what;
   const char* what_to_do;
 };
 constexpr char kFromPretrained[] = "convert it to safetensors with from_pretrained and save_pretrained of transformers";
-// The first that fits. The first two are also known by the names of their tensors.
+// The first entry that matches is used. The first two formats can also be recognised by their tensors' names.
 constexpr size_t kAdapter = 0, kConsolidated = 1;
 constexpr OtherFormat kOtherFormats[] = {
     {"adapter_model", "", "an adapter (LoRA), which changes another model",
@@ -54,7 +54,7 @@ constexpr OtherFormat kOtherFormats[] = {
     {"tf_model", ".h5", "TensorFlow's format", kFromPretrained},
     {"flax_model", ".msgpack", "Flax's format", kFromPretrained},
 };
-// Files of a training run with such endings, which hold no weights.
+// Files of a training run that have such endings but hold no weights.
 constexpr std::string_view kTrainingStates[] = {"optimizer", "scheduler", "rng_state", "training_args"};
 
 std::optional<size_t> FormatByName(std::string_view name) {
@@ -76,7 +76,7 @@ std::optional<size_t> FormatByTensors(const SafetensorsHeader& header) {
   return std::nullopt;
 }
 
-// The index of a folder as it is used: the tensors of each file.
+// The part of a folder's index that is used: the tensors of each file.
 using TensorsOfFiles = std::map<std::string, Names>;
 
 class Folder {
@@ -111,12 +111,11 @@ class Folder {
   std::string NameOf(const SafetensorsFile& file) const { return file.path.substr(path_.size() + 1); }
   std::string TextOf(const TensorInFile& place) const { return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file)); }
 
-  // Whether a *.safetensors file is of another format is seen in its tensors, and in its name where it cannot be
-  // read.
+  // Sorts a *.safetensors file by its format. Its tensors show the format; if it cannot be read, its name does.
   void Sort(const std::string& name) {
     std::optional<size_t> format = FormatByName(name);
     if (format != kAdapter) {
-      // Only a file that is taken must be readable: who takes it sees the error.
+      // Only a file that is taken must be readable; the code that takes it returns the error.
       const absl::StatusOr<SafetensorsFile> file = Open(name);
       if (file.ok()) format = FormatByTensors(file->header);
     }
@@ -153,7 +152,7 @@ class Folder {
     return missing;
   }
 
-  // All tensors of these files.
+  // Takes all tensors of these files.
   absl::StatusOr<WeightFiles> FromFiles(const Names& names) {
     if (names.empty()) return NothingThere();
     WeightFiles weights;
@@ -171,9 +170,9 @@ class Folder {
 
   using Places = std::map<std::string, std::vector<WeightPlace>>;  // by the model's name
 
-  // Takes each tensor from its first place. All others must have the same content.
+  // Takes each tensor from its first place. All other places must have the same content.
   absl::Status Merge(const Places& places, WeightFiles& weights) {
-    std::map<std::pair<size_t, size_t>, Names> same;  // by the file that is taken and the other one
+    std::map<std::pair<size_t, size_t>, Names> same;  // by the file that is taken and the other file
     for (const auto& [name, all] : places) {
       weights.tensors[name] = all.front();
       if (IsHuggingFaceConstant(name)) continue;
@@ -224,15 +223,15 @@ class Folder {
     });
   }
 
-  // The tensors that the index lists, in the files that it names for them, and those of its files that it lists
-  // nowhere: what the model has no place for must be seen.
+  // Takes the tensors that the index lists, from the files that it names for them. Also takes tensors of these files that the
+  // index does not list, so that a tensor that the model has no place for is noticed.
   absl::StatusOr<WeightFiles> FromIndex(const std::map<std::string, std::string>& map, const TensorsOfFiles& indexed) {
     WeightFiles weights;
     Places places;
     for (const auto& [name, tensors] : indexed) {
       LYNX_ASSIGN_OR_RETURN(SafetensorsFile file, Open(name));
       std::set<std::string> wanted(tensors.begin(), tensors.end());
-      Names others;  // that the index does not want from this file
+      Names others;  // tensors that the index does not want from this file
       for (size_t i = 0; i < file.header.tensors.size(); ++i) {
         const std::string& tensor = file.header.tensors[i].name;
         const std::string full = FullName(tensor);
@@ -258,7 +257,7 @@ class Folder {
     return weights;
   }
 
-  // An index of which files are absent is passed over where the others hold the model.
+  // Ignores an index whose files are `absent` if the other files have the whole model.
   absl::StatusOr<WeightFiles> WithoutIndex(const TensorsOfFiles& indexed, const Names& absent, bool whole) {
     std::set<std::string> rest = safetensors_;
     if (whole) std::erase_if(rest, [&](const std::string& name) { return !indexed.contains(name); });
@@ -284,7 +283,7 @@ class Folder {
         absl::StrCat(says, ", and the model is not whole without: download what is missing, or save the model anew"));
   }
 
-  // model.safetensors beside an index and all of its files: two saves, of which either may be meant.
+  // model.safetensors exists beside an index and all of its files: these are two saves, and either may be meant.
   absl::StatusOr<WeightFiles> WholeOrIndexed(WeightFiles indexed) {
     LYNX_ASSIGN_OR_RETURN(WeightFiles whole, FromFiles({kHuggingFaceWeightsFile}));
     for (const auto& [name, place] : whole.tensors) {
@@ -314,7 +313,7 @@ class Folder {
         absl::StrCat(path_, " has no tensor ", ListText(missing), " (in ", ListText(NamesOf(chosen)), ")"));
   }
 
-  // Only files of other formats, or nothing.
+  // The folder has only files of other formats, or nothing.
   absl::Status NothingThere() const {
     Names texts;
     for (const auto& [format, names] : others_) {
@@ -348,9 +347,9 @@ class Folder {
   FileSystem& files_;
   const std::string& path_;
   const std::set<std::string>& needed_;
-  std::set<std::string> safetensors_;            // names of files, less those of other formats
-  std::map<size_t, Names> others_;               // by their number in kOtherFormats
-  std::map<std::string, std::string> unlisted_;  // needed tensors that no line of the index lists, and a file that holds it
+  std::set<std::string> safetensors_;            // names of files, without those of other formats
+  std::map<size_t, Names> others_;               // by index in kOtherFormats
+  std::map<std::string, std::string> unlisted_;  // needed tensors that the index does not list, with a file that has them
   Names notes_;
 };
 
@@ -362,7 +361,7 @@ absl::StatusOr<WeightFiles> ChooseWeightFiles(FileSystem& files, const std::stri
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseWeightMap(std::string_view text) {
-  // The parser lets a later key replace an earlier one.
+  // The parser lets a later key replace an earlier one, so repeated keys are found here.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   std::string outer;

@@ -15,10 +15,10 @@ namespace {
 
 struct Names {
   Parameter parameter;
-  const char* gpt;                   // after "transformer.", in a layer after "transformer.h.N."
-  bool matrix;                       // a linear layer's: (in, out) in GPT-2
-  std::array<const char*, 3> llama;  // for each part of the rows; in a layer after "model.layers.N."
-  const char* phi3 = nullptr;        // for all parts of the rows together
+  const char* gpt;                   // follows "transformer.", or in a layer "transformer.h.N."
+  bool matrix;                       // of a linear layer: (in, out) in GPT-2
+  std::array<const char*, 3> llama;  // for each part of the rows; in a layer it follows "model.layers.N."
+  const char* phi3 = nullptr;        // for all parts of the rows in one tensor
 };
 
 constexpr std::array<Names, 19> kNames = {{
@@ -71,7 +71,8 @@ std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, c
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
   const bool gpt = family.base == ModelFamily::kGpt;
   const bool together = gpt || (family.weights == WeightNames::kPhi3 && names.phi3 != nullptr);
-  // A slot of the whole has a piece for each part of its rows, or of a vector's length. Some families keep them together.
+  // The slot of a whole parameter has a piece for each part of its rows (or of a vector's length). Some families store the
+  // parts in one tensor.
   std::vector<ParameterPiece> pieces = slot.pieces;
   if (together) pieces = {{0, slot.global_rows, 0, slot.global_columns, 0}};
   std::vector<HuggingFaceTensor> tensors;
@@ -103,7 +104,7 @@ namespace {
 
 using Config = nlohmann::ordered_json;
 
-// As transformers' rope_scaling; null without any.
+// In the form of transformers' rope_scaling; null without scaling.
 Config RopeScalingConfig(const ModelSpec& model) {
   const RotarySpec& r = model.rotary;
   Config scaling = {{"rope_type", RopeScalingName(r.scaling)}, {"factor", r.factor}};
@@ -126,8 +127,8 @@ Config RopeScalingConfig(const ModelSpec& model) {
   return scaling;
 }
 
-// transformers bases dynamic scaling on max_position_embeddings, and takes a longer sequence for what it is. Some of its
-// versions compute yarn's factor as max_position_embeddings over the original number, whatever `factor` says.
+// transformers bases dynamic scaling on max_position_embeddings, and uses the real length for a longer sequence. Some of its
+// versions compute yarn's factor as max_position_embeddings over the original number of positions, and ignore `factor`.
 int64_t PositionsOf(const ModelSpec& model) {
   const RotarySpec& rotary = model.rotary;
   if (rotary.scaling == RopeScaling::kDynamic) return rotary.original_seq;
@@ -165,7 +166,7 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
                    {"rope_theta", model.rotary.theta},
                    {"rope_scaling", RopeScalingConfig(model)}};
   if (family.weights == WeightNames::kPhi3) {
-    config.erase("head_dim");  // that class has none
+    config.erase("head_dim");  // that class does not have it
     config["partial_rotary_factor"] =
         static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
     config["original_max_position_embeddings"] = PositionsOf(model);
@@ -187,7 +188,7 @@ std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& fa
   config.update(model.family == ModelFamily::kGpt ? GptConfig(model, family) : LlamaConfig(model, family));
   config["tie_word_embeddings"] = model.tied_embeddings;
   config["torch_dtype"] = "float32";
-  // Lynx trains on ids and knows no special ones.
+  // Lynx trains on ids and has no special tokens.
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
   return config.dump(2) + "\n";

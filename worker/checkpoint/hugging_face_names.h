@@ -1,10 +1,10 @@
-// What Hugging Face's transformers call a model's tensors, and the config.json that they read it with, for the families
+// The names that Hugging Face's transformers use for a model's tensors, and the config.json that they need. Covers the families
 // of planner/problem/model_families.h whose weights have names. One table says which tensor is which part of which of our
 // parameters. Pure; thread-safe.
 //
-// Differences of shape: GPT-2's linear layers ("Conv1D") keep their weights as (in, out), so they are transposed;
-// Llama has a tensor for each of query, key and value, and for gate and up, where we, GPT-2 and Phi-3 have one above the
-// other. The pairs of rotary positions are the same, (i, i + d/2) of a head, so nothing is permuted.
+// The shapes differ in two ways. GPT-2's linear layers ("Conv1D") store their weights as (in, out), so they are transposed.
+// Llama has one tensor each for query, key and value, and one each for gate and up; Lynx, GPT-2 and Phi-3 store these one above
+// the other in one tensor. The pairs of rotary positions are the same, (i, i + d/2) of a head, so nothing is permuted.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 
@@ -21,18 +21,18 @@ namespace lynx {
 struct HuggingFaceTensor {
   std::string name;
   std::vector<int64_t> shape;
-  ParameterPiece piece;     // of our whole parameter; its offset is unused
-  bool transposed = false;  // columns of our piece are rows there
+  ParameterPiece piece;     // part of our whole parameter; its offset is unused
+  bool transposed = false;  // columns of our piece are rows of the tensor
 };
 
-// The tensors that make up one of our parameters, in the order of its rows. `slot`: of a rank that has the whole
+// The tensors that make up one of our parameters, in the order of its rows. `slot`: the slot of a rank that has the whole
 // model. `family`: one whose weights have names.
 std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family);
 
-// Whether a tensor says nothing of the weights: masks and frequencies that some versions of the library write.
+// True for a tensor that holds no weights: masks and frequencies that some versions of the library write.
 bool IsHuggingFaceConstant(const std::string& name);
 
-// As a model of the family, whose layers the model's are (ExportFamilyOf).
+// The config.json of the model as one of the family, whose layers must be the model's (ExportFamilyOf).
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
 }  // namespace lynx

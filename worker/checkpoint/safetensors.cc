@@ -41,7 +41,7 @@ constexpr TypeInfo kTypes[] = {{"F32", 4},     {"F16", 2},     {"BF16", 2}, {"F6
                                {"U64", 8},     {"I32", 4},     {"U32", 4},  {"I16", 2}, {"U16", 2},
                                {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
 
-// The bytes of a tensor; -1 when they overflow.
+// The number of bytes of a tensor; -1 on overflow.
 int64_t BytesOf(const std::vector<int64_t>& shape, int64_t element_bytes = sizeof(float)) {
   int64_t bytes = element_bytes;
   for (const int64_t extent : shape) {
@@ -128,7 +128,7 @@ absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t
 }
 
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes, SafetensorsTypes types) {
-  // The parser lets a later key replace an earlier one; the format forbids it, and it could hide a tensor.
+  // The parser lets a later key replace an earlier one. The format forbids repeated keys, and one could hide a tensor.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {

@@ -1,6 +1,6 @@
-// Safetensors: the header of the file format (https://huggingface.co/docs/safetensors). A file is a little-endian u64
-// n, n bytes of JSON padded with spaces, and the tensors' bytes one after another without gaps. What is written here
-// is F32. Functions on values; the bytes of tensors are moved by the caller. Pure; thread-safe.
+// Safetensors: the header of the file format (https://huggingface.co/docs/safetensors). A file is a little-endian u64 n, n
+// bytes of JSON padded with spaces, and the tensors' bytes one after another without gaps. Lynx writes only F32. Functions on
+// values; the callers move the bytes of tensors. Pure; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_SAFETENSORS_H_
 #define LYNX_WORKER_CHECKPOINT_SAFETENSORS_H_
 
@@ -15,15 +15,15 @@
 namespace lynx {
 
 inline constexpr int64_t kSafetensorsPrefixBytes = 8;
-// The reference implementation's limit for the JSON.
+// The size limit that the reference implementation sets for the JSON.
 inline constexpr uint64_t kSafetensorsHeaderLimitBytes = 100'000'000;
 
 struct SafetensorsEntry {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t begin_bytes = 0;  // [begin, end) after the header
+  int64_t begin_bytes = 0;  // the tensor's bytes are [begin, end), counted from the end of the header
   int64_t end_bytes = 0;
-  std::string type = "F32";  // as the format names it
+  std::string type = "F32";  // the format's name for the type
 
   bool operator==(const SafetensorsEntry&) const = default;
 };
@@ -38,14 +38,14 @@ struct SafetensorsHeader {
   bool operator==(const SafetensorsHeader&) const = default;
 };
 
-// The length and the JSON, a multiple of 8 bytes: all that precedes the tensors.
+// The length and the JSON, padded to a multiple of 8 bytes: everything before the tensors.
 std::string EncodeSafetensorsHeader(const SafetensorsHeader& header);
 
-// The length of the JSON from a file's first 8 bytes. DataLoss when it is beyond the limit or beyond the file.
+// The length of the JSON, from a file's first 8 bytes. DataLoss when it is above the limit or longer than the file.
 absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t file_bytes);
 enum class SafetensorsTypes : uint8_t { kFloat32, kAll };
-// From the JSON and the number of bytes that follow it. DataLoss for anything but a well-formed header of tensors of
-// these types that fill exactly those bytes.
+// Decodes the JSON; `data_bytes` is the number of bytes that follow it. DataLoss unless it is a well-formed header of tensors
+// of these types that fill exactly those bytes.
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view json, int64_t data_bytes,
                                                           SafetensorsTypes types = SafetensorsTypes::kFloat32);
 

@@ -15,14 +15,14 @@
 namespace lynx {
 namespace {
 
-// Digest and disk see each chunk while it is in the cache.
+// A chunk is small enough to stay in the cache between its digest and its write.
 constexpr size_t kChunkBytes = size_t{4} << 20;
-// What is converted or compared at a time.
+// How many elements are converted or compared at a time.
 constexpr size_t kBlockElements = size_t{1} << 20;
 
 float FromBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// IEEE 754 binary16: sign, 5 bits of exponent, 10 of mantissa.
+// IEEE 754 binary16: a sign, 5 bits of exponent, 10 bits of mantissa.
 float FromFloat16(uint16_t bits) {
   const int exponent = bits >> 10 & 0x1F;
   const auto mantissa = static_cast<float>(bits & 0x3FF);
@@ -37,7 +37,7 @@ float FromFloat16(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// The elements of a tensor as fp32, from front to back.
+// Reads the elements of a tensor as fp32, from beginning to end.
 class FloatStream {
  public:
   static absl::StatusOr<FloatStream> Open(FileSystem& files, const TensorInFile& place) {
@@ -53,7 +53,7 @@ class FloatStream {
 
   size_t elements() const { return elements_; }
 
-  // The next ones.
+  // Reads the next elements.
   absl::Status Read(std::span<float> out) {
     if (convert_ == nullptr) return file_->Read({reinterpret_cast<char*>(out.data()), out.size_bytes()});
     std::vector<uint16_t> narrow(std::min(out.size(), kBlockElements));
@@ -143,7 +143,7 @@ absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const
     const size_t block = std::min(left, ours.size());
     LYNX_RETURN_IF_ERROR(first.Read(std::span(ours).first(block)));
     LYNX_RETURN_IF_ERROR(second.Read(std::span(theirs).first(block)));
-    // The bits: NaN is the same as itself, and 0 is another value than -0.
+    // Compares bits: a NaN equals itself, and 0 differs from -0.
     if (std::memcmp(ours.data(), theirs.data(), block * sizeof(float)) != 0) return false;
     left -= block;
   }

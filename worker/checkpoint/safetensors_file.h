@@ -1,4 +1,4 @@
-// Safetensors files on a disk: writing one from front to back, and reading single tensors of those that others wrote.
+// Safetensors files on disk: writes one from beginning to end, and reads single tensors of files that other programs wrote.
 // Functions and values; thread-safe for different files.
 #ifndef LYNX_WORKER_CHECKPOINT_SAFETENSORS_FILE_H_
 #define LYNX_WORKER_CHECKPOINT_SAFETENSORS_FILE_H_
@@ -16,7 +16,7 @@
 
 namespace lynx {
 
-// The bytes of a header's tensor, by its number; they stay until the next call.
+// Returns the bytes of the header's tensor with this number; they stay valid until the next call.
 using TensorContent = std::function<absl::StatusOr<std::span<const char>>(size_t tensor)>;
 
 struct WrittenFile {
@@ -31,13 +31,13 @@ absl::StatusOr<WrittenFile> WriteSafetensorsFile(FileSystem& files, const std::s
 struct SafetensorsFile {
   std::string path;
   SafetensorsHeader header;
-  int64_t data_at = 0;  // where the tensors begin
+  int64_t data_at = 0;  // where the tensors begin, in bytes from the beginning of the file
 };
-// DataLoss naming the file when it is none.
+// DataLoss, naming the file, when it is not a safetensors file.
 absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std::string& path);
-// Whether fp32 holds every value of the type: F32, F16 and BF16.
+// Whether fp32 holds every value of the tensor's type; true for F32, F16 and BF16.
 bool IsReadAsFloat(const SafetensorsEntry& tensor);
-// Its elements as fp32, row-major. InvalidArgument, naming tensor and type, unless IsReadAsFloat.
+// The tensor's elements as fp32, row-major. InvalidArgument, naming tensor and type, unless IsReadAsFloat.
 absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file, const SafetensorsEntry& tensor);
 
 // A tensor of a file.
@@ -45,8 +45,8 @@ struct TensorInFile {
   const SafetensorsFile* file = nullptr;
   const SafetensorsEntry* tensor = nullptr;
 };
-// Whether both have the same shape and, as fp32, the same bits. Reads them block by block. InvalidArgument, naming
-// tensor and type, unless IsReadAsFloat for both.
+// Whether both tensors have the same shape and the same bits as fp32. Reads them block by block. InvalidArgument, naming tensor
+// and type, unless IsReadAsFloat holds for both.
 absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const TensorInFile& b);
 
 }  // namespace lynx

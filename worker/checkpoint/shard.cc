@@ -12,19 +12,19 @@
 namespace lynx {
 namespace {
 
-// What the names of the tensors of each array end in.
+// The endings of the tensors' names, for each array.
 constexpr std::array<const char*, 3> kSuffixes = {"", kMomentSuffixes[0], kMomentSuffixes[1]};
 
 size_t ArraysIn(bool weights_only) { return weights_only ? 1 : kSuffixes.size(); }
 
-// Where a slot that the rank updates begins in an array.
+// The beginning of a slot that the rank updates, in an array.
 float* Place(ModelState& state, size_t array, const ParameterSlot& slot) {
   if (array == 0) return state.UpdatedWeight(slot);
   return (array == 1 ? state.first_moments() : state.second_moments()).data() + slot.share_offset;
 }
 
-// The pieces of a whole parameter of a rank have equal columns (matrices) or one row (vectors), so they stack to this
-// shape. Those of a share of it may have parts of rows: then it is one row.
+// If a rank has a whole part, its pieces have the same number of columns (matrices) or one row (vectors), so they are stacked
+// to this shape. The pieces of a share may be parts of rows; then the shape is one row.
 std::vector<int64_t> ShapeOfPart(const ParameterSlot& slot) {
   const int64_t elements = PlaceOf(slot).elements();
   if (slot.vector) return {elements};
@@ -71,7 +71,7 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
 }
 
 TensorContent ContentOf(ModelState& state) {
-  // What was returned is valid until the next call.
+  // The returned span is valid until the next call.
   auto view = std::make_shared<std::optional<HostView>>();
   return [&state, view](size_t tensor) -> absl::StatusOr<std::span<const char>> {
     const size_t slots = state.updated().size();

@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-// Digest and disk see each chunk while it is in the cache.
+// A chunk is small enough to stay in the cache between its read and its digest.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// ShardReader: a shard of a published checkpoint, read from front to back; its digest is taken on the way where it
-// shall be verified. Owns the open file; one thread.
+// ShardReader: reads a shard of a published checkpoint from beginning to end, and computes its digest on the way if it must be
+// verified. Owns the open file; one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 #define LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 
@@ -15,8 +15,7 @@
 
 namespace lynx {
 
-// kVerify reads every byte of the file, and Finish says whether it is the one recorded; kTrust reads what is asked
-// for.
+// kVerify reads every byte of the file, and Finish checks that it is the recorded file. kTrust reads only what is asked for.
 enum class ShardReading : uint8_t { kVerify, kTrust };
 
 class ShardReader {
@@ -25,13 +24,13 @@ class ShardReader {
   static absl::StatusOr<ShardReader> Open(FileSystem& files, const std::string& folder, const ShardRecord& record,
                                           ShardReading reading);
 
-  // The next bytes; both are DataLoss beyond the end of the file.
+  // The next bytes. Both return DataLoss beyond the end of the file.
   absl::Status Read(std::span<char> out);
   absl::Status Skip(int64_t bytes);
-  // Reads the header, from the beginning of the file. DataLoss when it is none.
+  // Reads the header; call it first. DataLoss when there is no valid header.
   absl::StatusOr<SafetensorsHeader> ReadHeader();
-  // With kVerify: reads what is left. The first failure of the calls before, or DataLoss when the digest of the whole
-  // is not the recorded one.
+  // With kVerify, reads the rest of the file. Returns the first failure of the earlier calls, or DataLoss when the digest of
+  // the whole file is not the recorded one.
   absl::Status Finish();
 
   const std::string& path() const { return path_; }
@@ -45,14 +44,14 @@ class ShardReader {
   std::unique_ptr<ReadableFile> file_;
   std::string path_;
   ShardRecord record_;
-  std::unique_ptr<Sha256> digest_;  // null: not taken
+  std::unique_ptr<Sha256> digest_;  // null: the digest is not computed
   int64_t left_;
-  absl::Status status_;  // of reading
+  absl::Status status_;  // the first failure of reading
 };
 
 // DataLoss when the file is missing, or has another size or digest than `record` says.
 absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
-// The same without its content: DataLoss when the file is missing or has another size.
+// The same without reading the content: DataLoss when the file is missing or has another size.
 absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
 
 }  // namespace lynx

@@ -10,10 +10,10 @@
 namespace lynx {
 namespace {
 
-// No product of two overflows.
+// No product of two such numbers overflows.
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 
-// Takes numbers and the characters between them from the front of a text.
+// Reads numbers and the characters between them from the beginning of a text.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}

@@ -1,5 +1,5 @@
-// TensorPlace: which part of a whole tensor a shard, or a rank, has. A shard says it in its metadata, so that any
-// other layout, and any other program, can put the whole together. Values; thread-safe.
+// TensorPlace: which part of a whole tensor a shard, or a rank, has. A shard stores it in its metadata, so that any other
+// layout, and any other program, can put the whole tensor together. Values; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_TENSOR_PLACE_H_
 #define LYNX_WORKER_CHECKPOINT_TENSOR_PLACE_H_
 
@@ -13,21 +13,21 @@
 namespace lynx {
 
 struct TensorPlace {
-  int64_t rows = 0;  // of the whole; a vector has one row
+  int64_t rows = 0;  // of the whole tensor; a vector has one row
   int64_t columns = 0;
-  std::vector<ParameterPiece> pieces;  // one behind another, as `offset` says: the part is one run of memory
+  std::vector<ParameterPiece> pieces;  // one after another at their `offset`: the part is one contiguous range of memory
 
   int64_t elements() const;  // of the part
 };
 
 TensorPlace PlaceOf(const ParameterSlot& slot);
-// All of a tensor.
+// The place of a whole tensor.
 TensorPlace WholePlace(int64_t rows, int64_t columns);
 
-// "192x64: 0+32,0+64 64+32,0+64 ...": rows x columns of the whole, then for each piece its first row + rows and first
-// column + columns.
+// "192x64: 0+32,0+64 64+32,0+64 ...": rows x columns of the whole tensor, then for each piece its first row + rows and its
+// first column + columns.
 std::string PlaceText(const TensorPlace& place);
-// DataLoss for anything but the text of pieces within their tensor.
+// DataLoss unless the text describes pieces within their tensor.
 absl::StatusOr<TensorPlace> ParsePlace(const std::string& text);
 
 }  // namespace lynx

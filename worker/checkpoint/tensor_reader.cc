@@ -14,13 +14,13 @@
 namespace lynx {
 namespace {
 
-// Short runs that lie closer than this are read together: a row of a few KiB costs less than a call of its own.
+// Short runs that are closer than this are read together: reading a few KiB too much costs less than another call.
 constexpr int64_t kGapBytes = int64_t{16} << 10;
 constexpr int64_t kTogetherBytes = int64_t{1} << 20;
 
 constexpr int64_t kElementBytes = sizeof(float);
 
-// "layers.0.qkv.weight" and ".exp_avg" of "layers.0.qkv.weight.exp_avg".
+// Splits "layers.0.qkv.weight.exp_avg" into "layers.0.qkv.weight" and ".exp_avg".
 std::pair<std::string, std::string> SplitName(const std::string& name) {
   for (const std::string_view suffix : kMomentSuffixes) {
     if (name.ends_with(suffix)) return {name.substr(0, name.size() - suffix.size()), std::string(suffix)};
@@ -28,7 +28,7 @@ std::pair<std::string, std::string> SplitName(const std::string& name) {
   return {name, ""};
 }
 
-// FailedPrecondition unless the shard says that it is of this checkpoint.
+// FailedPrecondition unless the shard's metadata says that it belongs to this checkpoint.
 absl::Status CheckOwner(const SafetensorsHeader& header, const CheckpointIdentity& identity) {
   const std::pair<const char*, std::string> expected[] = {
       {"format", kShardFormat}, {"job", identity.job.value}, {"step", absl::StrCat(identity.step)}};
@@ -97,7 +97,7 @@ void TensorReader::CutPart(const Part& part, std::vector<Region>& wanted, std::v
       keep(bottom, want.row + want.rows - bottom, want.column, want.columns);
       keep(top, bottom - top, want.column, begin - want.column);
       keep(top, bottom - top, end, want.column + want.columns - end);
-      // One run where rows follow one another in both.
+      // One run if the rows are contiguous in both.
       const bool together = end - begin == source.columns && end - begin == region.stride;
       const int64_t rows_at_once = together ? bottom - top : 1;
       for (int64_t row = top; row < bottom; row += rows_at_once) {
@@ -140,7 +140,7 @@ absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t ne
     const auto shard = static_cast<size_t>((nearest + i) % count);
     const absl::StatusOr<const Shard*> header = HeaderOf(shard);
     if (!header.ok()) {
-      // What a file says of itself counts only where it is known to be whole.
+      // What a file says about itself counts only if the file is known to be whole.
       return verified.Has(shard) ? header.status() : absl::DataLossError(header.status().message());
     }
     runs[shard] = Cut(**header, parts, wanted);
@@ -183,7 +183,7 @@ absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool ve
 absl::Status TensorReader::Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified) {
   std::vector<std::vector<Run>> runs(shards_.size());
   const absl::Status planned = Plan(parts, nearest, verified, runs);
-  // Damage first: a damaged header can look like anything else that is wrong.
+  // Reports damage first, because a damaged header can look like any other error.
   for (size_t shard = 0; shard < runs.size(); ++shard) {
     if (runs[shard].empty() && !verified.Has(shard)) continue;
     LYNX_RETURN_IF_ERROR(ReadRuns(shard, std::move(runs[shard]), verified.Has(shard)));

@@ -17,12 +17,12 @@
 namespace lynx {
 namespace {
 
-// How long a peer whose data connection ended may take to say why on its control connection.
+// How long a peer whose data connection has ended may take to give the reason on its control connection.
 constexpr Nanos kSuspicionLimit{1'000'000'000};
 constexpr int64_t kSignsPerSilenceLimit = 20;
-// Rounds of receive and send that a lane gets before the others have their turn.
+// How often a lane may receive and send before it is the turn of the other lanes.
 constexpr int kRoundsPerTurn = 8;
-// Operations that a lane holds before its queue grows.
+// The number of operations that a lane can hold before its queue grows.
 constexpr size_t kLaneQueue = 256;
 
 StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan used) {
@@ -55,7 +55,7 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     Peer peer;
     peer.rank = links_[i].key.peer;
     peer.control = static_cast<int32_t>(i);
-    peer.heard = MonotonicNow() + options.connect_timeout;  // it may still wait for others before it gives signs
+    peer.heard = MonotonicNow() + options.connect_timeout;  // the peer may wait for others before it gives signs of life
     peers_.push_back(peer);
   }
   const LaneTable table(options.layout, options.rank);
@@ -66,7 +66,7 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     lane.out = FindLink(lane.info.out);
     lane.in = FindLink(lane.info.in);
   }
-  // Signals belong to the threads that the program has set up for them.
+  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -82,7 +82,7 @@ CommunicationThread::~CommunicationThread() {
 
 void CommunicationThread::SetIdleTimeout(Nanos idle_timeout) {
   idle_timeout_ns_ = idle_timeout.value;
-  board_->Wake();  // its sleep was as long as the old one allowed
+  board_->Wake();  // the thread may sleep as long as the old timeout allowed
 }
 
 Nanos CommunicationThread::CpuTime() const {
@@ -179,7 +179,7 @@ void CommunicationThread::FinishOperation(Lane& lane) {
   if (!lane.queue.empty()) StartNext(lane);
 }
 
-// Here and not where they are asked for, since this thread closes the connections.
+// This thread reads them, and not the thread that asks for them, because this thread closes the connections.
 void CommunicationThread::TakeLinkUses() {
   if (options_.elsewhere.empty()) return;
   std::vector<LinkUse> uses;
@@ -224,10 +224,11 @@ void CommunicationThread::PollOnce() {
     LYNX_CHECK(errno == EINTR || errno == ENOMEM);
     return;
   }
-  // A process that is stopped and continued from here on does not see it before the next turn, which excuses it.
+  // If the process is stopped and continued after this line, it notices that only in the next turn, which then excuses the
+  // peers.
   const Nanos now = MonotonicNow();
   if (!failed_ && options_.silence_limit != Nanos(0)) GiveSignOfLife(now);
-  // What a peer says about its end comes before what its data connections look like.
+  // What a peer says about its end counts more than the state of its data connections.
   for (Peer& peer : peers_) {
     if (!failed_ && polled_[1 + peer.control].revents != 0) ReadControl(peer);
   }
@@ -243,7 +244,7 @@ void CommunicationThread::PollOnce() {
 void CommunicationThread::AwaitBytes(int32_t link, int64_t bytes) {
   const int32_t value = static_cast<int32_t>(bytes);
   if (awaited_[link] == value) return;
-  // On a closed or failed connection it has no effect, and that makes it readable anyway.
+  // On a closed or failed connection this has no effect, but such a connection is readable in any case.
   setsockopt(links_[link].fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
   awaited_[link] = value;
 }
@@ -286,7 +287,7 @@ void CommunicationThread::CheckDeadlines(Nanos now) {
     return lane.exchange.has_value() && now - lane.last_progress >= idle_timeout;
   };
   for (Lane& lane : lanes_) {
-    // Bytes may have come in, but fewer than are worth waking up for.
+    // Bytes may have come in, but too few to wake up for.
     if (idle_lane(lane)) Progress(lane);
     if (failed_) return;
     if (!idle_lane(lane)) continue;
@@ -345,8 +346,8 @@ void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
   }
 }
 
-// What is sent on a control connection in all is little, and a peer that does not read it is soon given up, so its buffer has
-// room. A peer that is gone needs no notice.
+// Few bytes are ever sent on a control connection, and a peer that does not read them is soon considered lost, so the send
+// buffer has room. A peer that has left needs no notice.
 void CommunicationThread::TellPeers(const Notice& notice) {
   const std::string bytes = EncodeNotice(notice);
   for (const Peer& peer : peers_) {
@@ -354,8 +355,9 @@ void CommunicationThread::TellPeers(const Notice& notice) {
   }
 }
 
-// Signs of life that are unread when a connection is closed make the kernel reset it, and so do those that come later: a last
-// word that is lost on the way is then not sent again, and its peer sees only that the connection was closed.
+// If signs of life are unread when a connection is closed, or come later, the kernel resets the connection. A last word that is
+// lost on the way is then not sent again, and the peer sees only that the connection was closed. So the unread signs are read
+// first.
 void CommunicationThread::TellLastWord(const Notice& notice) {
   TellPeers(notice);
   char unread[256];
@@ -416,8 +418,8 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
 
 void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
   board_->Fail({here, told});
-  // An Abort may have come first; then that is the failure to tell. An order to stop is given once: what is taken
-  // here will not wake the thread again.
+  // An Abort may have come first; then that is the failure to tell the peers. A stop order is given only once, so it must be
+  // kept here: after it is taken, nothing wakes the thread again.
   TransferBoard::Orders orders;
   board_->Take(orders);
   stop_ |= orders.stop;

@@ -1,4 +1,4 @@
-// Elements: where the elements of a transfer are, and of which type. Made of a pointer to them. Plain values.
+// Elements: where the elements of a transfer are, and their type. Converts from a pointer to them. Plain values.
 #ifndef LYNX_WORKER_COLLECTIVES_ELEMENTS_H_
 #define LYNX_WORKER_COLLECTIVES_ELEMENTS_H_
 
@@ -20,11 +20,11 @@ struct Elements {
   Elements(float* data) : data(data), type(DataType::kFloat32) {}
   Elements(Bfloat16* data) : data(data), type(DataType::kBfloat16) {}
 
-  // So many elements further on.
+  // The elements that begin `count` elements later.
   Elements operator+(int64_t count) const { return {static_cast<char*>(data) + count * ElementBytes(type), type}; }
 };
 
-// The same of what is only read.
+// The same for elements that are only read.
 struct ConstElements {
   const void* data = nullptr;
   DataType type = DataType::kFloat32;

@@ -15,11 +15,11 @@
 namespace lynx {
 namespace {
 
-// Upper bound of one receive into place, so that what came in is passed on while more arrives.
+// The limit of one receive into place, so that what came in is passed on while more arrives.
 constexpr int64_t kReceiveBytes = 256 * 1024;
 constexpr int64_t kSendBytes = 1024 * 1024;
-// A wake-up costs a rank's core as much as copying some ten thousands of bytes. What the next member waits for is worth
-// one for every few of these; what nobody waits for is not, as long as the socket's window has room for it.
+// A wake-up costs a rank's core as much as copying some ten thousand bytes. If the next member waits for the bytes, a wake-up
+// is worth it after a few times that many. If nobody waits for them, it is not worth it while the socket's window has room.
 constexpr int64_t kPassedOnBytes = 32 * 1024;
 constexpr int64_t kAwaitedBytes = kReceiveBytes;
 

@@ -1,8 +1,7 @@
-// Exchange: one operation in progress on one rank: a stream of bytes to send, a stream to receive, and how the first
-// waits for the second. It moves what non-blocking sockets take and give, and sums or places what comes in.
+// Exchange: one operation in progress on one rank: a stream of bytes to send, a stream to receive, and the rule for how far
+// sending must wait for receiving. It sends and receives what the non-blocking sockets allow, and sums or places what comes in.
 //
-// Owned by the communication thread. Borrows the operation's buffer; the sockets and the staging memory are passed
-// in.
+// Owned by the communication thread. Borrows the operation's buffer; the caller passes the sockets and the staging memory.
 #ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 #define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 
@@ -17,7 +16,7 @@
 namespace lynx {
 
 enum class IoState : uint8_t {
-  kBlocked,   // the socket takes or gives nothing more now, or nothing may move yet
+  kBlocked,   // the socket accepts or gives nothing more now, or nothing may move yet
   kMoved,     // some bytes were moved; there may be more
   kLost,      // the peer closed, or the connection failed: see IoResult::error
   kMismatch,  // the peer announced another operation
@@ -25,8 +24,8 @@ enum class IoState : uint8_t {
 struct IoResult {
   IoState state = IoState::kBlocked;
   int64_t bytes = 0;          // moved on the wire
-  int error = 0;              // errno of kLost; 0: closed by the peer
-  OperationHeader announced;  // of kMismatch; not valid if `garbage`
+  int error = 0;              // errno for kLost; 0: the peer closed the connection
+  OperationHeader announced;  // for kMismatch; not valid if `garbage`
   bool garbage = false;
 };
 
@@ -34,7 +33,7 @@ enum class Direction : uint8_t { kBoth, kSendOnly, kReceiveOnly };
 
 class Exchange {
  public:
-  // `data`: the operation's buffer, only read when kSendOnly.
+  // `data`: the operation's buffer; with kSendOnly it is only read.
   Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction);
   Exchange(const Exchange&) = delete;  // the cursors point into the plan
   Exchange& operator=(const Exchange&) = delete;
@@ -42,19 +41,19 @@ class Exchange {
   bool done() const { return sent() && received(); }
   bool sent() const;
   bool received() const;
-  bool CanSend() const;  // something may leave now
-  // Bytes that should have come in before it is worth waking up: at least 1, never more than are still to come. Few while
-  // what comes in has to be passed on (so that the ring does not stand still for long), all that is left otherwise.
+  bool CanSend() const;  // whether any bytes may be sent now
+  // How many bytes should have come in before it is worth waking up: at least 1, and never more than are still to come. The
+  // number is small while incoming bytes must be passed on, so that the ring does not stop for long; otherwise it is larger.
   int64_t Awaited() const;
 
   IoResult Send(int fd);
-  // Sums through `staging`, at least 4 bytes.
+  // Sums through `staging`, which has at least 4 bytes.
   IoResult Receive(int fd, std::span<char> staging);
 
-  // When it had begun in each direction it has; 0 before.
+  // When it had begun in each of its directions; 0 before that.
   Nanos started() const { return begun_both_; }
 
-  // For the plan of another; the last call.
+  // Gives the plan's memory to a later plan. No other member may be called afterwards.
   StreamPlan TakePlan() { return std::move(plan_); }
 
  private:
@@ -73,7 +72,7 @@ class Exchange {
   size_t header_received_ = 0;
   StreamCursor out_;
   StreamCursor in_;
-  std::array<char, sizeof(float)> carry_{};  // bytes of an element that has come in only in part
+  std::array<char, sizeof(float)> carry_{};  // bytes of an element that has only partly come in
   size_t carry_bytes_ = 0;
   Nanos begun_both_{0};
 };

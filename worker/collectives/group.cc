@@ -14,7 +14,7 @@ namespace {
 int32_t StageOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
   const std::vector<int32_t> stages = StagesOfRank(layout, rank);
   if (route.stage == kNoStage) {
-    LYNX_CHECK(stages.size() == 1);  // a rank with several says which
+    LYNX_CHECK(stages.size() == 1);  // a rank with several stages must name one
     return stages.front();
   }
   LYNX_CHECK(std::find(stages.begin(), stages.end(), route.stage) != stages.end());
@@ -109,7 +109,7 @@ std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
   const auto add_ring = [&](const GroupMembers& members, Channel channel, int32_t part) {
     const int32_t n = static_cast<int32_t>(members.ranks.size());
     if (n == 1) return;
-    // With two members both ends of the ring are one connection.
+    // With two members, both neighbours in the ring use the same connection.
     links.insert({members.ranks[(members.index + 1) % n], channel, part});
     links.insert({members.ranks[(members.index + n - 1) % n], channel, part});
   };

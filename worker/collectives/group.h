@@ -1,5 +1,5 @@
-// Groups: which ranks take part in each kind of communication, which connections one rank therefore holds, and how
-// both are named in messages. Pure; thread-safe.
+// Groups: which ranks take part in each kind of communication, which connections a rank therefore needs, and how messages name
+// both. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_GROUP_H_
 #define LYNX_WORKER_COLLECTIVES_GROUP_H_
 
@@ -13,19 +13,21 @@
 
 namespace lynx {
 
-// The stage of a route of the data group: the two ranks of a replica that hold copies of one embedding, the first piece's
-// and the last's, where those are two ranks of which neither holds both pieces.
+// The stage of the data group's route for a tied embedding. Its members are the two ranks of a replica that hold copies of one
+// embedding: the rank with the model's first piece and the rank with its last piece. The route exists where these are two
+// ranks, neither of which holds both pieces.
 inline constexpr int32_t kTiedEmbedding = -2;
 
-// Which transfers stay in order with each other: those of one route.
+// A route: transfers on one route stay in order with each other.
 //
-// The boundaries between virtual stages are a route each, so that a rank with several of them may send and receive in
-// any order of its stages. Where two ranks of a replica hold the same pieces of the model (Chimera), so are the pieces'
-// gradients: the two finish them in different orders. And so is the gradient of a tied embedding: see kTiedEmbedding.
+// Each boundary between virtual stages is a route of its own, so that a rank with several virtual stages may send and receive
+// for them in any order. Where two ranks of a replica hold the same pieces of the model (Chimera), the gradients of each piece
+// are a route of their own, because the two ranks finish them in different orders. The gradient of a tied embedding is a route
+// too: see kTiedEmbedding.
 struct Route {
   Group group = Group::kNone;
-  // The virtual stage, one of the rank's own, whose neighbour or whose gradients are meant. kNoStage: the rank's only
-  // one. Of no meaning to the tensor group and the world.
+  // The rank's own virtual stage whose neighbour or whose gradients are meant. kNoStage: the rank has only one. The tensor
+  // group and the world ignore it.
   int32_t stage = kNoStage;
 
   Route(Group g) : group(g) {}  // NOLINT: a group alone is a route on a rank with one virtual stage
@@ -37,27 +39,27 @@ std::vector<int32_t> StagesOfRank(const ParallelLayout& layout, int32_t rank);
 
 struct GroupMembers {
   std::vector<int32_t> ranks;  // in the order of the group: by tensor, data or world index
-  int32_t index = 0;           // of the asking rank in `ranks`
+  int32_t index = 0;           // index of the given rank in `ranks`
 };
-// Of kTensor, kData and kWorld. The data group is all ranks that hold the same weights: see GradientRanks.
+// For kTensor, kData and kWorld. The data group is all ranks that hold the same weights: see GradientRanks.
 GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group);
-// Of the data group's route kTiedEmbedding; the rank alone where it has no other copy.
+// The members of the data group's route kTiedEmbedding; only the rank itself if no other rank has a copy.
 GroupMembers TiedMembersOf(const ParallelLayout& layout, int32_t rank);
 
-// The rank that has the virtual stage after or before the route's; -1 where the pipeline ends and where that stage is on
+// The rank that has the virtual stage after or before the route's stage; -1 where the pipeline ends and where that stage is on
 // the same rank. LYNX_CHECK fails unless the route's stage is on `rank`.
 int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& route);
 
-// What a connection carries. Every route has connections of its own, so that routes never hold each other up; control
-// tells a peer's end and its reason, beside the data.
+// What a connection carries. Every route has connections of its own, so that routes never delay each other. The control
+// connection, beside the data, tells that a peer ends, and why.
 enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage };
 
 // One TCP connection of a rank, used in both directions.
 struct LinkKey {
   int32_t peer = 0;
   Channel channel = Channel::kControl;
-  // kStage: the lower of the two virtual stages. kData: in a bidirectional pipeline the piece of the model; of the tied
-  // embedding the number of pieces. Else 0.
+  // kStage: the lower of the two virtual stages. kData: in a bidirectional pipeline, the piece of the model; for a tied
+  // embedding, the number of pieces. Otherwise 0.
   int32_t part = 0;
   auto operator<=>(const LinkKey&) const = default;
 };

@@ -7,8 +7,8 @@
 namespace lynx {
 namespace {
 
-// The lanes of the tensor group, the world and the tied embedding come first, then one data lane, or one for each chunk where
-// the pieces' gradients are routes of their own, then those of the neighbours.
+// First come the lanes of the tensor group, the world and the tied embedding; then one data lane, or one for each chunk if the
+// pieces' gradients are routes of their own; then the lanes of the neighbours.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
 constexpr int32_t kTiedLane = 2;
@@ -47,7 +47,7 @@ void LaneTable::AddRing(const GroupMembers& members, Channel channel, int32_t pa
 
 void LaneTable::AddNeighbour(const Route& route) {
   const int32_t peer = NeighbourOf(layout_, rank_, route);
-  // With one virtual stage a rank has one next and one previous stage, which need no number.
+  // With one virtual stage, a rank has one next and one previous stage, and they need no number.
   const std::string of = PipelineOf(layout_).chunks == 1 ? "" : absl::StrCat(" of virtual stage ", route.stage);
   const std::string neighbour = GroupName(route.group) + of;
   LaneInfo send{.name = "to the " + neighbour, .direction = Direction::kSendOnly};

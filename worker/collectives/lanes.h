@@ -1,7 +1,6 @@
-// Lanes: the queues of a rank's transfers. Each ring group is a lane, and so is each direction over each boundary
-// between virtual stages; in a bidirectional pipeline each piece of the model has a data lane, and the tied
-// embedding has one of its own. A lane carries out its
-// operations one after another; lanes progress independently. Pure; thread-safe.
+// Lanes: the queues of a rank's transfers. Each ring group is a lane, and so is each direction over each boundary between
+// virtual stages. In a bidirectional pipeline each piece of the model has a data lane of its own, and a tied embedding has a
+// lane of its own. A lane carries out its operations one after another; lanes progress independently. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_LANES_H_
 #define LYNX_WORKER_COLLECTIVES_LANES_H_
 
@@ -21,7 +20,7 @@ struct LaneInfo {
   Direction direction = Direction::kBoth;
   int32_t members = 1;
   int32_t index = 0;
-  std::optional<LinkKey> out, in;  // none: the rank is alone in its group, or not this direction
+  std::optional<LinkKey> out, in;  // nullopt: the rank is alone in its group, or the lane does not use this direction
 };
 
 class LaneTable {
@@ -30,9 +29,9 @@ class LaneTable {
 
   int32_t size() const { return static_cast<int32_t>(lanes_.size()); }
   const LaneInfo& at(int32_t lane) const { return lanes_[static_cast<size_t>(lane)]; }
-  // Of kTensor, kData and kWorld.
+  // The lane of a route of kTensor, kData or kWorld.
   int32_t Ring(const Route& route) const;
-  // Of kNextStage and kPreviousStage; -1 where there is no such stage on another rank.
+  // The lane of a route of kNextStage or kPreviousStage; -1 where no other rank has that stage.
   int32_t Neighbour(const Route& route, Direction direction) const;
 
  private:

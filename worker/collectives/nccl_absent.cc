@@ -1,4 +1,4 @@
-// Stands in for NCCL where it is not built.
+// Replaces NCCL in builds without it.
 #include "absl/status/status.h"
 #include "worker/collectives/nccl_communicator.h"
 

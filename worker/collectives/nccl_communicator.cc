@@ -29,18 +29,18 @@ namespace lynx {
 namespace {
 
 constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
-constexpr Nanos kStandstill{2'000'000'000};  // between two looks: the whole process was stopped
+constexpr Nanos kStandstill{2'000'000'000};  // if more time than this passes between two looks, the whole process was stopped
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
-constexpr Nanos kShortWait{100'000};             // what NCCL takes to issue a transfer is mostly less than what a sleep does
-constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to have had all that was sent
+constexpr Nanos kShortWait{100'000};             // NCCL usually needs less time than one sleep to issue a transfer
+constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to receive all that was sent
 constexpr size_t kFirstSlots = 256;
-constexpr int kSender = 0, kReceiver = 1;  // in the communicator of one direction over a boundary
+constexpr int kSender = 0, kReceiver = 1;  // ranks in the communicator of one direction over a boundary
 
-// `what`: being done, `where`: more of it.
+// `what`: what was being done; `where`: details.
 absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where = "") {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
   const std::string text = absl::StrCat("NCCL: ", what, where, ": ", ncclGetErrorString(result));
-  // The peer's end of it: the rank's own is as good as before.
+  // The error came from the peer; this rank has no fault.
   return result == ncclRemoteError ? absl::UnavailableError(text) : absl::InternalError(text);
 }
 
@@ -51,8 +51,9 @@ absl::Status StatusOf(cudaError_t error, const char* what) {
 
 ncclDataType_t TypeOf(DataType type) { return type == DataType::kFloat32 ? ncclFloat32 : ncclBfloat16; }
 
-// Before the first call. Otherwise NCCL makes some connections when a transfer first needs them, which holds the host up
-// until the peer issues it too: two ranks that issue transfers of two routes in other orders would wait for each other.
+// Must run before the first call of NCCL. Otherwise NCCL makes some connections when a transfer first needs them, which blocks
+// the host until the peer issues the transfer too: two ranks that issue transfers of two routes in different orders would wait
+// for each other.
 void ConnectBeforehand() {
   static const int set = setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   LYNX_CHECK(set == 0);
@@ -70,7 +71,7 @@ absl::Status CheckOptions(const NcclOptions& options) {
 
 using IdWords = std::array<float, sizeof(ncclUniqueId) / sizeof(float)>;
 
-// An ncclUniqueId on its way: bit patterns, never used as floats.
+// An ncclUniqueId as the words that are transferred: bit patterns, never used as floats.
 IdWords WordsOf(const ncclUniqueId& id) {
   IdWords words;
   static_assert(sizeof(words) == sizeof(id));
@@ -78,12 +79,12 @@ IdWords WordsOf(const ncclUniqueId& id) {
   return words;
 }
 
-// One route in one direction, where it has others on it: an NCCL communicator, and the queue of its transfers.
+// One route in one direction, if it has other ranks: an NCCL communicator, and the queue of its transfers.
 struct Line {
   Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
 
-  // Lines of one order have no rank in common, or are one line: so ranks that make theirs in this order never wait for
-  // each other in a circle.
+  // Two lines of the same order are the same line or have no rank in common. So ranks that make their lines in this order never
+  // wait for each other in a circle.
   auto order() const {
     const LinkKey& link = info.out ? *info.out : *info.in;
     const bool backward =
@@ -97,18 +98,19 @@ struct Line {
   Route route;
   int32_t lane;
   LaneInfo info;
-  std::vector<float> words;  // the id's, of each member of a ring
+  std::vector<float> words;  // the words of the ids, of each member of a ring
   std::unique_ptr<DeviceQueue> queue;
   cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }
 
-  // --- under the mutex
+  // --- Guarded by the mutex.
   ncclComm_t comm = nullptr;
-  // What the watch looks at, beside the marks, which are the backend's thread's: whether a transfer is under way.
+  // What the watch thread uses to see whether a transfer is in progress. It cannot use the marks, which belong to the backend's
+  // thread.
   struct Transfer {
     cudaEvent_t begun = nullptr, ended = nullptr;
-    Nanos under_way_since;  // 0: not seen to be
+    Nanos under_way_since;  // 0: not seen in progress yet
   };
-  std::vector<Transfer> issued;  // the oldest first; few
+  std::vector<Transfer> issued;  // oldest first; few
   std::vector<Transfer> spare;
 };
 
@@ -119,7 +121,7 @@ class NcclCommunicator : public Communicator {
         idle_timeout_ns_(options.idle_timeout.value), slots_(kFirstSlots) {}
   ~NcclCommunicator() override;
 
-  // Once, before all else.
+  // Call it once, before everything else.
   absl::Status Connect();
 
   absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
@@ -132,7 +134,7 @@ class NcclCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status Failure() const override { return host_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
-  // As rings send them between the devices.
+  // Counts what rings send between the devices.
   int64_t BytesSent() const override { return host_.BytesSent() + bytes_sent_; }
   Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }
 
@@ -143,7 +145,7 @@ class NcclCommunicator : public Communicator {
   absl::Status WarmUp(Line& line);
   absl::Status AwaitReady(const Line& line, Nanos limit);
 
-  // Issues `call` (ncclComm_t, cudaStream_t) on the route's line; without one: all is done.
+  // Issues `call` (ncclComm_t, cudaStream_t) on the route's line. A route without a line has nothing to do and is complete.
   template <class Call>
   absl::StatusOr<TransferTicket> Issue(int32_t lane, int64_t bytes, const Call& call);
   template <class Call>
@@ -167,21 +169,21 @@ class NcclCommunicator : public Communicator {
   Backend& backend_;
   std::atomic<int64_t> idle_timeout_ns_;
 
-  // --- the backend's thread
-  std::vector<std::unique_ptr<Line>> lines_;  // made by Connect, in their order
-  std::vector<Line*> by_lane_;                // null: nobody else on it
+  // --- Used by the backend's thread.
+  std::vector<std::unique_ptr<Line>> lines_;  // made by Connect, in the order of Line::order
+  std::vector<Line*> by_lane_;                // null: no other rank is on the route
   struct Slot {
     int64_t number = 0;  // 0: free
     TransferTimes times;
   };
-  std::vector<Slot> slots_;  // a ring by the number of the ticket, which grows
+  std::vector<Slot> slots_;  // a ring, indexed by the ticket's number; it grows
   int64_t next_number_ = 1;
-  int64_t open_ = 0;  // tickets not waited for
+  int64_t open_ = 0;  // tickets that were not waited for
   int64_t bytes_sent_ = 0;
 
-  int device_ = 0;  // of the backend
+  int device_ = 0;  // the backend's device
 
-  // --- the watch's and the backend's thread
+  // --- Used by the watch thread and the backend's thread.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool aborted_ = false;
@@ -240,7 +242,7 @@ absl::Status NcclCommunicator::Connect() {
 }
 
 void NcclCommunicator::StartWatch() {
-  // Signals belong to the threads that the program has set up for them.
+  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -257,7 +259,7 @@ void NcclCommunicator::AddLine(const Route& route, int32_t lane) {
   lines_.push_back(std::make_unique<Line>(route, lane, info));
 }
 
-// All at once, so that nobody waits for one route before it has begun another.
+// Exchanges all ids at once, so that no rank waits for one route before it has begun another.
 absl::Status NcclCommunicator::ExchangeIds() {
   std::vector<TransferTicket> tickets;
   for (const auto& line : lines_) {
@@ -300,8 +302,8 @@ absl::Status NcclCommunicator::MakeLine(Line& line) {
   return AwaitReady(line, options_.connect_timeout);
 }
 
-// So that what NCCL makes at the first transfer of a route is made before the first step, and the peers wait for each other
-// here; and what does not work is found here.
+// Runs a first transfer. So NCCL creates everything that a route needs before the first step, the peers wait for each other
+// here, and what does not work is noticed here.
 absl::Status NcclCommunicator::WarmUp(Line& line) {
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
                         backend_.Allocate(Bytes(line.members() * static_cast<int64_t>(sizeof(float))), "a first transfer"));
@@ -317,7 +319,7 @@ absl::Status NcclCommunicator::WarmUp(Line& line) {
   return Wait(*ticket).status();
 }
 
-// Until NCCL is done with the line's last call. It is not before then that what was called is in the stream.
+// Waits until NCCL is done with the line's last call. Only then is the call's work in the stream.
 absl::Status NcclCommunicator::AwaitReady(const Line& line, Nanos limit) {
   const Nanos begin = clock_.Monotonic();
   for (;;) {
@@ -356,15 +358,15 @@ absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& 
   }
   slot_of(number) = {number, times};
   ++open_;
-  return TransferTicket{-number};  // the host's tickets are positive
+  return TransferTicket{-number};  // the host's tickets are positive, so these are negative
 }
 
-// The event of the newest transfer's begin, after what its queue follows.
+// Records the event at which the newest transfer begins, after everything that its queue follows.
 absl::Status NcclCommunicator::BeginLocked(Line& line) {
   Line::Transfer transfer;
   if (line.spare.empty()) {
     LYNX_RETURN_IF_ERROR(StatusOf(cudaEventCreateWithFlags(&transfer.begun, cudaEventDisableTiming), "creating an event"));
-    line.spare.push_back(transfer);  // so that it is destroyed, should the next fail
+    line.spare.push_back(transfer);  // so that it is destroyed if the next call fails
     LYNX_RETURN_IF_ERROR(
         StatusOf(cudaEventCreateWithFlags(&line.spare.back().ended, cudaEventDisableTiming), "creating an event"));
   }
@@ -440,7 +442,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartReduceScatter(const Route&
                });
 }
 
-// -1 where there is no such stage on another rank: the host's communicator says so.
+// -1 where no other rank has that stage; the host's communicator then returns the error.
 int32_t NcclCommunicator::NeighbourLane(const Route& neighbour, Direction direction) const {
   return lanes_.Neighbour(neighbour, direction);
 }
@@ -473,7 +475,7 @@ absl::StatusOr<TransferTimes> NcclCommunicator::Wait(TransferTicket ticket) {
 }
 
 void NcclCommunicator::Abort(const absl::Status& reason) {
-  host_.Abort(reason);  // first, so that no call takes what was cut off for done
+  host_.Abort(reason);  // first, so that no call mistakes a transfer that was cut off for a complete one
   const std::lock_guard lock(mutex_);
   AbortLocked();
 }
@@ -483,7 +485,7 @@ void NcclCommunicator::SetIdleTimeout(Nanos idle_timeout) {
   host_.SetIdleTimeout(idle_timeout);
 }
 
-// In one group: each ends only when what its device runs has ended, which may wait for another's.
+// Aborts all in one group: an abort ends only when the work on its device has ended, which may wait for another line's.
 void NcclCommunicator::AbortLocked() {
   if (std::exchange(aborted_, true)) return;
   ncclGroupStart();
@@ -493,7 +495,7 @@ void NcclCommunicator::AbortLocked() {
   ncclGroupEnd();
 }
 
-// Whether every peer has had what this rank sent. A communicator that ended without would take it back.
+// Whether every peer has received what this rank sent. If a communicator ended earlier, the data would be lost.
 bool NcclCommunicator::SayFarewellLocked() {
   for (const auto& line : lines_) {
     if (line->comm == nullptr || !StatusOf(ncclCommFinalize(line->comm), "ending").ok()) return false;
@@ -512,13 +514,13 @@ bool NcclCommunicator::SayFarewellLocked() {
 }
 
 void NcclCommunicator::Watch() {
-  cudaSetDevice(device_);  // else the first question would set up another one for this thread
+  cudaSetDevice(device_);  // otherwise the first query would initialise another device for this thread
   std::unique_lock lock(mutex_);
   Nanos looked = clock_.Monotonic();
   while (!stop_ && !aborted_) {
     changed_.wait_for(lock, kWatchPeriod);
     if (stop_ || aborted_) return;
-    // This process did not run, and a transfer that waits for a peer may have been about to go on.
+    // This process was stopped, so a transfer that waits for a peer may be about to continue.
     const Nanos now = clock_.Monotonic();
     if (now - looked > kStandstill) ExcuseLocked(now - looked);
     looked = now;
@@ -552,7 +554,8 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
   if (absl::Status failed = StatusOf(state, "a transfer ", line.info.name); !failed.ok()) {
     return Annotate(failed, RankText(options_.layout, options_.rank));
   }
-  // Of the newest the end may not be recorded yet; it would seem to be reached, as that of an older transfer is.
+  // The end of the newest transfer may not be recorded yet. Its event would then appear to be reached, because it was reached
+  // for an earlier transfer.
   while (line.issued.size() > 1 && cudaEventQuery(line.issued.front().ended) == cudaSuccess) {
     line.spare.push_back(line.issued.front());
     line.issued.erase(line.issued.begin());
@@ -572,7 +575,7 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
 
 std::string NcclName() {
   int version = 0;
-  // As NCCL writes them since 2.9: 22803 is 2.28.3.
+  // NCCL's format since 2.9: 22803 is 2.28.3.
   if (ncclGetVersion(&version) != ncclSuccess) return "NCCL of an unknown version";
   return absl::StrCat("NCCL ", version / 10'000, ".", version / 100 % 100, ".", version % 100);
 }

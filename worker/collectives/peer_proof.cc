@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr std::string_view kMark = "LXCH";
-constexpr std::string_view kUse = "lynx ranks, proof 1";  // what else the secret may be for has another text
+constexpr std::string_view kUse = "lynx ranks, proof 1";  // any other use of the secret has another text
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Mac ProofOf(const std::string& secret, ProofRole role, std::string_view opening,
   std::string bytes(kUse);
   bytes += static_cast<char>(role);
   bytes.append(nonce.data(), nonce.size());
-  bytes += opening;  // last: what is before it has one length
+  bytes += opening;  // last, because everything before it has a fixed length
   return HmacSha256(secret, bytes);
 }
 

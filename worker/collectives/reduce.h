@@ -1,4 +1,4 @@
-// The sum of a reduction. Thread-safe for distinct targets.
+// Addition of elements for reductions. Thread-safe for distinct targets.
 #ifndef LYNX_WORKER_COLLECTIVES_REDUCE_H_
 #define LYNX_WORKER_COLLECTIVES_REDUCE_H_
 
@@ -8,7 +8,7 @@
 
 namespace lynx {
 
-// target (count) += source (count). The two do not overlap. Of bfloat16 in fp32, rounded to the nearest.
+// target (count) += source (count). The two do not overlap. Bfloat16 elements are added in fp32 and rounded to the nearest.
 void AddInto(float* target, const float* source, int64_t count);
 void AddInto(Bfloat16* target, const Bfloat16* source, int64_t count);
 

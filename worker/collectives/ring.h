@@ -1,11 +1,11 @@
-// Ring collectives as byte streams. A member of a ring sends one stream to the next member and receives one from the
-// previous. What it passes on is what it has received (and, while reducing, added its own values to), so an element
-// may leave as soon as it has come in: transfers are cut through the ring and no step waits for a whole chunk.
+// Ring collectives as byte streams. A member of a ring sends one stream to the next member and receives one from the previous
+// member. It passes on what it has received (while reducing, with its own values added), so an element may be sent as soon as
+// it has come in: no step waits for a whole chunk.
 //
-// All-reduce is reduce-scatter and all-gather (Patarasuk and Yuan 2009): 2(n-1) chunks of count/n. Chunk c is summed
-// in the order c, c+1, ... of the members and the finished sum is copied to all, so every member ends with the same
-// bits. An element's final value reaches a member only after that member has sent its own contribution, so results
-// are received in place. Pure; thread-safe.
+// All-reduce is a reduce-scatter and an all-gather (Patarasuk and Yuan 2009): 2(n-1) chunks of count/n. Chunk c is summed in
+// the order c, c+1, ... of the members, and the finished sum is copied to all, so every member ends with the same bits. An
+// element's final value reaches a member only after that member has sent its own contribution, so results are received in
+// place. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_RING_H_
 #define LYNX_WORKER_COLLECTIVES_RING_H_
 
@@ -15,7 +15,7 @@
 
 namespace lynx {
 
-// A run of bytes of the operation's buffer.
+// A contiguous range of bytes of the operation's buffer.
 struct StreamPart {
   int64_t offset = 0;
   int64_t bytes = 0;
@@ -26,11 +26,11 @@ struct StreamPart {
 struct StreamPlan {
   std::vector<StreamPart> outgoing;  // in the order of the stream; parts of 0 bytes are left out
   std::vector<StreamPart> incoming;
-  // Outgoing byte k may leave once k - free_bytes incoming bytes are in place.
+  // Outgoing byte k may be sent when k - free_bytes incoming bytes are in place.
   int64_t free_bytes = 0;
 };
 
-// `used`: a plan that is over, whose memory is used again, so that a transfer like one before allocates nothing.
+// `used`: a plan that is no longer needed. Its memory is reused, so that a transfer like an earlier one allocates nothing.
 
 // data (count).
 StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
@@ -41,7 +41,7 @@ StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, 
 StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used = {});
 
-// A place in a stream of parts.
+// A position in a stream of parts.
 class StreamCursor {
  public:
   explicit StreamCursor(const std::vector<StreamPart>* parts);

@@ -41,15 +41,15 @@ Nanos MonotonicNow();  // CLOCK_MONOTONIC
 
 std::string PeerAddressText(const PeerAddress& address);  // "10.0.0.1:4000", "[::1]:4000"
 
-// Of the other end; "an unknown address" when it is gone.
+// The address of the other end; "an unknown address" when the connection is gone.
 std::string AddressOfPeer(int fd);
 
-// Begins a connection; it is established, or has failed, when the socket becomes writable (see ConnectResult).
+// Starts to connect. The connection is established, or has failed, when the socket becomes writable (see ConnectResult).
 absl::StatusOr<OwnedFd> BeginConnect(const PeerAddress& address);
-// errno of the finished attempt, 0 when established.
+// The errno of the finished attempt; 0 when the connection is established.
 int ConnectResult(int fd);
 
-// Options of a connection between ranks: no delay, buffers, keepalive, pacing (bytes per second, 0 = off).
+// Sets the options of a connection between ranks: no delay, buffers, keepalive, pacing (bytes per second, 0 = off).
 absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// What the kernel has counted of a TCP connection.
+// The kernel's counters of a TCP connection.
 #ifndef LYNX_WORKER_COLLECTIVES_SOCKET_USE_H_
 #define LYNX_WORKER_COLLECTIVES_SOCKET_USE_H_
 
@@ -8,13 +8,13 @@
 
 namespace lynx {
 
-// Since it was made. See LinkUse.
+// Counted since the connection was made. See LinkUse.
 struct SocketUse {
   int64_t bytes = 0;
   Nanos busy;
 };
 
-// Of a connected TCP socket; zero where the kernel does not say (before Linux 4.10).
+// The use of a connected TCP socket; zero where the kernel does not provide it (before Linux 4.10).
 SocketUse UseOfSocket(int fd);
 
 }  // namespace lynx

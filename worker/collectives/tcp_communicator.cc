@@ -37,7 +37,7 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   return absl::OkStatus();
 }
 
-// Beyond a network. Among ranks of one host there is none, whatever their nodes are called.
+// The ranks that are reached over a network. Ranks of one host need no network, even if they belong to different nodes.
 std::vector<int32_t> RanksElsewhere(const CommunicatorOptions& options) {
   std::vector<int32_t> ranks;
   const std::string& own = options.peers[static_cast<size_t>(options.rank)].host;
@@ -107,7 +107,7 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(const Route& neighbour
 absl::StatusOr<TransferTimes> TcpCommunicator::Wait(TransferTicket ticket) { return board_.Await(ticket); }
 
 absl::Status TcpCommunicator::Barrier() {
-  // The sum of one element per rank is complete nowhere before every rank has added its own.
+  // The sum of one element per rank is complete only when every rank has added its own.
   barrier_value_ = 1;
   absl::StatusOr<TransferTicket> ticket = StartRing(Group::kWorld, OperationKind::kBarrier, &barrier_value_, 1);
   if (!ticket.ok()) return ticket.status();

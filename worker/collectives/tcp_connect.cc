@@ -24,17 +24,17 @@ namespace {
 
 constexpr Nanos kFirstRetry{20'000'000};
 constexpr Nanos kMaxRetry{400'000'000};
-// From the connection to the proof.
+// The time from the connection to the proof.
 constexpr Nanos kProofDeadline{5'000'000'000};
-// Connections that have proven nothing yet. Beyond that the oldest is dropped, of those that have not even said Hello if there
-// are any; an honest peer tries again.
+// The limit for connections that have proven nothing yet. Beyond it the oldest is dropped: first of those that have not sent a
+// Hello, if there are any. An honest peer tries again.
 constexpr size_t kMaxArrivals = 64;
-// Lines on strangers.
+// The number of lines about refused connections.
 constexpr int kMaxTold = 10;
 
 enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
 
-// The send buffer of a connection on which little was sent always has room for that.
+// Always succeeds in practice, because the send buffer of a connection on which little was sent has room.
 bool SendShort(int fd, std::string_view bytes) {
   return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
@@ -47,16 +47,16 @@ struct Dial {
   Nanos next_attempt{0};
   Nanos retry = kFirstRetry;
   std::string hello;  // as it was sent
-  std::string reply;  // received so far, of challenge or reply
+  std::string reply;  // received so far, of the challenge or the reply
   std::string last_error;
 };
 
-// One connection that somebody opened, who has not proven yet to be of this generation.
+// A connection that somebody opened and that has not yet proven to be of this generation.
 struct Arrival {
   OwnedFd fd;
   Nanos deadline;
   std::string hello;  // received so far
-  Nonce nonce{};      // that it was challenged with, when the Hello was complete
+  Nonce nonce{};      // the nonce of the challenge that answered the complete Hello
   std::string proof;  // received so far
 
   bool challenged() const { return hello.size() == kHelloBytes; }
@@ -88,19 +88,19 @@ class Rendezvous {
   absl::Status Proceed(Dial& dial);
   void StartAttempt(Dial& dial);
   void SendHello(Dial& dial);
-  // Up to `wanted` bytes in all; false when they are not there yet, or the attempt is lost.
+  // Reads until there are `wanted` bytes in all. False when they are not there yet, or the attempt is lost.
   bool ReadMore(Dial& dial, size_t wanted);
   void ReadChallenge(Dial& dial);
   absl::Status ReadReply(Dial& dial);
   void TryAgain(Dial& dial, const std::string& error);
 
   absl::Status Accept();
-  // True when the arrival is dealt with: accepted, refused or lost.
+  // True when the arrival is finished: accepted, refused or lost.
   bool Read(Arrival& arrival);
   bool AnswerHello(Arrival& arrival);
   bool AnswerProof(Arrival& arrival);
   bool TurnAway(const Arrival& arrival, const std::string& why);
-  // Of a peer of this generation; "" to accept.
+  // Why a peer of this generation must be refused; "" to accept it.
   std::string Refusal(const Hello& hello) const;
 
   std::string PeerText(int32_t peer) const {
@@ -114,7 +114,7 @@ class Rendezvous {
   std::vector<Arrival> arrivals_;  // oldest first
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
   std::map<LinkKey, OwnedFd> established_;
-  std::string last_refusal_;  // of a peer by this rank, for the deadline's message
+  std::string last_refusal_;  // the last peer that this rank refused, for the deadline's message
   int told_ = 0;
 };
 
@@ -246,7 +246,7 @@ bool Rendezvous::ReadMore(Dial& dial, size_t wanted) {
 void Rendezvous::ReadChallenge(Dial& dial) {
   if (!ReadMore(dial, kHelloReplyHeadBytes)) return;
   if (!MayBeChallenge(dial.reply)) {
-    // Of another version, perhaps; anybody may say so, and it ends nothing.
+    // Perhaps the peer has another version. Anybody can send this, so it ends nothing.
     const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
     if (!text_bytes) return TryAgain(dial, "answered something that is not this protocol");
     if (!ReadMore(dial, kHelloReplyHeadBytes + *text_bytes)) return;
@@ -265,7 +265,7 @@ void Rendezvous::ReadChallenge(Dial& dial) {
 }
 
 absl::Status Rendezvous::ReadReply(Dial& dial) {
-  // Not a byte beyond the reply may be read here: what follows it is the first operation.
+  // Must not read beyond the reply, because the first operation follows it.
   if (!ReadMore(dial, kHelloReplyHeadBytes)) return absl::OkStatus();
   const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
   if (!text_bytes) {
@@ -295,7 +295,7 @@ absl::Status Rendezvous::Accept() {
   for (size_t accepted = 0; accepted < kMaxArrivals; ++accepted) {
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.open()) {
-      // Trying again without a free descriptor would spin; any other error is that of one caller only.
+      // Retrying without a free descriptor would spin; any other error affects only one caller.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EINVAL) {
         return absl::ResourceExhaustedError(absl::StrCat("accept(): ", std::strerror(errno)));
       }
@@ -362,7 +362,7 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
   }
   if (!sent) return true;
   const LinkKey key{hello.from, hello.channel, hello.part};
-  // A peer that comes again has lost its earlier attempt: the newer one counts.
+  // If a peer connects again, its earlier attempt was lost, so the newer one counts.
   established_[key] = std::move(arrival.fd);
   awaited_.erase(key);
   return true;

@@ -1,12 +1,13 @@
-// Connecting: all connections of one rank to its peers, each proven (peer_proof.h), introduced and accepted.
+// Makes all connections of one rank to its peers. Each one is proven (peer_proof.h), then introduced and accepted.
 //
-// Of every pair the higher rank connects and the lower accepts, so that both know who does what. Peers start at
-// different times: refused attempts are repeated until the deadline. Anybody may connect to a listening socket; what
-// does not prove within a few seconds that it is of this generation is dropped and disturbs nobody, and their number is
-// bounded. It learns nothing but the protocol's version, and what an address says that proves nothing ends no rank.
+// For every pair of ranks, the higher rank connects and the lower rank accepts, so that both know their roles. Peers start at
+// different times, so refused attempts are repeated until the deadline. Anybody can connect to a listening socket: a connection
+// that does not prove within a few seconds that it belongs to this generation is dropped, and does not disturb the others. The
+// number of such connections is bounded. They learn only the protocol's version, and nothing that an unproven connection sends
+// can end a rank.
 //
 //   connecting:  waiting -> connecting -> Hello sent, awaiting Challenge -> proof sent, awaiting HelloReply -> done
-//                   ^_________|___________________|____________________________________|   lost: again, a little later
+//                   ^_________|___________________|____________________________________|   lost: retried a little later
 //   accepting:   accepted -> reading Hello -> Challenge sent, reading proof -> reply sent -> done, or refused and closed
 #ifndef LYNX_WORKER_COLLECTIVES_TCP_CONNECT_H_
 #define LYNX_WORKER_COLLECTIVES_TCP_CONNECT_H_
@@ -25,8 +26,9 @@ struct Link {
   OwnedFd fd;
 };
 
-// Blocks until all links of LinksOf are there, in that order. DeadlineExceeded names the peers that did not come;
-// FailedPrecondition: a peer refused this rank, with its reason. Takes the listening socket over and closes it.
+// Blocks until all links of LinksOf are connected; returns them in that order. DeadlineExceeded names the peers that did not
+// connect in time; FailedPrecondition: a peer refused this rank, with the peer's reason. Takes ownership of the listening
+// socket and closes it.
 absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, OwnedFd listener);
 
 }  // namespace lynx

@@ -57,7 +57,7 @@ absl::StatusOr<TransferTicket> TransferBoard::PostCompleted() {
 
 absl::StatusOr<TransferTimes> TransferBoard::Await(TransferTicket ticket) {
   std::unique_lock<std::mutex> lock(mutex_);
-  // A ticket is waited for once, and came from a start of this communicator.
+  // A ticket must come from a start of this communicator and may be waited for only once.
   LYNX_CHECK(ticket.id > 0 && SlotOf(ticket.id).ticket == ticket.id);
   changed_.wait(lock, [&] { return failed_ ? released_ : SlotOf(ticket.id).completed; });
   const Slot slot = std::exchange(SlotOf(ticket.id), {});
@@ -90,10 +90,10 @@ void TransferBoard::Stop() {
 
 void TransferBoard::Take(Orders& orders) {
   uint64_t ignored;
-  // An eventfd without a pending wake-up returns EAGAIN, which is as good.
+  // Without a pending wake-up the eventfd returns EAGAIN, which is fine too.
   [[maybe_unused]] const ssize_t got = read(wake_.get(), &ignored, sizeof(ignored));
   orders.operations.clear();
-  orders.operations.reserve(kFirstSlots);  // it becomes the inbox
+  orders.operations.reserve(kFirstSlots);  // this vector becomes the inbox
   std::lock_guard<std::mutex> lock(mutex_);
   orders.operations.swap(inbox_);
   orders.failure_to_tell = failed_ ? failure_.told : absl::OkStatus();

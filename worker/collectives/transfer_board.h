@@ -1,6 +1,6 @@
-// TransferBoard: what the rank's compute thread and its communication thread share. The first posts operations and
-// sleeps for their completion; the second takes them and reports. The first failure is final: every later call
-// returns it. Thread-safe.
+// TransferBoard: what the rank's compute thread and its communication thread share. The compute thread posts operations and
+// sleeps until they complete; the communication thread takes them and reports their completion. The first failure is final:
+// every later call returns it. Thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 #define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 
@@ -25,7 +25,7 @@ struct Operation {
   int64_t count = 0;
 };
 
-// Why communication ended, as this rank's callers see it and as the peers are told.
+// Why communication ended: as this rank's callers see it, and as the peers are told.
 struct Failure {
   absl::Status here;
   absl::Status told;
@@ -35,29 +35,29 @@ class TransferBoard {
  public:
   TransferBoard();
 
-  // --- the compute thread, and Fail from any thread
-  // A new ticket for the operation, whose `ticket` is filled in; or the failure.
+  // --- Called by the compute thread; Fail by any thread.
+  // Sets the operation's `ticket` to a new one and returns it; or returns the failure.
   absl::StatusOr<TransferTicket> Post(Operation operation);
-  // A ticket that is complete already: nobody else takes part.
+  // Returns a ticket that is already complete, for an operation with no other participant.
   absl::StatusOr<TransferTicket> PostCompleted();
   absl::StatusOr<TransferTimes> Await(TransferTicket ticket);
-  // Only the first failure counts. Waits end as soon as the communication thread has let go of all buffers.
+  // Only the first failure counts. Waits return as soon as the communication thread uses no buffer any more.
   void Fail(const Failure& failure);
-  absl::Status failure() const;  // as this rank's callers see it; OK: none. Of any thread
-  void Stop();                   // the communication thread is to end
-  void Wake();                   // the communication thread is to look around
+  absl::Status failure() const;  // as this rank's callers see it; OK: there was none. From any thread
+  void Stop();                   // tells the communication thread to end
+  void Wake();                   // tells the communication thread to check for work
 
-  // --- the communication thread
+  // --- Called by the communication thread.
   int wake_fd() const { return wake_.get(); }  // readable when there is something to take
   struct Orders {
     std::vector<Operation> operations;
-    absl::Status failure_to_tell;  // of the first failure; OK: none
+    absl::Status failure_to_tell;  // what to tell the peers about the first failure; OK: there was none
     bool stop = false;
   };
-  // In place of what `orders` holds, whose memory is used again.
+  // Replaces the content of `orders`, whose memory is reused.
   void Take(Orders& orders);
   void Complete(int64_t ticket, TransferTimes times);
-  // After a failure: no buffer is touched any more. Final.
+  // Called after a failure: from now on no buffer is used. Final.
   void ReleaseBuffers();
 
  private:
@@ -67,7 +67,7 @@ class TransferBoard {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;
-  // A ring by ticket; it grows where more are posted and not waited for than ever before, and else allocates nothing.
+  // A ring, indexed by ticket. It grows when more tickets are open than ever before; otherwise it allocates nothing.
   struct Slot {
     int64_t ticket = 0;  // 0: free
     bool completed = false;

@@ -1,11 +1,11 @@
-// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that
-// it leaves. Fixed little-endian layouts of bounded size; everything received is checked before it is used.
+// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that it leaves.
+// All layouts are fixed, little-endian and of bounded size; everything received is checked before it is used.
 //
 //   connecting rank -> Hello            accepting rank -> Challenge (peer_proof.h)
 //   connecting rank -> its proof        accepting rank -> HelloReply      then, on data channels, per operation:
 //   OperationHeader payload             and on the control channel Notices, of which the last may be a last word.
 //
-// A Hello of another version is answered with a HelloReply at once, in the form that versions before 5 read.
+// A Hello of another version is answered at once with a HelloReply, in the form that versions before 5 can read.
 //
 // Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_WIRE_H_
@@ -43,50 +43,51 @@ struct Hello {
   int32_t part = 0;  // as in LinkKey
   Nonce nonce{};
 };
-// Of a custom schedule's text; 0 for other schedules.
+// A digest of a custom schedule's text; 0 for other schedules.
 uint64_t DigestOfSchedule(const ParallelLayout& layout);
-// Of every Hello; the job id is padded with zeros.
+// The size of every Hello; the job id is padded with zeros.
 inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes + sizeof(Nonce);
 std::string EncodeHello(const Hello& hello);
-// nullopt: not the beginning of a Hello at all. `bytes` may be incomplete; only the mark is looked at.
+// False if the bytes are not the beginning of a Hello. `bytes` may be incomplete; only the magic number at the beginning is
+// checked.
 bool MayBeHello(std::string_view bytes);
-// Of a Hello of which so much is there; nullopt: too little.
+// The version of a Hello of which only a part may be there; nullopt: too few bytes.
 std::optional<uint32_t> VersionOfHello(std::string_view bytes);
-// `bytes` has kHelloBytes. nullopt when it is not a Hello, or of another version, or a field is out of range.
+// `bytes` has kHelloBytes. nullopt when it is not a Hello, has another version, or has a field that is out of range.
 std::optional<Hello> DecodeHello(std::string_view bytes);
 
-// Accepted when the text is empty, else the reason of the refusal.
+// An empty text means that the Hello is accepted; otherwise the text is the reason for the refusal.
 std::string EncodeHelloReply(const std::string& refusal);
 inline constexpr size_t kHelloReplyHeadBytes = 8;  // followed by the text
-// Length of the text, or nullopt when these are not the first bytes of a reply.
+// The length of the text; nullopt when these are not the first bytes of a reply.
 std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
 
 enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4, kReduceScatter = 5 };
 const char* OperationKindName(OperationKind kind);  // "all-reduce"
 
-// Goes before the payload of every operation, so that ranks that run different programs find out.
+// Sent before the payload of every operation, so that ranks that run different programs notice it.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
-  int64_t number = 0;                  // 0-based, of the group and direction
+  int64_t number = 0;                  // 0-based; counted for each group and direction
   int64_t count = 0;                   // elements, as given to the start
-  DataType type = DataType::kFloat32;  // of them
+  DataType type = DataType::kFloat32;  // of the elements
   bool operator==(const OperationHeader&) const = default;
 };
 inline constexpr size_t kOperationHeaderBytes = 24;
 using OperationHeaderBytes = std::array<char, kOperationHeaderBytes>;
 OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header);
-// nullopt: not an operation header.
+// nullopt: the bytes are not an operation header.
 std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes);
 
-// What a rank says of itself on a control connection: a sign of life, now and then, or its last word.
+// What a rank says about itself on a control connection: from time to time a sign of life, and at the end a last word.
 enum class NoticeKind : uint8_t {
-  kGivesUp = 0,  // because of `reason`; the last word
-  kLeaves = 1,   // all is well, it needs nobody any more; the last word
+  kGivesUp = 0,  // it ends because of `reason`; the last word
+  kLeaves = 1,   // it ends without an error and needs no peer any more; the last word
   kLives = 2,
 };
 struct Notice {
   NoticeKind kind = NoticeKind::kGivesUp;
-  absl::Status reason;  // OK unless it gives up
+  absl::Status reason;  // OK unless kGivesUp
 };
 std::string EncodeNotice(const Notice& notice);
 inline constexpr size_t kNoticeHeadBytes = 8;

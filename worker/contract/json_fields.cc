@@ -13,10 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Far more than any program needs; a bound all the same.
+// A limit far above what any program needs.
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
-// Text that is not UTF-8 (an error message with a strange file name) must not lose the whole report.
+// A text that is not UTF-8 (an error message with a strange file name) must not make the whole report fail.
 std::string Dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 std::string Shown(const Json& json) {
@@ -74,9 +74,9 @@ std::string JsonWriter::Indented() const { return Dump(state_->root, 1) + "\n"; 
 
 struct JsonReader::State {
   struct Level {
-    const Json* json;            // nullptr below a field that is missing
+    const Json* json;            // nullptr if the field or a field above it is missing
     std::string path;            // "context.model."
-    std::set<std::string> read;  // of an object: the fields that have been asked for
+    std::set<std::string> read;  // for an object: the fields that have been read
   };
   std::string what;
   Json root;
@@ -105,14 +105,14 @@ JsonReader::~JsonReader() = default;
 
 namespace {
 
-// The value of `name`, or nullptr.
+// The value of field `name`; nullptr if there is none.
 const Json* Find(const Json* object, const char* name) {
   if (object == nullptr) return nullptr;
   const auto found = object->find(name);
   return found == object->end() ? nullptr : &*found;
 }
 
-// False when `json` is not an integer that T holds.
+// False if `json` is not an integer that fits into T.
 template <class T>
 bool ReadInteger(const Json& json, T& value) {
   if (json.is_number_unsigned()) {

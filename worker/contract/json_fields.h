@@ -1,8 +1,7 @@
-// JSON field by field, from one description of a struct for both directions: a function
-// `template <class Fields> void Describe(Fields& fields, T& value)` names every field once; JsonWriter prints them
-// and JsonReader reads them back. Reading is strict: every field must be there, have the right type and range, and no
-// other may be there; the error names the field by its path. Numbers survive exactly; those that are not finite are
-// strings.
+// Reads and writes JSON field by field, with one description of a struct for both directions: a function `template <class
+// Fields> void Describe(Fields& fields, T& value)` names every field once; JsonWriter prints the fields and JsonReader reads
+// them back. Reading is strict: every field must be there and have the right type and range, and no other field may be there;
+// the error names the field by its path. Numbers are preserved exactly; numbers that are not finite are written as strings.
 //
 // Objects are used by one thread.
 #ifndef LYNX_WORKER_CONTRACT_JSON_FIELDS_H_
@@ -35,7 +34,7 @@ class JsonWriter {
   void Field(const char* name, Bytes& value) { Field(name, value.value); }
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 
-  // A value that stands in the text under a name. The functions have the form of planner/problem/job_spec.h.
+  // An enum that is written as text. The functions have the form of those in planner/problem/job_spec.h.
   template <class Enum>
   void Named(const char* name, Enum& value, const char* (*name_of)(Enum), bool (*)(const std::string&, Enum&)) {
     std::string text = name_of(value);
@@ -64,7 +63,7 @@ class JsonWriter {
 
  private:
   struct State;
-  void Begin(const char* name);  // "" in an array
+  void Begin(const char* name);  // `name` is "" in an array
   void BeginArray(const char* name);
   void End();
 
@@ -73,7 +72,7 @@ class JsonWriter {
 
 class JsonReader {
  public:
-  // `what` begins every message: "rank configuration".
+  // `what` is the beginning of every error message: "rank configuration".
   JsonReader(const std::string& text, const std::string& what);
   ~JsonReader();
 
@@ -111,12 +110,12 @@ class JsonReader {
     End();
   }
 
-  // For a field that writers of an earlier release leave out, and that keeps its default then.
+  // Whether the field is there. For a field that an earlier release does not write; the member then keeps its default.
   bool Has(const char* name) const;
-  // Notes an error with a field of the present object. The first one counts.
+  // Records an error in a field of the current object. Only the first error counts.
   void Fail(const char* name, const std::string& what);
   bool ok() const { return status_.ok(); }
-  // Once, after all fields: InvalidArgument with the first error.
+  // Call it once, after all fields: InvalidArgument with the first error.
   absl::Status Finish();
 
  private:

@@ -1,6 +1,7 @@
-// LeaseFile: until when the ranks of a node may go on (node/lease.h), a number that the worker daemon writes and every rank
-// reads, in memory that they share through a file: the ranks must end in time even if the daemon is gone. Times are of BootTime
-// (common/clock.h). What an earlier boot of the machine left counts as Forever. Thread-safe; one process writes.
+// LeaseFile: the time until which the ranks of a node may run (node/lease.h). The worker daemon writes it and every rank reads
+// it, in memory that they share through a file, because the ranks must end in time even if the daemon is gone. Times are of
+// BootTime (common/clock.h). A value from an earlier boot of the machine counts as Forever. Thread-safe; only one process
+// writes.
 #ifndef LYNX_WORKER_CONTRACT_LEASE_FILE_H_
 #define LYNX_WORKER_CONTRACT_LEASE_FILE_H_
 
@@ -14,9 +15,9 @@ namespace lynx {
 
 class LeaseFile {
  public:
-  // For the daemon: made if it is not there.
+  // For the daemon. Creates the file if it does not exist.
   static absl::StatusOr<LeaseFile> OpenToWrite(const std::string& path);
-  // For a rank. NotFound when it is not there, DataLoss when it is not such a file.
+  // For a rank. NotFound when the file does not exist, DataLoss when it is not a lease file.
   static absl::StatusOr<LeaseFile> OpenToRead(const std::string& path);
   LeaseFile(LeaseFile&& other) noexcept;
   LeaseFile& operator=(LeaseFile&& other) = delete;

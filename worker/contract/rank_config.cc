@@ -12,14 +12,14 @@ namespace lynx {
 namespace {
 
 constexpr const char* kWhat = "rank configuration";
-// Of the text. The daemon and the rank process are of one release; another figure means that they are not.
+// The version of the text. The daemon and the rank process must be of one release; a different number means that they are not.
 constexpr int32_t kFormat = 8;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 }  // namespace
 
-// The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
+// Argument-dependent lookup finds the Describe functions; it would not look into an unnamed namespace.
 
 template <class Fields>
 static void Describe(Fields& fields, RotarySpec& rotary) {
@@ -148,7 +148,7 @@ static void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Named("zero", layout.zero, &ZeroStageName, &ParseZeroStage);
 }
 
-// What else a slice is follows from the layout, once that is known to be sound.
+// The rest of a slice follows from the layout, when that is known to be valid.
 template <class Fields>
 static void Describe(Fields& fields, StageSlice& slice) {
   fields.Field("stage", slice.stage);
@@ -181,10 +181,10 @@ static void Describe(Fields& fields, PeerAddress& peer) {
 
 namespace {
 
-// What of a config is written as text.
+// The parts of a configuration that are written as text.
 struct Texts {
   std::string program;
-  std::string schedule;  // of context.layout: "" unless custom
+  std::string schedule;  // context.layout's schedule; "" unless it is custom
 };
 
 template <class Fields>
@@ -213,13 +213,13 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Field("program", texts.program);
 }
 
-// What must hold before anything else may look at the values.
+// Checks what must hold before anything else may use the values.
 void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   const ParallelLayout& layout = config.context.layout;
   if (format != kFormat) {
     fields.Fail("format", absl::StrCat("is ", format, "; this release reads ", kFormat));
   }
-  // It becomes a part of file names.
+  // The job becomes a part of file names.
   const std::string& job = config.job.value;
   if (job.empty() || job.size() > kMaxJobBytes || job.find_first_not_of(kJobCharacters) != std::string::npos) {
     fields.Fail("job", absl::StrCat("is '", job, "'; 1 to ", kMaxJobBytes, " letters, digits, '.', '_' and '-'"));
@@ -245,7 +245,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
                                       " ranks"));
   }
   if (!IsConnectionSecret(config.connection_secret)) {
-    fields.Fail("connection_secret", "is not 64 hexadecimal digits");  // itself it is not told
+    fields.Fail("connection_secret", "is not 64 hexadecimal digits");  // the message must not contain the secret
   }
   if (config.context.pipeline_rank != CoordinatesOf(layout, config.rank).stage) {
     fields.Fail("context.pipeline_rank",
@@ -272,7 +272,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
 }
 
-// The layout is sound.
+// The layout must be valid.
 void CheckSlices(JsonReader& fields, const StageContext& context) {
   const PipelineShape pipeline = context.pipeline();
   if (static_cast<int64_t>(context.slices.size()) != pipeline.chunks) {

@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-// JSON has the types of fields and leaves their bounds to the server.
+// JSON stores the types of fields; the server checks their bounds.
 template <class Json>
 class JsonReportFields {
  public:
@@ -34,7 +34,7 @@ class JsonReportFields {
   bool Has(const char* name) const { return json_.Has(name); }
 
  private:
-  // Ranks of earlier releases, which outlive an upgrade of their daemon, write this name.
+  // Ranks of earlier releases, which survive an upgrade of their daemon, use this name.
   static const char* NameInFile(const char* name) { return std::string_view(name) == "state_bytes" ? "states_bytes" : name; }
 
   Json& json_;
@@ -42,7 +42,8 @@ class JsonReportFields {
 
 }  // namespace
 
-// Found by JsonWriter::Objects and JsonReader::Objects, for which an unnamed namespace would be out of sight.
+// JsonWriter::Objects and JsonReader::Objects find these by argument-dependent lookup, which would not look into an unnamed
+// namespace.
 static void Describe(JsonWriter& json, LinkUse& link) {
   JsonReportFields fields(json);
   Describe(fields, link);

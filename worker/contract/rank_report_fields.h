@@ -1,17 +1,17 @@
-// The fields of each rank report, said once: names, bounds and order. The rank's file (rank_report.cc) and the protocol
-// (proto/convert_report.cc) are both read and written by these descriptions, so a new field of a report is a member in
-// rank_report.h, a line here and a line of the same name in proto/lynx/v1/cluster.proto.
+// The fields of each rank report, described once: names, bounds and order. Both the rank's file (rank_report.cc) and the
+// protocol (proto/convert_report.cc) are read and written by these descriptions. A new field of a report needs a member in
+// rank_report.h, a line here, and a field of the same name in proto/lynx/v1/cluster.proto.
 //
 // `Describe(fields, report)` calls one function of `fields` for each field:
 //   Number(name, member, limits)            int32_t, int64_t, Bytes or Nanos
 //   Flag(name, member)                      bool
-//   Real(name, member), Finite(name, member)  double; Real may be infinite or NaN, as a run that diverges says
-//   Text(name, member, most)                at most so many bytes
+//   Real(name, member), Finite(name, member)  double; Real may be infinite or NaN, as in a run that diverges
+//   Text(name, member, most)                at most `most` bytes
 //   Path(name, member)                      an absolute path
-//   Cause(name, member)                     FaultCause; one that the reader does not know is kUnknown
-//   Numbers(name, member, limits, counts)   a list, each within `limits`, and how many
-//   Objects(name, member, counts)           a list of structs with a description of their own
-//   Has(name)                               false where a writer of an earlier release left the field out
+//   Cause(name, member)                     FaultCause; a cause that the reader does not know becomes kUnknown
+//   Numbers(name, member, limits, counts)   a list; each number is within `limits`, its length within `counts`
+//   Objects(name, member, counts)           a list of structs that have a description of their own
+//   Has(name)                               false if a writer of an earlier release did not write the field
 #ifndef LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
 #define LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
 
@@ -51,7 +51,7 @@ inline constexpr size_t kReason = 64 * 1024;  // bytes of a sentence
 inline constexpr size_t kName = 256;
 }  // namespace report_limits
 
-// The kind of a report: `type` in the rank's file, the field of the protocol's oneof.
+// The kind of a report: its `type` in the rank's file, and its field in the protocol's oneof.
 constexpr const char* ReportKind(const RankReady&) { return "ready"; }
 constexpr const char* ReportKind(const StepReport&) { return "step"; }
 constexpr const char* ReportKind(const StepSkipped&) { return "skipped"; }
@@ -176,7 +176,7 @@ void Describe(Fields& fields, RankFailure& failure) {
   fields.Numbers("peers", failure.peers, report_limits::kRankNumbers, report_limits::kPeers);
 }
 
-// What is wrong between fields that are right one by one.
+// A conflict between fields that are each valid.
 struct FieldMistake {
   std::string field, value, rule;  // "links[1].peer", "4", "must be above that before it, 4"
 };
@@ -193,7 +193,7 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const StepReport& step) 
   }
   return std::nullopt;
 }
-// A part of a trace holds whole actions, within the program.
+// A part of a trace has whole actions, and they are within the program.
 inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace) {
   if (trace.times.size() % kTimesPerAction != 0) {
     return FieldMistake{"times", absl::StrCat(trace.times.size(), " entries"),
@@ -204,7 +204,7 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace
   return FieldMistake{"first", absl::StrCat(trace.first), absl::StrCat("must be from 0 to ", last)};
 }
 
-// A report of the kind, with nothing set; nullopt: there is no such kind.
+// An empty report of the kind; nullopt: there is no such kind.
 template <class... Reports>
 std::optional<RankReport> EmptyReport(std::string_view kind, const std::variant<Reports...>* = nullptr) {
   std::optional<RankReport> report;

@@ -1,5 +1,5 @@
-// A node's directory of copies: one folder for each job of whose states it keeps some (copy_store.h). It is the worker
-// daemon's, which removes what no job needs any more; the ranks fill it.
+// A node's directory of in-memory checkpoints. It has one folder for each job that has some on this node (copy_store.h). The
+// worker daemon owns it and removes what no job needs any more; the ranks fill it.
 //
 // Free functions over paths; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPIES_DIRECTORY_H_
@@ -13,15 +13,16 @@
 
 namespace lynx {
 
-// In memory that outlives processes and not the machine; named for the daemon's data directory, of which each has its own.
+// A directory in memory that survives processes but not the machine. Its name depends on the daemon's data directory, so that
+// each daemon has its own.
 std::string DefaultCopiesDirectory(const std::string& data_directory);
-// For the user alone, made if it is not there, with its parents. PermissionDenied when it is somebody else's.
+// Creates the directory for this user alone if it does not exist, with its parents. PermissionDenied when another user owns it.
 absl::Status MakeCopiesDirectory(const std::string& directory);
-// Names in a folder, sorted; none where it is absent.
+// The names in a folder, sorted; empty if the folder does not exist.
 std::vector<std::string> NamesIn(const std::string& folder);
-// Jobs that have a folder there, sorted.
+// The jobs that have a folder in the directory, sorted.
 std::vector<JobId> JobsWithCopies(const std::string& directory);
-// Best effort.
+// Removes the job's in-memory checkpoints, best effort.
 void RemoveCopies(const std::string& directory, const JobId& job);
 
 }  // namespace lynx

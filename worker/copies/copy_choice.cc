@@ -16,7 +16,7 @@ namespace {
 
 using StepKey = std::pair<Generation, int64_t>;
 
-// Of one generation's step: each shard's places, in the order of nodes.
+// One step of one generation: for each shard the nodes that have it, in order, with its record there.
 struct Found {
   const CheckpointIdentity* identity = nullptr;
   std::map<std::string, std::vector<std::pair<int32_t, const ShardRecord*>>> shards;
@@ -40,7 +40,7 @@ std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generatio
       if (!Counts(copy.identity, own, nodes) || damaged.contains({number, copy.key()})) continue;
       Found& found = steps[{copy.identity.generation, copy.identity.step}];
       if (found.identity == nullptr) found.identity = &copy.identity;
-      // One generation has one layout and one run.
+      // A generation has only one layout and one run.
       if (!(*found.identity == copy.identity)) continue;
       found.shards[copy.shard.file].push_back({number, &copy.shard});
     }
@@ -48,7 +48,7 @@ std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generatio
   return steps;
 }
 
-// Takes a line of text from the front: "WORD NUMBER NUMBER", with as many bytes as the last number says behind it.
+// Takes a line "WORD NUMBER NUMBER" from the beginning of a text. The last number says how many bytes follow the line.
 struct Line {
   std::string_view word;
   int64_t first = 0, second = 0;

@@ -1,5 +1,5 @@
-// Copy choice: which copies a generation may go on from, newest first. Every rank makes it from the same lists, so all come to
-// the same. Pure.
+// Chooses from which in-memory checkpoint a generation may resume, newest first. Every rank chooses from the same lists, so all
+// ranks choose the same. Pure.
 #ifndef LYNX_WORKER_COPIES_COPY_CHOICE_H_
 #define LYNX_WORKER_COPIES_COPY_CHOICE_H_
 
@@ -15,29 +15,29 @@
 
 namespace lynx {
 
-// A copy on a node.
+// A copy (copy_store.h) on a node.
 struct PlacedCopy {
-  int32_t node = 0;  // number in the list
+  int32_t node = 0;  // the node's index in the list
   CopyKey key;
   auto operator<=>(const PlacedCopy&) const = default;
 };
 
-// All shards after one step, each on a node that has it.
+// All shards of one step, each with a node that has it.
 struct WholeCopies {
   CheckpointIdentity identity;
-  std::vector<ShardRecord> files;  // by ShardFiles
+  std::vector<ShardRecord> files;  // in the order of ShardFiles
   std::vector<int32_t> nodes;      // by file
 };
 
-// The newest step of which the nodes together have every shard; nothing where there is none. Not counted: copies in `damaged`,
-// those of generation `own` or a newer one, and those of a later step than the one from which a newer generation than theirs
-// went on: what an older generation did after that is not part of the run. `incomplete`, unless null: steps, newer than the
-// one returned, of which shards are missing, in a sentence each.
+// The newest step for which the nodes together have every shard; nullopt if there is none. It ignores copies in `damaged`,
+// copies of generation `own` or a newer one, and copies of steps that do not belong to the run any more: if a newer generation
+// resumed from an earlier step, what the older generation did after that step does not count. `incomplete`, unless null,
+// receives a sentence for each step that is newer than the result and lacks shards.
 std::optional<WholeCopies> NewestWhole(const std::vector<NodeCopies>& nodes, Generation own,
                                        const std::set<PlacedCopy>& damaged, std::vector<std::string>* incomplete);
 
-// A node's list as text, and back: at most `most_bytes`, the newest generation and steps first. InvalidArgument when it is not
-// such a text.
+// A node's list as text, and back. The text has at most `most_bytes`; the newest generation and steps come first.
+// InvalidArgument when the text is not such a list.
 std::string NodeCopiesText(const NodeCopies& copies, size_t most_bytes);
 absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text);
 

@@ -25,7 +25,7 @@ absl::Status CopyClient::Connect() {
   return opened.ok() ? opened : Drop(opened);
 }
 
-// Of a connection that is over, or of which it is not known any more what is under way.
+// Drops a connection that is finished, or on which it is no longer known what is in flight.
 absl::Status CopyClient::Drop(const absl::Status& failure) {
   std::lock_guard lock(mutex_);
   link_.reset();

@@ -1,5 +1,5 @@
-// CopyClient: sends shards to another rank's node, each over a connection of its own, since the other side closes those that
-// are idle for long, and reads those that it has. One thread at a time; End: any.
+// CopyClient: sends shards to another rank's node and reads shards from it. Each sent shard gets a new connection, because the
+// other side closes connections that are idle for long. One thread at a time; End: any thread.
 #ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
 #define LYNX_WORKER_COPIES_COPY_CLIENT_H_
 
@@ -17,13 +17,13 @@ class CopyClient {
   CopyClient(PeerAddress address, CopyEnds ends, int64_t pacing_bytes_per_second)
       : address_(std::move(address)), ends_(std::move(ends)), pacing_bytes_per_second_(pacing_bytes_per_second) {}
 
-  // All of a shard's file, in the place of what was sent as `replaced_step` (-1: of nothing). Errors: the other side's
-  // (ResourceExhausted: no room there; FailedPrecondition: a newer generation has begun; DataLoss: it is not what the record
-  // says), or Unavailable.
+  // Sends a shard's whole file. It replaces the shard that was sent as `replaced_step` (-1: it replaces none). Errors:
+  // Unavailable, or the error of the other side (ResourceExhausted: there is no room; FailedPrecondition: a newer generation
+  // has begun; DataLoss: the data differs from the record).
   absl::Status Put(const CopyKey& key, int64_t replaced_step, int fd, const ShardRecord& record);
-  // Fills `out` with the shard's bytes from `offset` on. NotFound, DataLoss or Unavailable.
+  // Fills `out` with the shard's bytes, beginning at `offset`. NotFound, DataLoss or Unavailable.
   absl::Status Get(const CopyKey& key, int64_t offset, std::span<char> out);
-  // Every call, also one that waits, is Unavailable from now on.
+  // From now on every call returns Unavailable, also a call that is waiting now.
   void End();
 
  private:

@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr char kPath[] = "copies in memory";
-// What is asked for at once where little is read: rows of a few KiB, and headers.
+// How much is requested at once when little is read: rows of a few KiB, and headers.
 constexpr int64_t kWindowBytes = int64_t{256} << 10;
 
 class RemoteFile : public ReadableFile {

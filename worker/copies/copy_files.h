@@ -1,5 +1,5 @@
-// CopyFiles: whole copies as a FileSystem to load from: the shards of one step below one path, each read from the node's own
-// memory or from the node that has it. Only opening files for reading is possible. One thread.
+// CopyFiles: an in-memory checkpoint as a FileSystem to load from. All shards of one step have paths below one path; each is
+// read from this node's memory or from the node that has it. Files can only be opened for reading. One thread.
 #ifndef LYNX_WORKER_COPIES_COPY_FILES_H_
 #define LYNX_WORKER_COPIES_COPY_FILES_H_
 
@@ -16,11 +16,11 @@ namespace lynx {
 
 class CopyFiles : public FileSystem {
  public:
-  // `node`: the reader's own. `client`: of a rank of another node. Borrows the store.
+  // `node`: the reader's own node. `client`: returns a client to a rank of another node. Borrows the store.
   CopyFiles(WholeCopies copies, const CopyStore& store, int32_t node, std::function<CopyClient&(int32_t node)> client)
       : copies_(std::move(copies)), store_(store), node_(node), client_(std::move(client)) {}
 
-  // What to load: TensorReader opens path/FILE.
+  // Describes what to load: TensorReader opens path/FILE.
   CheckpointSummary Summary() const;
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override;

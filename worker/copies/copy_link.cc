@@ -27,7 +27,7 @@ constexpr size_t kMaxFileName = 64;
 constexpr int kIdleMs = 60'000;
 constexpr int kConnectMs = 10'000;
 
-// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, 16 of zeros, file name 64 with zeros behind it
+// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, zeros 16, file name 64 padded with zeros
 constexpr size_t kFileAt = 64;
 
 constexpr uint32_t kOpeningMark = 0x4f43584c;  // "LXCO"
@@ -59,7 +59,7 @@ std::span<char> BytesOf(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof(value)};
 }
 
-// It becomes a part of a path.
+// Checked because the name becomes a part of a path.
 bool IsShardName(const std::string& name) {
   return name.starts_with("shard-") && name.ends_with(".safetensors") &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
@@ -212,7 +212,7 @@ void CopyLink::End() { shutdown(fd_.get(), SHUT_RDWR); }
 
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(ConfigureLink(fd, pacing_bytes_per_second));
-  // Networks that know classes of traffic let training's transfers go first. Advice only.
+  // Networks with traffic classes let training's transfers go first. The network may ignore this.
   const int background = IPTOS_CLASS_CS1, least = 0;
   setsockopt(fd, IPPROTO_IP, IP_TOS, &background, sizeof(background));
   setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &least, sizeof(least));

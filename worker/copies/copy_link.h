@@ -1,11 +1,11 @@
-// Copy link: the connections over which copies go from rank to rank, beside those of training: who is spoken to, requests, and
-// blocking sends and receives that another thread can end.
+// CopyLink: the connections that carry shards of in-memory checkpoints from rank to rank, beside the connections of training.
+// Has the proof of identity, requests, and blocking sends and receives that another thread can end.
 //
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
-//   GET   Request                                                           -> Reply, Request::bytes of the shard from `offset`
-//   on
+//   GET   Request                                                           -> Reply, then Request::bytes of the shard from
+//   `offset`
 //
-// Before the first request both ends prove that they know their generation's secret (worker/collectives/peer_proof.h).
+// Before the first request, both ends prove that they know their generation's secret (worker/collectives/peer_proof.h).
 #ifndef LYNX_WORKER_COPIES_COPY_LINK_H_
 #define LYNX_WORKER_COPIES_COPY_LINK_H_
 
@@ -22,7 +22,7 @@
 
 namespace lynx {
 
-// Of a connection: who asks, and who has been asked.
+// The two ends of a connection: the rank that asks and the rank that is asked.
 struct CopyEnds {
   std::string secret;  // of the generation
   Generation generation;
@@ -34,7 +34,7 @@ enum class CopyRequestKind : uint8_t { kPut = 1, kGet = 2 };
 struct CopyRequest {
   CopyRequestKind kind = CopyRequestKind::kPut;
   CopyKey key;
-  int64_t replaced_step = -1;  // PUT: of the same shard, whose memory is used again; -1: none
+  int64_t replaced_step = -1;  // PUT: step of the same shard whose memory is reused; -1: none
   int64_t offset = 0;          // GET
   int64_t bytes = 0;
   bool operator==(const CopyRequest&) const = default;
@@ -43,40 +43,41 @@ inline constexpr size_t kCopyRequestBytes = 128;
 inline constexpr int64_t kMaxBytesOfGet = int64_t{8} << 20;
 using CopyRequestBytes = std::array<char, kCopyRequestBytes>;
 CopyRequestBytes EncodeCopyRequest(const CopyRequest& request);
-// nullopt: not a request, or out of range.
+// nullopt: not a request, or a field is out of range.
 std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes);
 
 inline constexpr size_t kCopyDigestBytes = 64;
 
-// One connection. Sends and Receives: one thread; End: any.
+// One connection. Sends and Receives: one thread; End: any thread.
 class CopyLink {
  public:
   explicit CopyLink(OwnedFd fd) : fd_(std::move(fd)) {}
 
-  // First, by who has connected. Unavailable, as is all that follows: what answers does not know the secret, or nothing does
-  // for ten seconds.
+  // The rank that connected calls this first. Unavailable, as for all later calls: the other end does not know the secret, or
+  // there was no answer for ten seconds.
   absl::Status Open(const CopyEnds& ends);
-  // First, by who was connected to. Of `ends` the one who asks is not known before. PermissionDenied, with who it says to be:
-  // it does not know the secret, or is of another generation, or wants another rank; Unavailable: as Open.
+  // The rank that accepted calls this first. It does not know the asking rank of `ends` before. PermissionDenied, with the rank
+  // that the other end claims to be: it does not know the secret, is of another generation, or wants another rank. Unavailable:
+  // as for Open.
   absl::Status Admit(const CopyEnds& ends);
 
-  // Of all bytes. Unavailable when the other side is gone, or moves nothing for a minute.
+  // Sends, or receives, all of the bytes. Unavailable when the other side is gone, or moves no byte for a minute.
   absl::Status Send(std::span<const char> bytes);
   absl::Status Receive(std::span<char> out);
   absl::Status SendReply(const absl::Status& status);
-  // What SendReply was given; or Unavailable.
+  // The status that the other side gave to SendReply; or Unavailable.
   absl::Status ReceiveReply();
-  // Every call, also one that waits, is Unavailable from now on.
+  // From now on every call returns Unavailable, also a call that is waiting now.
   void End();
 
  private:
   absl::Status AwaitReady(short events);
 
   OwnedFd fd_;
-  Nanos deadline_{0};  // of the proofs; 0: they are over
+  Nanos deadline_{0};  // for the proofs; 0: they are done
 };
 
-// Connected, within ten seconds; with the least priority that the network knows. `pacing`: as CommunicatorOptions.
+// Connects within ten seconds, with the lowest network priority. `pacing`: as in CommunicatorOptions.
 absl::StatusOr<OwnedFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second);
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second);
 

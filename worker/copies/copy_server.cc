@@ -23,13 +23,13 @@ namespace lynx {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// As that of the thread that writes checkpoints: a quarter of a core that training wants too.
+// The same as of the thread that writes checkpoints: a quarter of a core that training also wants.
 constexpr int kNiceness = 5;
-// Connections that have proven nothing yet.
+// The limit for connections that have proven nothing yet.
 constexpr int64_t kMaxProving = 16;
-// With those that were turned away and whose threads are about to end.
+// The limit for those together with refused connections whose threads have not ended yet.
 constexpr size_t kMaxStrangers = 64;
-// Lines on strangers.
+// The number of lines about refused connections.
 constexpr int kMaxTold = 10;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::thread StartCopyThread(const char* name, std::function<void()> run) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread([run = std::move(run)] {
-    // Of this thread alone, on Linux. Where it is not allowed, the thread keeps its priority.
+    // On Linux this applies only to this thread. If it is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     run();
   });
@@ -70,7 +70,7 @@ void CopyServer::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
   acceptor_.join();
-  listener_.Close();  // so that nobody waits for an answer
+  listener_.Close();  // so that no peer waits for an answer
   for (Connection& connection : connections_) connection.link->End();
   for (Connection& connection : connections_) connection.thread.join();
   connections_.clear();
@@ -137,7 +137,7 @@ bool CopyServer::Admit(Connection& connection) {
   return true;
 }
 
-// Until the other side ends it, or says something that is no request.
+// Serves until the other side ends the connection or sends something that is not a request.
 void CopyServer::ServeConnection(CopyLink& link) {
   while (true) {
     CopyRequestBytes bytes;
@@ -149,7 +149,7 @@ void CopyServer::ServeConnection(CopyLink& link) {
   }
 }
 
-// An error is the connection's; what else goes wrong is told to the sender, after all that it sends.
+// Returns errors of the connection. All other errors are told to the sender, after everything that it sends.
 absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) const {
   const auto prepare = [&]() -> absl::StatusOr<OwnedFd> {
     const bool expected = request.key.generation == options_.run.generation &&

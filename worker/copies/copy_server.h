@@ -1,6 +1,7 @@
-// CopyServer: what a rank does for others' copies: takes in the shards that they send to its node, and hands out those that its
-// node has. On threads of its own, of low priority, one for each connection; they end with it. Who has proven nothing within
-// ten seconds is turned away, or earlier where too many like it come.
+// CopyServer: how a rank serves other ranks' in-memory checkpoints: it receives the shards that they send to its node, and
+// sends the shards that its node has. It has threads of its own, with low priority, one for each connection; a thread ends with
+// its connection. A connection that has proven nothing within ten seconds is refused, or earlier if there are too many such
+// connections.
 //
 // Thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_SERVER_H_
@@ -21,28 +22,29 @@
 namespace lynx {
 
 struct CopyServerOptions {
-  std::string host;              // numeric, to listen on
-  CheckpointIdentity run;        // of the generation; its step does not matter
+  std::string host;              // numeric address to listen on
+  CheckpointIdentity run;        // of the generation; the step is not used
   std::string secret;            // of the generation
-  int32_t rank = 0;              // that serves
-  int32_t most_connections = 0;  // that have proven to be of the generation
+  int32_t rank = 0;              // the serving rank
+  int32_t most_connections = 0;  // limit for connections that have proven to be of the generation
   int64_t pacing_bytes_per_second = 0;
-  // Is told whom it turns away, and why: a line each, of a bounded number, from any thread. May be null.
+  // Receives a line for each connection that is refused, with the reason; the number of lines is bounded. Called from any
+  // thread. May be null.
   std::function<void(const std::string&)> tell;
 };
 
 class CopyServer {
  public:
-  // Listens and serves nobody yet. The store outlives it.
+  // Listens, but serves no connection before Serve. The store outlives the server.
   static absl::StatusOr<std::unique_ptr<CopyServer>> Listen(CopyServerOptions options, const CopyStore& store);
   ~CopyServer();
   CopyServer(const CopyServer&) = delete;
   CopyServer& operator=(const CopyServer&) = delete;
 
   int32_t port() const { return port_; }
-  // Once. `taken`: the shards that are sent here.
+  // Call it once. `taken`: the shards that other ranks send here.
   void Serve(std::vector<std::string> taken);
-  // Ends every connection and its thread; shards that were being taken in are none.
+  // Ends every connection and its thread. A shard that was not yet received completely does not count as a copy.
   void Stop();
 
  private:
@@ -57,11 +59,11 @@ class CopyServer {
   CopyServer(CopyServerOptions options, const CopyStore& store) : options_(std::move(options)), store_(store) {}
 
   void Accept();
-  // Makes room for one more that has proven nothing yet; false: there is none. Holds the lock.
+  // Makes room for one more connection that has proven nothing yet; false: there is no room. The caller holds the lock.
   bool MakeRoom();
-  // Holds the lock.
+  // The caller holds the lock.
   void TurnAway(Connection& connection, const std::string& why);
-  // Whether it has proven to be of the generation.
+  // Whether the connection has proven to be of the generation.
   bool Admit(Connection& connection);
   void ServeConnection(CopyLink& link);
   absl::Status TakeIn(const CopyRequest& request, CopyLink& link) const;
@@ -78,7 +80,8 @@ class CopyServer {
   int told_ = 0;                       // guarded by mutex_
 };
 
-// A thread that gives way to training's, with a name of at most 15 letters; signals are left to others.
+// Starts a thread that gives way to training's threads. Its name has at most 15 letters; it blocks signals, so that other
+// threads get them.
 std::thread StartCopyThread(const char* name, std::function<void()> run);
 
 }  // namespace lynx

@@ -39,7 +39,7 @@ absl::Status FromErrno(const std::string& what) {
 
 std::string Prefix(Generation generation, int64_t step) { return absl::StrCat("g", generation.value, "-s", step); }
 
-// Takes "gG-sS" off the front of a name; false when it does not begin so.
+// Removes "gG-sS" from the beginning of a name; false if the name does not begin like that.
 bool TakePrefix(std::string_view& name, Generation& generation, int64_t& step) {
   const auto number = [&](const char* before, int64_t& out) {
     if (!name.starts_with(before)) return false;
@@ -52,7 +52,7 @@ bool TakePrefix(std::string_view& name, Generation& generation, int64_t& step) {
   return number("g", generation.value) && number("-s", step);
 }
 
-// A shard's file or record, also of one that is being written.
+// Parses the name of a shard's file or record, also of one that is being written.
 std::optional<CopyKey> ParseShardName(std::string_view name) {
   CopyKey key;
   if (!TakePrefix(name, key.generation, key.step) || !name.starts_with("-")) return std::nullopt;
@@ -113,7 +113,7 @@ absl::StatusOr<OwnedFd> CopyStore::BeginShard(const CopyKey& key, const std::opt
   ::unlink(RecordPath(key).c_str());
   if (replaced.has_value() && *replaced != key) {
     ::unlink(RecordPath(*replaced).c_str());
-    ::rename(ShardPath(*replaced).c_str(), path.c_str());  // where it is gone, a new one is made
+    ::rename(ShardPath(*replaced).c_str(), path.c_str());  // if the old file is gone, a new one is created
   }
   OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
   if (!file.open()) return FromErrno(absl::StrCat("cannot create ", path));
@@ -134,7 +134,7 @@ absl::Status CopyStore::CheckFence(Generation generation) const {
 absl::Status CopyStore::Complete(const CopyRecord& record) const {
   LYNX_RETURN_IF_ERROR(CheckFence(record.identity.generation));
   const std::string shard = ShardPath(record.key()), path = RecordPath(record.key()), fresh = path + kNewSuffix;
-  // What was written over may have been longer.
+  // The file that was overwritten may have been longer.
   if (::truncate(shard.c_str(), record.shard.bytes.value) != 0) return FromErrno(absl::StrCat("cannot cut ", shard));
   const OwnedFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
   if (!file.open()) return FromErrno(absl::StrCat("cannot create ", fresh));

@@ -1,17 +1,18 @@
-// CopyStore: the copies of one job's states in a node's memory: files in a directory of a file system that lives in memory,
-// which outlive the ranks, but not the node.
+// CopyStore: one job's in-memory checkpoints on one node. They are files in a directory of an in-memory file system; they
+// survive the ranks but not the node. A "copy" is one shard of an in-memory checkpoint.
 //
 //   DIRECTORY/JOB/gG-sS-shard-0001-0000.safetensors        a shard after S steps, written by generation G
 //   DIRECTORY/JOB/gG-sS-shard-0001-0000.safetensors.json   its record: an index of that one file, with its digest
 //   DIRECTORY/JOB/resumed-gG-sS                            generation G went on from step S
 //
-// A shard without its record is none: the record is written last, and removed first. A file that is not needed any more is
-// renamed and written over, which spares the kernel finding and clearing its memory.
+// A shard without its record does not count: the record is written last and removed first. A file that is not needed any more
+// is renamed and overwritten, so that the kernel need not find and clear new memory for it.
 //
-// A generation that has resumed is a fence: an older one completes no copy any more, and what it had of later steps than that
-// does not count (copy_choice.h). Nothing is synced: what a machine's end leaves behind is gone.
+// The mark of a generation that has resumed is a fence: an older generation completes no copy from then on, and its copies of
+// later steps than the mark's step do not count (copy_choice.h). Nothing is synced, because nothing here survives the end of
+// the machine.
 //
-// Thread-safe for different files; ranks of one node have one store.
+// Thread-safe for different files. The ranks of one node share one store.
 #ifndef LYNX_WORKER_COPIES_COPY_STORE_H_
 #define LYNX_WORKER_COPIES_COPY_STORE_H_
 
@@ -44,7 +45,7 @@ struct CopyRecord {
   CopyKey key() const { return {identity.generation, identity.step, shard.file}; }
 };
 
-// A generation went on from there.
+// A generation that has resumed, and the step that it resumed from.
 struct ResumedMark {
   Generation generation;
   int64_t step = 0;
@@ -55,7 +56,7 @@ struct ResumedMark {
 struct NodeCopies {
   std::vector<CopyRecord> copies;
   std::vector<ResumedMark> resumed;
-  std::vector<std::string> damaged;  // what is wrong with each record that is not to be read
+  std::vector<std::string> damaged;  // what is wrong with each record that cannot be read
 };
 
 class CopyStore {
@@ -63,26 +64,26 @@ class CopyStore {
   CopyStore(const std::string& directory, const JobId& job);
 
   const std::string& folder() const { return folder_; }
-  // With its parents, for the user alone. PermissionDenied when the directory is somebody else's.
+  // Creates the folder with its parents, for this user alone. PermissionDenied when another user owns the directory.
   absl::Status Create() const;
 
-  // The shard's file, to be written from its beginning: in the place of `replaced`, which is none from now on, else new.
-  // ResourceExhausted when there is no room.
+  // Opens the shard's file, to be written from its beginning. It reuses the file of `replaced`, which is invalid from now on;
+  // without `replaced` the file is new. ResourceExhausted when there is no room.
   absl::StatusOr<OwnedFd> BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const;
-  // Makes what was written the copy that `record` says. FailedPrecondition when a newer generation has resumed.
+  // Makes what was written the copy that `record` describes. FailedPrecondition when a newer generation has resumed.
   absl::Status Complete(const CopyRecord& record) const;
   absl::StatusOr<OwnedFd> OpenShard(const CopyKey& key) const;
-  // Whether the shard is what its record says. DataLoss naming the difference.
+  // Checks the shard against its record. DataLoss naming the difference.
   absl::Status Verify(const CopyRecord& record) const;
   // Best effort.
   void Remove(const CopyKey& key) const;
 
-  // Copies by their records, of the size that these say; an absent folder has none.
+  // The copies that have a record and the size that the record says; an absent folder has none.
   NodeCopies List() const;
   absl::Status MarkResumed(const ResumedMark& mark) const;
-  // Everything of generations before this one, but for their marks. Best effort.
+  // Removes everything of generations before this one except their marks. Best effort.
   void RemoveOlderThan(Generation generation) const;
-  // Of all files.
+  // The size of all files.
   Bytes Used() const;
 
   std::string ShardPath(const CopyKey& key) const;
@@ -94,9 +95,9 @@ class CopyStore {
   std::string directory_, folder_;
 };
 
-// All of the bytes, from the file's position on; ResourceExhausted on a full disk or memory.
+// Writes all of the bytes at the file's position; ResourceExhausted when the disk or the memory is full.
 absl::Status WriteAll(int fd, std::span<const char> bytes, const std::string& what);
-// Fills `out` from there; DataLoss when the file ends before.
+// Fills `out` from `offset` on; DataLoss when the file ends before.
 absl::Status ReadAt(int fd, int64_t offset, std::span<char> out, const std::string& what);
 
 }  // namespace lynx

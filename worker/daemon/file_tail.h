@@ -1,5 +1,5 @@
-// FileTail: reads the lines that another process appends to a file. A last line without its end waits until it is
-// complete. Not thread-safe; opens the file anew for each read, so it may appear late.
+// FileTail: reads the lines that another process appends to a file. The last line is not returned until it is complete. Not
+// thread-safe. Each read opens the file again, so the file may be created later.
 #ifndef LYNX_WORKER_DAEMON_FILE_TAIL_H_
 #define LYNX_WORKER_DAEMON_FILE_TAIL_H_
 
@@ -13,17 +13,17 @@ class FileTail {
  public:
   explicit FileTail(std::string path) : path_(std::move(path)) {}
 
-  // The next complete lines, without their ends, from at most `limit_bytes` of the file. A line that is longer than
-  // kMaxLineBytes is cut there.
+  // The next complete lines, without their line ends, from at most `limit_bytes` of the file. A line that is longer than
+  // kMaxLineBytes is cut at that length.
   std::vector<std::string> Read(int64_t limit_bytes);
-  // Bytes of the file that have not been read, now.
+  // How many bytes of the file have not been read yet.
   int64_t Unread() const;
-  // The last Read found something, but the file could not be opened or read: it may be so for ever.
+  // True when the file had unread bytes in the last Read but could not be opened or read, which may never change.
   bool stuck() const { return stuck_; }
-  // Goes on at `keep_bytes` before the file's end, or where it is if that is further; drops the incomplete line.
-  // Returns the bytes that were passed over.
+  // Continues at `keep_bytes` before the file's end, or at the present position if that is later, and drops the incomplete
+  // line. Returns the number of skipped bytes.
   int64_t SkipTo(int64_t keep_bytes);
-  // The incomplete last line, and forgets it: for a writer that has ended.
+  // Returns the incomplete last line and forgets it. For a writer that has ended.
   std::string TakeRest();
 
   static constexpr int64_t kMaxLineBytes = 1 << 20;

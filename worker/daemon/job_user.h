@@ -1,4 +1,4 @@
-// JobUser: whom ranks run as.
+// JobUser: the user that ranks run as.
 #ifndef LYNX_WORKER_DAEMON_JOB_USER_H_
 #define LYNX_WORKER_DAEMON_JOB_USER_H_
 
@@ -15,15 +15,14 @@ struct JobUser {
   uint32_t group = 0;
   std::vector<uint32_t> groups;
 };
-// With the groups that the machine's databases give it. "" = as the daemon. NotFound: no such user. InvalidArgument: root.
-// FailedPrecondition: this process is not root, and not that user.
+// Finds the user and its groups in the machine's databases. "" = the user of the daemon. NotFound: no such user.
+// InvalidArgument: root. FailedPrecondition: this process is neither root nor that user.
 absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 
-// For lynx-rank --run-as (worker/rank/process/rights.h).
+// The argument of lynx-rank --run-as (worker/rank/process/rights.h).
 std::string RightsText(const JobUser& user);
 
-// FailedPrecondition where ranks would run as root on a node that belongs to a cluster with TLS, unless that is allowed in
-// words.
+// FailedPrecondition when ranks would run as root on a node of a cluster with TLS, unless that is explicitly allowed.
 absl::Status CheckNotRoot(const JobUser& user, bool has_identity, bool allowed);
 
 }  // namespace lynx

@@ -16,7 +16,7 @@ std::string AddressText(const v1::PeerAddress& address) {
   return absl::StrCat(ipv6 ? "[" : "", address.host(), ipv6 ? "]" : "", ":", address.port());
 }
 
-// None is better than wrong ones: without them the ranks end at the deadline that they have.
+// Returns no terms if they cannot be read, which is better than wrong ones: the ranks then end at their present deadline.
 LeaseTerms KeptTerms(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return {};
@@ -65,7 +65,7 @@ void LeaseKeeper::Step() {
   over_ = over;
 }
 
-// Without the file a restarted daemon cannot ask anybody before the server answers it: then the deadline stands.
+// Without the file, a restarted daemon can ask nobody before the server answers it; the present deadline then holds.
 void LeaseKeeper::KeepTerms() {
   if (lease_.terms() == kept_) return;
   kept_ = lease_.terms();

@@ -1,6 +1,6 @@
-// LeaseKeeper: a node's lease in its daemon: takes the server's renewals, asks witnesses when none come, answers others, and
-// tells the ranks through a file until when they may go on (node/lease.h says the rules). What a restarted daemon needs is in
-// the data directory: `lease` (worker/contract/lease_file.h) and `lease.terms`.
+// LeaseKeeper: manages a node's lease in its daemon. It takes the server's renewals, asks witnesses when none come, answers
+// other daemons' questions, and tells the ranks through a file until when they may run (node/lease.h has the rules). The data
+// directory keeps what a restarted daemon needs: `lease` (worker/contract/lease_file.h) and `lease.terms`.
 //
 // Not thread-safe: one owner thread.
 #ifndef LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
@@ -23,7 +23,8 @@ namespace lynx {
 
 class LeaseKeeper {
  public:
-  // `lease_file` as the ranks are told; `address`: numeric, of this node; `peers`: how witnesses are spoken to.
+  // `lease_file`: the path that the ranks are given; `address`: this node's numeric address; `peers`: credentials for
+  // witnesses.
   static absl::StatusOr<std::unique_ptr<LeaseKeeper>> Open(const std::string& lease_file, const std::string& address,
                                                            const PeerCredentials& peers, WakeEvent& wake);
 
@@ -31,7 +32,7 @@ class LeaseKeeper {
   int64_t renewed() const { return lease_.renewed(); }
   void Sent(int64_t report) { lease_.Sent(report, BootTime()); }
   void Renewed(const v1::LeaseRenewal& renewal);
-  // What is to be done now. Call it after Renewed, when the WakeEvent is raised, and at least every Lease::kAskEvery.
+  // Does what is due now. Call it after Renewed, when the WakeEvent is raised, and at least every Lease::kAskEvery.
   void Step();
 
  private:
@@ -47,7 +48,7 @@ class LeaseKeeper {
   const std::unique_ptr<WitnessServer> server_;
   Lease lease_;
   WitnessClient client_;
-  LeaseTerms kept_;  // in the file
+  LeaseTerms kept_;  // the terms in the file
   Nanos asked_at_;
   bool over_ = false;
 };

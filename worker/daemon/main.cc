@@ -89,7 +89,7 @@ struct WorkerFlags {
 
 constexpr int64_t kMaxMebibytes = int64_t{1} << 30;
 
-// Where copies cannot be kept the node goes without, and says so.
+// If the node cannot keep in-memory checkpoints, it runs without them and says so.
 std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory, const JobUser& user) {
   if (flags.copies_dir.empty()) return "";
   if (user.user != 0 && user.user != ::geteuid()) {

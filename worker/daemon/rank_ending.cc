@@ -13,7 +13,7 @@ std::string WithLastLine(std::string text, const std::string& line) {
   return text;
 }
 
-// How it ended, and what that may mean.
+// How the process ended, and what may be the reason.
 std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   std::string text = ExitText(exit);
   if (for_memory) absl::StrAppend(&text, ": the kernel's out-of-memory killer ended a process of this node at that moment");
@@ -23,7 +23,7 @@ std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   return text;
 }
 
-// It said itself why it failed.
+// The rank itself said why it failed.
 RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& exit) {
   const int32_t own = failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;
   const bool has_code = exit.has_value() && exit->code != kRankExitOk;
@@ -34,7 +34,7 @@ RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& e
           .cause = failure.cause};
 }
 
-// It said that it was done. An exit code that says otherwise is kept: its last checkpoint may be missing.
+// The rank said that it was done. If the exit code says otherwise, it is kept, because the last checkpoint may be missing.
 RankEnding Done(const EndingFacts& facts) {
   if (!facts.exit.has_value() || facts.exit->code == kRankExitOk) return {};
   return {.exit_code = facts.exit->code,
@@ -43,7 +43,7 @@ RankEnding Done(const EndingFacts& facts) {
           .outcome = RankOutcome::kFailed};
 }
 
-// Whatever its exit code: the checkpoint is there.
+// The exit code does not matter, because the checkpoint is there.
 RankEnding Yielded(const RankYielded& yielded) {
   return {.exit_code = kRankExitYielded,
           .reason = absl::StrCat("gave way after ", yielded.steps, " steps, as asked"),
@@ -101,7 +101,7 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
     ending = Silent(facts);
   }
   if (facts.stop == StopStage::kNone || ending.exit_code == kRankExitOk) return ending;
-  // Whatever it says: it ended because it was told to.
+  // Whatever the report says, the rank ended because it was told to.
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
   ending.cause = FaultCause::kUnknown;

@@ -1,4 +1,4 @@
-// DescribeEnding: how a rank process ended, from its exit status, its last report and what it wrote last. Pure.
+// DescribeEnding: how a rank process ended, judged by its exit status, its last report and the last line that it wrote. Pure.
 #ifndef LYNX_WORKER_DAEMON_RANK_ENDING_H_
 #define LYNX_WORKER_DAEMON_RANK_ENDING_H_
 
@@ -26,11 +26,11 @@ struct RankEnding {
 };
 
 struct EndingFacts {
-  // Absent for a process that is not a child of this daemon (adopted after a restart): then the report decides.
+  // nullopt for a process that is not a child of this daemon (adopted after a restart); the report then decides.
   std::optional<ExitStatus> exit;
   std::optional<RankReport> last_report;  // the last done, yielded or failure report, if there is one
   std::string last_line;                  // last line of standard error
-  // The kernel's out-of-memory killer was seen to end a process of this node about when this one ended.
+  // True if the kernel's out-of-memory killer ended a process of this node at about the time when this one ended.
   bool oom_kill = false;
   StopStage stop = StopStage::kNone;  // whether this daemon was ending it
 };

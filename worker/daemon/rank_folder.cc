@@ -38,7 +38,7 @@ bool ParsePhase(const std::string& text, RecordedPhase& phase) {
   return false;
 }
 
-// "JOB.gG.rR"; a job's id may hold dots itself, so it is read from the end.
+// "JOB.gG.rR". The job's id may contain dots, so the name is parsed from its end.
 bool ParseFolderName(const std::string& name, RankKey& key) {
   const size_t r = name.rfind(".r");
   if (r == std::string::npos || r == 0) return false;
@@ -64,7 +64,7 @@ std::string StoredRankText(const StoredRank& record) {
               {"exit_code", record.exit_code},
               {"reason", record.reason},
               {"peer_lost", record.peer_lost},
-              {"cause", FaultCauseName(record.cause)}}  // A reason may quote bytes of a file that are no UTF-8.
+              {"cause", FaultCauseName(record.cause)}}  // A reason may quote bytes of a file that are not UTF-8.
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     record.exit_code = value.at("exit_code").get<int32_t>();
     record.reason = value.at("reason").get<std::string>();
     record.peer_lost = value.at("peer_lost").get<bool>();
-    ParseFaultCause(value.value("cause", ""), record.cause);  // not in those of daemons before it was known
+    ParseFaultCause(value.value("cause", ""), record.cause);  // absent in records of daemons that did not have it yet
     return record;
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());

@@ -1,15 +1,14 @@
-// RankFolder: what the daemon keeps on disk of each rank that it started, in DATA_DIR/ranks/JOB.gGENERATION.rRANK/:
+// RankFolder: what the daemon stores on disk for each rank that it started, in DATA_DIR/ranks/JOB.gGENERATION.rRANK/:
 //
 //   config.json    RankConfig, what the rank process is told
-//   report.jsonl   what it reports, one RankReport a line
-//   stderr.log     what it wrote to its standard error
-//   yield          while it is there, the rank is asked to give way when a step is done
+//   report.jsonl   its reports, one RankReport per line
+//   stderr.log     its standard error
+//   yield          while this file exists, the rank is asked to give way when a step is done
 //   state.json     StoredRank, by which a restarted daemon recognises the process and its end
 //
-// The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the
-// server wants nothing more of it (kReleased), each time durably, so that a daemon that is killed at any point
-// neither loses a rank or what it reported nor starts one twice. Not thread-safe; the daemon holds the data
-// directory's lock.
+// The state is written durably before the process starts (kStarting), after it has started (kRunning), when it ends (kExited),
+// and when the server needs nothing more of it (kReleased). So a daemon that is killed at any point neither loses a rank or its
+// reports, nor starts a rank twice. Not thread-safe; the daemon holds the data directory's lock.
 #ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 #define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 
@@ -33,7 +32,7 @@ struct StoredRank {
   RankKey key;
   RecordedPhase phase = RecordedPhase::kStarting;
   PeerAddress address;
-  ProcessIdentity process;  // from kRunning on; pid 0: it never ran
+  ProcessIdentity process;  // from kRunning on; pid 0: the rank never ran
   // kExited, kReleased
   int32_t exit_code = 0;
   std::string reason;
@@ -56,14 +55,14 @@ struct RankFolder {
 
 // `ranks_directory` is DATA_DIR/ranks.
 RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key);
-// Every rank that has a folder there. Other names are passed over.
+// Every rank that has a folder there. Ignores other names.
 std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory);
 
 absl::Status StoreRecord(const RankFolder& folder, const StoredRank& record);
-// NotFound when there is none, DataLoss when it is damaged or of another rank.
+// NotFound when there is no record, DataLoss when it is damaged or of another rank.
 absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& key);
 
-// Removes folders of ranks that are not in `kept`, but the `newest` youngest of them.
+// Removes the folders of ranks that are not in `kept`, except the `newest` youngest of them.
 void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest);
 
 }  // namespace lynx

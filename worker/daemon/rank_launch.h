@@ -1,4 +1,4 @@
-// Starting a rank process from what the server assigned. Free functions; not thread-safe for the same folder.
+// Starts a rank process from the server's assignment. Free functions; not thread-safe for the same folder.
 #ifndef LYNX_WORKER_DAEMON_RANK_LAUNCH_H_
 #define LYNX_WORKER_DAEMON_RANK_LAUNCH_H_
 
@@ -15,8 +15,8 @@ namespace lynx {
 
 RankKey KeyOf(const v1::RankAssignment& assignment);
 
-// The whole assignment, checked, with the daemon's own settings: one compute thread per core, at least one.
-// InvalidArgument names the field; the peers must be complete and the checkpoint directory given.
+// Checks the whole assignment and adds the daemon's own settings: one compute thread per core, at least one. InvalidArgument
+// names the field; all peers and the checkpoint directory must be there.
 absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64_t pacing_bytes_per_second);
 
 struct LaunchedRank {
@@ -24,7 +24,7 @@ struct LaunchedRank {
   StoredRank record;  // kRunning, as stored
 };
 
-// The rank process, and whom it runs as.
+// The rank program, and the user that it runs as.
 struct RankProgram {
   std::string binary;
   std::string lease_file;
@@ -32,9 +32,9 @@ struct RankProgram {
 };
 
 // Writes the configuration and the record, starts the program with the socket as descriptor 3, and records the process. The
-// socket stays the caller's. On an error nothing runs; what the record then says is the caller's to write. The folder stays
-// the daemon's: another user can write nothing in it but the
-// report file and the configuration, which it alone reads: that has the secret of the ranks' connections.
+// caller keeps the socket. On an error nothing runs, and the caller must update the record. The folder belongs to the daemon's
+// user. If ranks run as another user, that user can write only the report file and the configuration in it. It alone can read
+// the configuration, because that has the secret of the ranks' connections.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program);
 

@@ -7,7 +7,7 @@ namespace {
 
 std::string AddressText(const PeerAddress& address) { return absl::StrCat(address.host, ":", address.port); }
 
-// What to do with a rank that nobody wants; nothing while it is given time to end.
+// Adds what to do with a rank that is not wanted; nothing while it still has time to end.
 void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperation>& operations) {
   if (rank.phase == RankPhase::kListening || (rank.phase == RankPhase::kExited && rank.released)) {
     operations.push_back({SupervisorActionKind::kForget, rank.key, ""});
@@ -31,7 +31,7 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
 
   std::vector<RankOperation> operations;
   for (const auto& [key, rank] : known) {
-    // One that was asked to end keeps its course even if it is wanted again.
+    // A rank that was asked to end is ended even if it is wanted again.
     if (!wanted.contains(key) || rank->stop != StopStage::kNone) {
       if (rank->phase == RankPhase::kExited && wanted.contains(key)) continue;
       End(*rank, now, grace, operations);

@@ -15,7 +15,7 @@ constexpr size_t kLogLinesHeld = 1000;
 constexpr int64_t kLogBacklogBytes = 256 << 10;
 constexpr int64_t kLogKeptBytes = 64 << 10;
 
-// Length of the UTF-8 character at `i`, 0 when there is none. Overlong forms and surrogates are refused as protobuf
+// The length of the UTF-8 character at `i`; 0 if there is no valid one. Rejects overlong forms and surrogates, as protobuf
 // does.
 size_t Utf8Length(const std::string& text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
@@ -98,7 +98,7 @@ std::optional<RankReport> FinalReport(const std::string& path) {
 }
 
 void LogTail::Add(std::string line) {
-  // An older line goes for a newer one: the newest tell why a rank failed.
+  // Drops the oldest line, because the newest lines tell why a rank failed.
   if (lines_.size() >= kLogLinesHeld) {
     lines_.pop_front();
     ++lost_lines_;

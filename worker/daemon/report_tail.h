@@ -1,11 +1,11 @@
-// ReportTail: a rank's report file on its way to the server. It numbers the lines, parses them, and holds them until
-// the server has acknowledged them; after a new attachment it hands out again whatever has not been.
+// ReportTail: delivers a rank's report file to the server. It numbers and parses the lines, and holds them until the server has
+// acknowledged them. After a reconnection it returns again whatever was not acknowledged.
 //
 //   file --Read--> [ unacknowledged: sent | not yet sent ] --Acknowledge--> dropped
 //
-// At most kWindow reports are held; reading then pauses until the server acknowledges (the file keeps the rest), so a
-// rank trains on for any time without its server. LogTail: the same for its standard error, without acknowledgement:
-// what was written while nobody listened for long is passed over, with a line that says how much.
+// It holds at most kWindow reports. It then stops reading until the server acknowledges some (the file keeps the rest), so a
+// rank can train for any time without its server. LogTail does the same for the rank's standard error, but without
+// acknowledgement: if nobody has read for long, it skips what was written in that time and adds a line that says how much.
 //
 // Not thread-safe.
 #ifndef LYNX_WORKER_DAEMON_REPORT_TAIL_H_
@@ -32,18 +32,18 @@ class ReportTail {
  public:
   ReportTail(std::string path, RankKey key) : file_(std::move(path)), key_(std::move(key)) {}
 
-  // Takes in new complete lines and returns them. A line that does not parse is logged, keeps its number and is left
-  // out.
+  // Reads new complete lines and returns their reports. A line that does not parse is logged and left out, but it keeps its
+  // number.
   std::vector<RankReport> Read();
-  // Everything up to `sequence` is durable at the server.
+  // The server has durably stored everything up to `sequence`.
   void Acknowledge(int64_t sequence);
-  // What is not acknowledged will be handed out again.
+  // From now on Next returns again what is not acknowledged.
   void Rewind() { sent_ = 0; }
   // The next report to send; nullptr when there is none now. Valid until the next call of a member.
   const NumberedReport* Next();
   bool HasNext() const { return sent_ < held_.size(); }
-  // Every report in the file so far has been handed out (or acknowledged). Of a file that cannot be read: all that is
-  // held.
+  // True if every report in the file so far has been returned by Next or acknowledged. For a file that cannot be read: every
+  // report that is held.
   bool Drained() const { return !HasNext() && (file_.Unread() == 0 || file_.stuck()); }
 
   static constexpr size_t kWindow = 20'000;
@@ -51,30 +51,30 @@ class ReportTail {
  private:
   FileTail file_;
   const RankKey key_;
-  int64_t lines_ = 0;  // taken in
+  int64_t lines_ = 0;  // lines read so far
   int64_t acknowledged_ = 0;
   std::deque<NumberedReport> held_;  // unacknowledged
-  size_t sent_ = 0;                  // of held_, from its front
+  size_t sent_ = 0;                  // how many of held_ were returned, counted from its front
 };
 
-// At most `limit` bytes of a line, as valid UTF-8: other bytes become '?', for they could not cross the wire.
+// At most `limit` bytes of a line, as valid UTF-8. Other bytes become '?', because the protocol cannot carry them.
 std::string CleanLine(const std::string& line, size_t limit = 4096);
 
-// The last done or failure report of a file.
+// The last report of the file that says that the rank is done, has yielded or has failed.
 std::optional<RankReport> FinalReport(const std::string& path);
 
 class LogTail {
  public:
   explicit LogTail(std::string path) : file_(std::move(path)) {}
 
-  // Starts at the file's end: for a rank that was adopted, whose earlier lines an earlier daemon has sent.
+  // Starts at the file's end: for an adopted rank, whose earlier lines the earlier daemon has sent.
   void SkipExisting() { file_.SkipTo(0); }
   void Read();
-  // The writer has ended: an incomplete last line counts, and what cannot be read is passed over with a line that
-  // says so.
+  // Call it when the writer has ended: an incomplete last line then counts as a line. What cannot be read is skipped, with a
+  // line that says so.
   void Finish();
   bool HasLines() const { return !lines_.empty(); }
-  // At most `limit`, oldest first; each as CleanLine makes it.
+  // At most `limit` lines, oldest first; each as CleanLine returns it.
   std::vector<std::string> Take(size_t limit);
 
  private:
@@ -82,7 +82,7 @@ class LogTail {
 
   FileTail file_;
   std::deque<std::string> lines_;
-  // Passed over since the last Take.
+  // Skipped since the last Take.
   int64_t lost_lines_ = 0;
   int64_t lost_bytes_ = 0;
 };

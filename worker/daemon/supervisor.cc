@@ -22,7 +22,7 @@ namespace lynx {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
-constexpr size_t kReportBytesPerMessage = 8 << 20;  // one more may follow: far below the largest message
+constexpr size_t kReportBytesPerMessage = 8 << 20;  // one more report may follow; this is far below the largest message
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
@@ -107,8 +107,8 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// A rank that ended under an earlier daemon and that the server has not released, or still asks for: it is told of
-// again, and never started a second time.
+// Adds a rank that ended under an earlier daemon, and that the server has not released or still wants. It is reported again,
+// and never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;
@@ -138,7 +138,7 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     const RankKey key = KeyOf(assignment);
     const absl::Status name = CheckName("job_id", key.job.value);
     if (!name.ok()) {
-      // Its folder's name would be made from this; nothing can be said about such a rank.
+      // The name would become its folder's name; nothing can be reported about such a rank.
       spdlog::error("passed over an assignment: {}", std::string(name.message()));
       continue;
     }
@@ -153,7 +153,7 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
   }
 }
 
-// Of jobs that have ended, or that the server does not know.
+// Removes the in-memory checkpoints of jobs that have ended, or that the server does not know.
 void RankSupervisor::RemoveEndedCopies(const v1::WorkerDesired& desired) {
   if (options_.copies_directory.empty()) return;
   for (const std::string& id : desired.ended_jobs()) {
@@ -210,7 +210,7 @@ void RankSupervisor::Reap() {
   }
 }
 
-// The process is gone, or never was.
+// The process is gone, or there never was one.
 void RankSupervisor::End(Rank& rank, const RankEnding& ending) {
   rank.phase = RankPhase::kExited;
   rank.pidfd.Reset();
@@ -341,7 +341,7 @@ void RankSupervisor::Signal(Rank& rank, StopStage stage) {
   SignalProcess(rank.pidfd, kill ? SIGKILL : SIGTERM);
 }
 
-// Tried again at the next look where it fails.
+// If it fails, the next round tries it again.
 void RankSupervisor::SetYield(Rank& rank, bool yield) {
   const std::string path = Folder(rank.record.key).yield();
   std::error_code failure;
@@ -398,7 +398,7 @@ void RankSupervisor::Fill(v1::WorkerReport& report) {
         log.add_lines(std::move(line));
       }
     }
-    // After its reports: an end is told only with or behind the last of them.
+    // After the rank's reports, because its end may be told only with the last of them or later.
     FillStatus(key, rank, *report.add_ranks());
   }
 }

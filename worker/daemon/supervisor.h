@@ -1,17 +1,16 @@
-// RankSupervisor: the ranks of this node. It holds the table of what is, brings it to what the server wants
+// RankSupervisor: manages the ranks of this node. It holds the table of existing ranks, brings it to what the server wants
 // (Reconcile), starts, stops and reaps rank processes, and composes reports about them.
 //
-// Ranks outlive it: they lead sessions of their own, and a new supervisor on the same data directory finds them by
-// their records and watches them by pidfd, though they are no longer its children. What is lost with a supervisor is
-// the bound socket of a rank that had not been started (kListening): it is then not in the table, the next supervisor
-// binds a new one, and if the server had told the old address to the peers, the rank is refused with a sentence that
-// says so.
+// Ranks outlive the supervisor: each leads a session of its own. A new supervisor on the same data directory finds them by
+// their records and watches them by pidfd, although they are not its children. Only the bound socket of a rank that had not
+// been started (kListening) is lost with a supervisor. That rank is then not in the table, and the next supervisor binds a new
+// socket. If the server had already sent the old address to the peers, the rank is refused with a sentence that says so.
 //
-// The end of a rank is reported in or after the message with the last of its reports, never before. A rank that has
-// ended is kept, and told of again by the next supervisor, until the server releases it; so its last reports arrive
-// even if it ended because it was not wanted any more.
+// The end of a rank is reported in the message with its last reports, or in a later one, never before. A rank that has ended is
+// kept, and reported again by the next supervisor, until the server releases it; so its last reports arrive even if it ended
+// because it was no longer wanted.
 //
-// Not thread-safe: one owner thread. Step does not block but for writes to the data directory.
+// Not thread-safe: one owner thread. Step blocks only to write to the data directory.
 #ifndef LYNX_WORKER_DAEMON_SUPERVISOR_H_
 #define LYNX_WORKER_DAEMON_SUPERVISOR_H_
 
@@ -37,13 +36,13 @@ namespace lynx {
 struct SupervisorOptions {
   std::string data_directory;  // absolute
   std::string rank_binary;
-  std::string address;  // numeric, of this node; ranks listen there
+  std::string address;  // this node's numeric address, on which ranks listen
   int64_t pacing_bytes_per_second = 0;
-  std::string copies_directory;              // absolute; empty: the node keeps no copies of states in memory
-  Bytes copies_limit;                        // 0: what the memory has room for
+  std::string copies_directory;              // absolute; empty: the node keeps no in-memory checkpoints
+  Bytes copies_limit;                        // 0: as much as fits into the memory
   Nanos grace{5'000'000'000};                // from SIGTERM to SIGKILL
-  size_t kept_folders = 50;                  // of ranks that are over
-  JobUser user;                              // whom ranks run as
+  size_t kept_folders = 50;                  // of ended ranks
+  JobUser user;                              // the user that ranks run as
   AllowedPaths allowed;                      // where their data and checkpoints may be
   std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
 
@@ -52,27 +51,26 @@ struct SupervisorOptions {
 
 class RankSupervisor {
  public:
-  // Takes the data directory's lock and adopts the ranks that run. FailedPrecondition when another daemon has the
-  // lock.
+  // Takes the data directory's lock and adopts the running ranks. FailedPrecondition when another daemon has the lock.
   static absl::StatusOr<std::unique_ptr<RankSupervisor>> Open(SupervisorOptions options, const Clock& clock,
                                                               WorkerMetrics& metrics);
 
-  // What the server wants, as a whole. Until the first call, everything stays as it is.
+  // Sets everything that the server wants. Until the first call nothing is changed.
   void SetDesired(const v1::WorkerDesired& desired);
-  // Ends every rank; later calls of SetDesired change nothing.
+  // Ends every rank. Later calls of SetDesired have no effect.
   void StopAll();
-  // Sees what has happened and does what is to be done now. Call it when a watched descriptor is readable, after
-  // SetDesired, and every kTick while Busy.
+  // Looks at what has happened and does what is due now. Call it when a watched descriptor is readable, after SetDesired, and
+  // every kTick while Busy.
   void Step();
 
   bool Busy() const;     // there is something to look at or to wait for
-  bool AnyRuns() const;  // a rank process
+  bool AnyRuns() const;  // whether a rank process runs
   std::vector<int> WatchedFds() const;
 
-  // A new stream: what the server has not acknowledged is sent again.
+  // Call it for a new stream: sends again what the server has not acknowledged.
   void Rewind();
   bool HasNews() const;
-  // All ranks, and as many reports and log lines as one message may hold.
+  // Adds all ranks, and as many reports and log lines as one message may hold.
   void Fill(v1::WorkerReport& report);
 
   std::string lease_file() const { return options_.lease_file(); }
@@ -91,8 +89,8 @@ class RankSupervisor {
     ReportTail reports;
     LogTail log;
     bool measured = false;      // its series exist in the metrics
-    bool end_reported = false;  // kExited has been told
-    bool released = false;      // the server wants nothing more of it
+    bool end_reported = false;  // kExited has been reported
+    bool released = false;      // the server needs nothing more of it
   };
   struct Wanted {
     v1::RankAssignment assignment;

@@ -71,7 +71,7 @@ WitnessClient::~WitnessClient() {
   changed_.wait(lock, [this] { return open_.empty(); });
 }
 
-// nullptr: the node's certificate cannot be read.
+// nullptr if the node's certificate cannot be read.
 std::shared_ptr<grpc::Channel> WitnessClient::Dial(const std::string& witness) const {
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (credentials_ != nullptr) {
@@ -91,7 +91,7 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
   });
   for (const std::string& witness : witnesses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[witness];
-    // One that cannot connect may have a certificate that has ended.
+    // A channel that cannot connect may use a certificate that has expired.
     const bool stale = channel != nullptr && credentials_ != nullptr &&
                        channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
     if (channel == nullptr || stale) channel = Dial(witness);
@@ -116,7 +116,7 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
 void WitnessClient::Finish(Call* call, const grpc::Status& status) {
   const std::lock_guard lock(mutex_);
   if (status.ok()) {
-    // Of when it was asked, which is no later than what it tells.
+    // Counts from when the question was asked, so the times are never later than the true ones.
     Answer answer{.witness = call->witness, .witnessed = std::nullopt};
     if (call->response.ago_ns() >= 0) {
       answer.witnessed = Witnessed{.renewed_at = call->asked_at - Nanos(call->response.ago_ns()),

@@ -1,4 +1,4 @@
-// Witnesses: daemons that tell one another when the server last answered them (node/lease.h, proto/lynx/v1/witness.proto).
+// Witnesses: daemons that tell each other when the server last answered them (node/lease.h, proto/lynx/v1/witness.proto).
 #ifndef LYNX_WORKER_DAEMON_WITNESS_H_
 #define LYNX_WORKER_DAEMON_WITNESS_H_
 
@@ -20,7 +20,7 @@
 
 namespace lynx {
 
-// Answers others. Thread-safe.
+// Answers the questions of other daemons. Thread-safe.
 class WitnessServer {
  public:
   // Listens on a free port of the numeric address. Unavailable when it cannot.
@@ -31,7 +31,7 @@ class WitnessServer {
   ~WitnessServer();
 
   int port() const { return port_; }
-  // On the clock of BootTime.
+  // Sets the answer, on the clock of BootTime.
   void Set(std::optional<Witnessed> witnessed);
 
  private:
@@ -50,23 +50,24 @@ class WitnessServer {
   int port_ = 0;
 };
 
-// Asks others. Calls from one thread; the WakeEvent is raised when answers have come.
+// Asks other daemons. Calls from one thread; raises the WakeEvent when answers have come.
 class WitnessClient {
  public:
   struct Answer {
     std::string witness;
-    std::optional<Witnessed> witnessed;  // on the clock of BootTime; nullopt: the server has not answered it
+    std::optional<Witnessed> witnessed;  // on the clock of BootTime; nullopt: the server has not answered this witness
   };
 
-  // `credentials`: of new connections; null: plain text.
+  // `credentials`: for new connections; null: plain text.
   WitnessClient(CredentialSource credentials, WakeEvent& wake);
   WitnessClient(const WitnessClient&) = delete;
   WitnessClient& operator=(const WitnessClient&) = delete;
   ~WitnessClient();
 
-  // Asks each that has no question open; those that do not answer within a second are passed over. `witnesses`: host:port.
+  // Asks each witness that has no open question. A witness that does not answer within a second is skipped. `witnesses`:
+  // host:port.
   void Ask(const std::vector<std::string>& witnesses);
-  // Since the last call.
+  // The answers since the last call.
   std::vector<Answer> Take();
 
  private:

@@ -43,7 +43,7 @@ class Loop {
                            },
                            wake_) {}
 
-  // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
+  // Does one round, then sleeps until there is something to do. Also wakes up for `signal_fd`.
   void Round(int signal_fd) {
     wake_.Clear();
     for (const v1::WorkerDesired& desired : stream_.TakeDesired()) {
@@ -90,7 +90,7 @@ class Loop {
     report.set_renewed(lease_.renewed());
     supervisor_.Fill(report);
     lease_.Sent(reports_);
-    // If the stream has just ended, the next one sends everything again.
+    // If the stream has just ended, the next stream sends everything again.
     stream_.TrySend(report);
     heartbeat_.Sent(now);
   }

@@ -1,5 +1,4 @@
-// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has threads of its
-// own.
+// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has its own threads.
 #ifndef LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 #define LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 
@@ -20,12 +19,12 @@ struct WorkerDaemonOptions {
   PeerCredentials peers;         // to and from other nodes' daemons
 };
 
-// Runs until a stop signal. Ranks stay running, or with stop_ranks_on_exit are ended first (SIGTERM, after the grace
-// SIGKILL), which takes a little more than the grace at most. An error: it cannot begin.
+// Runs until a stop signal. Then the ranks continue, or, with stop_ranks_on_exit, are ended first (SIGTERM, and SIGKILL after
+// the grace), which takes at most a little more than the grace. An error means that it could not start.
 absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
                              StopSignals& signals, const Clock& clock);
 
-// Ends all ranks that the supervisor has taken up and returns when they are gone.
+// Ends all ranks that the supervisor has adopted, and returns when they are gone.
 void StopAllRanks(RankSupervisor& supervisor);
 
 }  // namespace lynx

@@ -46,7 +46,7 @@ WorkerMetrics::WorkerMetrics(bool of_ranks)
       phase_seconds_(Counters(*registry_, metric::kRankPhaseSeconds)), loss_(Gauges(*registry_, metric::kRankLoss)),
       arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)), step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
   AddBuildInfo(*registry_);
-  // A series that exists from the start can be watched for its first increase.
+  // The series exist from the start, so that their first increase can be noticed.
   for (const RankOutcome outcome : kOutcomes) exits_.Add({{"outcome", RankOutcomeName(outcome)}});
 }
 

@@ -1,5 +1,5 @@
-// WorkerMetrics: what lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are; the
-// members that add and remove ranks are for one thread.
+// WorkerMetrics: the metrics that lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are; only
+// one thread may call the members that add and remove ranks.
 #ifndef LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 #define LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 
@@ -15,7 +15,7 @@ namespace lynx {
 
 class WorkerMetrics {
  public:
-  // `of_ranks`: series of single ranks, too.
+  // `of_ranks`: also serve the series of single ranks.
   explicit WorkerMetrics(bool of_ranks);
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
@@ -24,15 +24,15 @@ class WorkerMetrics {
   void SetRanksRunning(int count);
   void CountExit(RankOutcome outcome);
 
-  // A rank's own series, where there are any, exist from AddRank to RemoveRank. Generations of a job share them.
+  // The series of a rank, if they are served, exist from AddRank to RemoveRank. The generations of a job share them.
   void AddRank(const RankKey& key);
   void RemoveRank(const RankKey& key);
-  // Of a rank that was added.
+  // The rank must have been added.
   void Observe(const RankKey& key, const StepReport& step);
 
  private:
   struct RankSeries {
-    int users = 0;  // generations
+    int users = 0;  // number of generations
     prometheus::Counter* steps;
     prometheus::Counter* tokens;
     prometheus::Counter* bytes_sent;

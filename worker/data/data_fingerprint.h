@@ -1,6 +1,6 @@
-// DataFingerprint: what a data set is, in a few bytes, so that ranks can tell whether they read the same one and a
-// resumed run whether it reads what it began with. Two data sets of one content have one fingerprint, wherever they
-// lie. Values; thread-safe.
+// DataFingerprint: identifies a data set in a few bytes, so that ranks can tell whether they read the same data, and a resumed
+// run can tell whether it reads the data that it began with. Data sets with the same content have the same fingerprint,
+// wherever they are. Values; thread-safe.
 #ifndef LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
 #define LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
 
@@ -17,18 +17,18 @@ namespace lynx {
 struct DataFingerprint {
   DataKind kind = DataKind::kText;
   Bytes bytes;         // of all its files
-  std::string sha256;  // of sizes and sampled bytes: 64 lower-case hexadecimal digits; "" = none was taken
+  std::string sha256;  // of sizes and sampled bytes: 64 lower-case hexadecimal digits; "" = it was not computed
 
   bool operator==(const DataFingerprint&) const = default;
 };
 
-// A file of up to kFingerprintBlocks * kFingerprintBlock is covered whole. Of a larger one, so many blocks, the first
-// at its beginning, the last at its end, the others evenly between: a change in a few places of a huge file may go
-// unnoticed, another file does not.
+// A file of up to kFingerprintBlocks * kFingerprintBlock is covered completely. Of a larger file kFingerprintBlocks blocks are
+// covered: the first at its beginning, the last at its end, the others evenly between. A change in a few places of a huge file
+// may go unnoticed; a different file does not.
 inline constexpr Bytes kFingerprintBlock{64 * 1024};
 inline constexpr int64_t kFingerprintBlocks = 1024;
 
-// Of a data set that consists of these files, in this order.
+// The fingerprint of a data set that consists of these files, in this order.
 DataFingerprint FingerprintOf(DataKind kind, std::initializer_list<std::span<const std::byte>> files);
 
 // "text of 120 bytes, SHA-256 ab12...": for messages.

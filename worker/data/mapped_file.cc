@@ -36,7 +36,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
       file.bytes_ = {static_cast<const std::byte*>(address), size};
     }
   }
-  ::close(fd);  // The mapping outlives it.
+  ::close(fd);  // The mapping stays valid without the descriptor.
   if (!status.ok()) return status;
   return file;
 }

@@ -1,5 +1,5 @@
-// MappedFile: a file's bytes, mapped read-only. Owns the mapping; movable. Immutable; thread-safe. The file must not
-// be cut short while it is mapped: reading beyond its new end stops the process (SIGBUS).
+// MappedFile: a file's bytes, mapped read-only. Owns the mapping; movable. Immutable; thread-safe. The file must not be
+// truncated while it is mapped: reading beyond its new end kills the process (SIGBUS).
 #ifndef LYNX_WORKER_DATA_MAPPED_FILE_H_
 #define LYNX_WORKER_DATA_MAPPED_FILE_H_
 

@@ -1,10 +1,10 @@
-// Megatron-LM's indexed data sets: PREFIX.bin holds the tokens, PREFIX.idx says where each sequence lies. Read as one
+// Megatron-LM's indexed data sets: PREFIX.bin has the tokens, and PREFIX.idx says where each sequence is. They are read as one
 // stream of tokens in the order of the sequences.
 //
 // PREFIX.idx, little-endian, unaligned after the header:
-//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than
-//   documents) i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]   i64 first sequence of
-//   each document [d]
+//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than documents)
+//   i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]
+//   i64 first sequence of each document [d]
 // (megatron/core/datasets/indexed_dataset.py)
 #include <cstring>
 #include <string_view>
@@ -68,7 +68,7 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   LYNX_ASSIGN_OR_RETURN(header.type, TokenTypeOf(index, LoadAt<uint8_t>(bytes, 17)));
   const auto sequences = LoadAt<uint64_t>(bytes, 18);
   const auto documents = LoadAt<uint64_t>(bytes, 26);
-  // Divided, not multiplied: the counts are the file's word and may be anything.
+  // Divides instead of multiplying, because the file may contain any counts.
   const uint64_t rest = bytes.size() - kHeaderBytes;
   if (sequences > rest / 12 || documents > (rest - sequences * 12) / 8) {
     return BadIndex(index, absl::StrCat("cut short: ", bytes.size(), " bytes cannot hold the ", sequences, " sequences and ",
@@ -82,14 +82,14 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   return header;
 }
 
-// Checks that sequences and documents stand one after another, and that they fill .bin.
+// Checks that sequences and documents follow each other without gaps, and that they fill .bin.
 absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, const MappedFile& bin) {
   const std::span<const std::byte> bytes = index.bytes();
   const size_t pointers = kHeaderBytes + header.sequences * 4;
   const size_t document_entries = pointers + header.sequences * 8;
   const int64_t width = TokenWidthBytes(header.type);
   const auto bin_bytes = static_cast<int64_t>(bin.bytes().size());
-  int64_t at = 0;  // Stays <= bin_bytes, so no sum overflows.
+  int64_t at = 0;  // at most bin_bytes, so no sum overflows
   for (size_t i = 0; i < header.sequences; ++i) {
     const int64_t size = LoadAt<int32_t>(bytes, kHeaderBytes + i * 4);
     const auto pointer = LoadAt<int64_t>(bytes, pointers + i * 8);
@@ -124,7 +124,7 @@ absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, cons
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed) {
-  // People name either the prefix or one file of the pair.
+  // The path may be the prefix, or one file of the pair.
   std::string prefix = path;
   if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
   LYNX_ASSIGN_OR_RETURN(MappedFile index, MappedFile::Open(prefix + ".idx"));

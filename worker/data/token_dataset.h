@@ -1,5 +1,5 @@
-// TokenDataset: a Dataset over one mapped run of fixed-width tokens; what every kind of data file comes down to. Owns
-// the mapping. Immutable; thread-safe.
+// TokenDataset: a Dataset over one mapped range of fixed-width tokens; every kind of data file is read as one. Owns the
+// mapping. Immutable; thread-safe.
 #ifndef LYNX_WORKER_DATA_TOKEN_DATASET_H_
 #define LYNX_WORKER_DATA_TOKEN_DATASET_H_
 
@@ -16,8 +16,8 @@ int64_t TokenWidthBytes(TokenType type);
 
 class TokenDataset : public Dataset {
  public:
-  // All of `file` is tokens of `type`, little-endian. InvalidArgument when they are fewer than seq + 1, or not a
-  // multiple of the width. `fingerprint` is that of the data set, which may have other files too.
+  // All of `file` is tokens of `type`, little-endian. InvalidArgument when there are fewer than seq + 1 tokens, or when the
+  // file's size is not a multiple of the width. `fingerprint` is that of the data set, which may have other files too.
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(MappedFile file, TokenType type, DataFingerprint fingerprint,
                                                          int32_t seq, int32_t vocab, uint64_t seed);
 
@@ -40,7 +40,7 @@ class TokenDataset : public Dataset {
   int64_t samples_;
 };
 
-// The kinds of data file; each in its own source.
+// Open the kinds of data file; each kind has a source file of its own.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed);

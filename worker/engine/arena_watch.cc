@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-// A quiet NaN with a payload of its own: operations on numbers give one without. Both its halves are NaNs of 16 bits.
+// A quiet NaN with a special payload: operations on numbers give a NaN without one. Both halves are NaNs of 16 bits.
 constexpr uint32_t kMark = 0x7fc57fd1;
 constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
 
@@ -25,7 +25,7 @@ void ArenaWatch::Mark(std::span<float> part) {
   backend_.Fill(part.data(), static_cast<int64_t>(part.size()), std::bit_cast<float>(kMark));
 }
 
-// Words up to and with the last one that is not a mark.
+// The number of words up to and including the last one that is not a mark.
 int64_t ArenaWatch::WrittenWords(std::span<const float> part) const {
   return backend_.WordsUnlike(std::bit_cast<float>(kMark), part.data(), static_cast<int64_t>(part.size()));
 }

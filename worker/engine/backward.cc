@@ -1,7 +1,6 @@
-// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections
-// in place. With sequence parallelism a gradient that a reduce-scatter has summed, or an all-gather will widen, is at
-// the rank's share of a tensor of all tokens. The gradient of the logits, of the model's data type, takes their
-// place.
+// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections in place.
+// With sequence parallelism, a gradient that a reduce-scatter has summed, or that an all-gather will complete, is at the place
+// of the rank's share in a tensor of all tokens. The gradient of the logits, in the model's data type, overwrites the logits.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -47,7 +46,7 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
                                  t[biases_ ? kGradFc1 : kGradSwiglu]);
     case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
-    case Op::kLnf:  // where the gradient of x begins
+    case Op::kLnf:  // the gradient of x begins here
       return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf],
                           /*accumulate=*/false, t[kGrad]);
     case Op::kLogits: return ops_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
@@ -64,7 +63,7 @@ void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInpu
                                       T* out) {
   T* const share = out + share_at_;
   ops_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
-  // Else the weight pass makes it.
+  // Otherwise the weight pass computes it.
   if (sharded_ && biases_) ops_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
 }
 

@@ -11,7 +11,7 @@
 namespace lynx {
 
 CopyThread::CopyThread(int32_t most_open) : tasks_(static_cast<size_t>(std::max(most_open, 1))) {
-  // Signals belong to the threads that the program has set up for them.
+  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,7 +1,7 @@
-// CopyThread: the rank's copies to and from its host pool, one after another on a thread of their own, which sleeps
-// while there is nothing to copy.
+// CopyThread: makes the rank's copies to and from its host pool, one after another on its own thread, which sleeps while there
+// is nothing to copy.
 //
-// Start and Wait are for one other thread. Nothing is allocated after construction.
+// One other thread calls Start and Wait. Nothing is allocated after construction.
 #ifndef LYNX_WORKER_ENGINE_COPY_THREAD_H_
 #define LYNX_WORKER_ENGINE_COPY_THREAD_H_
 
@@ -27,16 +27,16 @@ class CopyThread {
  public:
   using Ticket = int64_t;
 
-  // At most `most_open` copies are started and not yet waited for.
+  // `most_open`: the limit for copies that are started and not yet waited for.
   explicit CopyThread(int32_t most_open);
   // Finishes what was started.
   ~CopyThread();
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  // `copies` and what they point to stay as they are until it is done.
+  // `copies` and the memory that they point to must not change until the copies are done.
   Ticket Start(std::span<const HostCopy> copies);
-  // Blocks until it is done; when it was, on the monotonic clock. Once per ticket.
+  // Blocks until the copies are done. Returns when they were done, on the monotonic clock. Call it once for each ticket.
   Nanos Wait(Ticket ticket);
 
  private:
@@ -52,8 +52,8 @@ class CopyThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Task> tasks_;  // a ring, by ticket
-  int64_t started_ = 0;      // tickets below it are started,
-  int64_t done_ = 0;         // below this done
+  int64_t started_ = 0;      // tickets below this are started
+  int64_t done_ = 0;         // tickets below this are done
   int64_t open_ = 0;
   bool stop_ = false;
   std::thread thread_;

@@ -1,6 +1,6 @@
-// DeviceSums: what a rank adds up in a step, where its device adds it up.
+// DeviceSums: the sums of a step that a rank's device adds up, in memory of the device.
 //
-// Not thread-safe. Borrows the backend, which has the memory.
+// Not thread-safe. Borrows the backend, which owns the memory.
 #ifndef LYNX_WORKER_ENGINE_DEVICE_SUMS_H_
 #define LYNX_WORKER_ENGINE_DEVICE_SUMS_H_
 
@@ -14,12 +14,12 @@ class DeviceSums {
  public:
   static absl::StatusOr<DeviceSums> Create(Backend& backend);
 
-  // For the backend's ops that add to them.
+  // Pointers for the backend's ops that add to the sums.
   double* loss() const { return &sums_->loss; }
   double* squared_norm() const { return &sums_->squared_norm; }
-  // Both are 0 for all that is called on the backend from now on.
+  // Sets both sums to 0 for everything that is called on the backend from now on.
   void Clear();
-  // What they are once all is done that was called before: it waits for the device.
+  // Waits for the device, and returns the sums after everything that was called before.
   absl::StatusOr<StepSums> Fetch() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Keeps the clipping factor finite for a gradient of nothing but zeros; as in PyTorch's clip_grad_norm_.
+// Keeps the clipping factor finite if the gradient is all zeros; the same value as in PyTorch's clip_grad_norm_.
 constexpr double kNormEpsilon = 1e-6;
 
 bool IsReduceScatter(ActionKind kind) { return InfoOf(kind).collective == Collective::kReduceScatter; }
@@ -38,7 +38,7 @@ double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
 
-// The ops of a compute action, in the order of its pass; none for the others.
+// The ops of a compute action, in the order of its pass; empty for all other actions.
 std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action) {
   const auto ops_of = [&](Pass pass) { return graph.OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
@@ -63,8 +63,8 @@ absl::Status CheckBatch(const EngineConfig& config) {
                    c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
-// Whether the tensor-parallel ranks add up their gradients of the slot at the step's end, since each has seen a part only: of
-// the tokens, with sequence parallelism, or of the heads.
+// Whether the tensor-parallel ranks add up their gradients of the slot at the end of the step. This is so if each rank has seen
+// only a part: of the tokens, with sequence parallelism, or of the heads.
 bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
 }
@@ -101,8 +101,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
-// After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
-// replicated parameters: each counts once.
+// After the reduction, every rank of the data group has the same gradients, and every tensor-parallel rank has the same
+// replicated parameters. Each of them is counted only once.
 std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
   std::vector<std::span<const float>> counted;
   const ParallelLayout& layout = config.context.layout;
@@ -191,7 +191,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   const LayerShape shape = config_.context.shape();
   switch (InfoOf(action.kind).group) {
     case Group::kTensor: {
-      // A gather's and a scatter's count is that of one slot.
+      // For a gather and a scatter, the count is that of one slot.
       const bool of_stats = action.kind == ActionKind::kAllGatherStart && action.segment == Segment::kHead;
       resolved.count = of_stats ? shape.tokens() * 3 : shape.shard_tokens() * shape.hidden;
       return;
@@ -204,12 +204,12 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       const Elements weights =
           state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
       resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
-      // A gather's and a scatter's count is that of one share.
+      // For a gather and a scatter, the count is that of one share.
       const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
       resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
       return;
     }
-    case Group::kWorld:  // WorldSum keeps what the world adds up
+    case Group::kWorld:  // WorldSum stores what the world adds up
       return;
     case Group::kNone:
     case Group::kHost: break;
@@ -217,7 +217,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   LYNX_CHECK(!"a start without a group");
 }
 
-// The program's end: what follows each update.
+// Runs the end of the program: what follows each update.
 absl::Status Engine::GatherWeights() {
   state_.RoundWeights(backend_);
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
@@ -252,7 +252,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
 
 absl::Status Engine::FinishStep() {
   LYNX_RETURN_IF_ERROR(backend_.Finish());
-  // A wait that did not hold the host could not say how the transfer ended.
+  // On a device a wait does not block the host, so it could not return a transfer's error.
   if (!backend_.host_addressable()) LYNX_RETURN_IF_ERROR(communicator_.Failure());
   LYNX_RETURN_IF_ERROR(LookAtArena());
   TakeTimes();
@@ -292,7 +292,7 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
     LYNX_RETURN_IF_ERROR(Annotate(RunForward(), absl::StrCat("evaluation, batch ", i)));
   }
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
-  if (coordinates_.tp != 0) own.loss = 0;  // every tensor-parallel rank has the same
+  if (coordinates_.tp != 0) own.loss = 0;  // every tensor-parallel rank has the same loss
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
   LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
   LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), "evaluation"));
@@ -301,9 +301,9 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
   return world_sum_.Sums().loss / (TokensOf(config_.train, config_.context) * batches);
 }
 
-// What is left of the program without its backward pass. Forward actions depend on forward actions alone, and each rank
-// keeps their order, so this ends where the program does; a buffer lives no longer than it does there, so each keeps its
-// place in the arena.
+// Runs the program without its backward pass. Forward actions depend only on forward actions, and each rank keeps their order,
+// so this ends in every case in which the program does. A buffer lives no longer than in the program, so it keeps its place in
+// the arena.
 absl::Status Engine::RunForward() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const Action& action = config_.program[i];
@@ -316,7 +316,7 @@ absl::Status Engine::RunForward() {
 
 absl::Status Engine::LookAtArena() {
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
-  // Every buffer has died and been marked again.
+  // Every buffer has died and has been marked again.
   const bool poisoned = config_.dead_buffers == DeadBuffers::kPoison;
   if (!measured_ && !poisoned) watch_.Look(arena_);
   measured_ = true;
@@ -355,8 +355,8 @@ absl::Status Engine::RunAction(int32_t index) {
   }
 }
 
-// Whether replicas need the sums of their own share alone: of all layers but those with a copy of the tied embedding, whose
-// two holders add up all of it at the step's end, since their shares are not the same.
+// Whether replicas need only the sums of their own share. This is so for every layer except one with a copy of the tied
+// embedding: its two holders have different shares, so they add up all of it at the end of the step.
 bool Engine::SharesReduction(int32_t layer) const {
   const ParameterSlot* const tied = state_.shared_embedding();
   return state_.shares_updates() && (tied == nullptr || tied->layer != layer);
@@ -411,7 +411,7 @@ absl::Status Engine::Wait(int32_t index) {
   return absl::OkStatus();
 }
 
-// The rank's slot of a gather's or scatter's buffer.
+// The rank's slot in the buffer of a gather or scatter.
 Elements Engine::ShareOf(const Elements& buffer, const ResolvedAction& resolved) const {
   return buffer + coordinates_.tp * resolved.count;
 }
@@ -439,8 +439,8 @@ absl::Status Engine::SumReplicated() {
   return absl::OkStatus();
 }
 
-// As Megatron-LM: the first and the last stage each hold the tied embedding and have a part of its gradient, summed over
-// the replicas by now.
+// As in Megatron-LM, the first and the last stage both have the tied embedding and compute a part of its gradient. Here that is
+// already summed over the replicas.
 absl::Status Engine::SumSharedEmbedding() {
   const ParameterSlot* const slot = state_.shared_embedding();
   if (slot == nullptr) return absl::OkStatus();

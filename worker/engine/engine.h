@@ -1,17 +1,18 @@
-// Engine: the interpreter of a rank's program. One loop walks the actions and one switch runs each: compute actions
-// call the backend for the ops listed, starts hand a transfer to the communicator, waits hold the loop until it is
-// done. The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
+// Engine: the interpreter of a rank's program. One loop walks the actions, and one switch runs each of them: compute actions
+// call the backend for the listed ops, starts hand a transfer to the communicator, and waits block the loop until the transfer
+// is done. The engine decides nothing: only the order of the actions says what is stored, recomputed or overlapped.
 //
-// All activations live in one arena of exactly the planned bytes, which is watched: how far it is really used, and that
-// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes, which is copied to and from
-// beside the ops (host_copies.h). Nothing is allocated within a step.
+// All activations are in one arena of exactly the planned bytes. The engine watches how much of it is really used, and that
+// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes; copies to and from it run beside
+// the ops (host_copies.h). Nothing is allocated within a step.
 //
-// On a device the host runs ahead: it issues a step's ops and transfers, whose order is by marks (common/moment.h), and
-// waits for the device only at the step's begin, where its sums are needed (loss and gradient norm), and at the step's
-// end. There the times of the actions are read from the marks; of a dead buffer it is looked in the first step alone.
+// With a device, the host runs ahead: it issues a step's ops and transfers, and marks define their order (common/moment.h). It
+// waits for the device in only three places: at the beginning of the step, where the step's sums (loss and gradient norm) are
+// needed, and at the end of the step. There it reads the times of the actions from the marks. It inspects dead buffers only in
+// the first step.
 //
-// Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which
-// outlive it.
+// Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which outlive
+// it.
 #ifndef LYNX_WORKER_ENGINE_ENGINE_H_
 #define LYNX_WORKER_ENGINE_ENGINE_H_
 
@@ -44,88 +45,88 @@
 
 namespace lynx {
 
-// What a dead buffer holds. kPoison marks it (see arena_watch.h), so that a program that reads it afterwards shows, as
-// does one that writes where no buffer is.
+// What a dead buffer holds. kPoison marks it (see arena_watch.h), so that a program that reads it later, or that writes where
+// no buffer is, is noticed.
 enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
   StageContext context;
-  int32_t rank = 0;  // of the world
+  int32_t rank = 0;  // rank in the world
   Program program;
   Bytes arena;      // planned
   TrainSpec train;  // optimizer, schedule, seed, steps, global_batch
   DeadBuffers dead_buffers = DeadBuffers::kLeave;
 };
 
-// Steps without an update that a run comes through.
+// This many steps in a row without an update end the run.
 inline constexpr int32_t kMaxSkipsInARow = 100;
 
 class Engine {
  public:
-  // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned
-  // (both figures are named), or its microbatches do not make up the global batch.
+  // Validates the program again. FailedPrecondition: the program breaks a rule, needs an arena of another size than planned
+  // (both sizes are named), or its microbatches do not make up the global batch.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend, Communicator& communicator,
                                                         ModelState& state, const Dataset& dataset);
 
-  // Makes the weights that ops read follow the states, before the first step and after all but steps that changed them.
-  // Collective; with ZeRO each rank sends its share to all that hold the same weights.
+  // Makes the weights that ops read equal to the states. Call it before the first step, and whenever anything but a step has
+  // changed the states. Collective; with ZeRO each rank sends its share to all ranks that hold the same weights.
   absl::Status GatherWeights();
 
-  // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
-  // `checkpoint` field is left 0; its `arena_peak` is measured in the first step that is run, as all run the same
-  // program. Internal when something was written beyond the arena. Where the loss or the gradient norm is not finite,
-  // every rank finds it in the same step, with no weight changed by it. By train.on_non_finite that is OutOfRange (but the
-  // first to find it may abort the communication before the others do), or a step without an update; kMaxSkipsInARow of
-  // these in a row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
+  // Runs the program once. `step` is 0-based and determines samples, dropout and learning rate. The report's `checkpoint` field
+  // is left 0. Its `arena_peak` is measured only in the first step that is run, as all steps run the same program. Internal
+  // when something was written beyond the arena. If the loss or the gradient norm is not finite, every rank notices it in the
+  // same step, before any weight is changed. train.on_non_finite then decides between an OutOfRange error (the first rank that
+  // returns it may abort the communication before the others do) and a step without an update; kMaxSkipsInARow such steps in a
+  // row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
-  // Has the ranks agree, with the sums of the next step that ends, that the run is to give way to another plan.
+  // Asks all ranks to give way to another plan. They agree on it with the sums of the next step that ends.
   void AskToYield() { asks_to_yield_ = true; }
-  // Whether any rank had asked so by the end of the last step: the same on every rank. Asking is over with the answer.
+  // Whether any rank had asked for it by the end of the last step; the same on every rank. Asking ends with the answer.
   bool yields() const { return yields_; }
 
-  // Who says for this rank, when a step's sums are made, how it is with copies in memory. Null: it has none.
+  // `votes` gives this rank's votes about in-memory checkpoints when a step's sums are made. Null: it makes none.
   void SetCopyVotes(std::function<CopyVotes()> votes) { own_copy_votes_ = std::move(votes); }
-  // What all ranks said by the end of the last step: each of it only if all did. The same on every rank.
+  // The votes of all ranks at the end of the last step: a field is true only if it is true on all. The same on every rank.
   const CopyVotes& copy_votes() const { return copy_votes_; }
 
-  // Why the last step's update was left out; empty: it was not.
+  // Why the last step's update was skipped; empty: it was not skipped.
   const std::string& skip_reason() const { return skip_reason_; }
 
-  // The mean loss over train.eval_batches global batches of held-out data, the first ones of its first epoch, without
-  // dropout, in nats per token. Runs the forward actions of the program, so in any schedule; collective, between steps,
-  // and no step is other than without it. `held_out` is the same data on every rank and as the constructor's in kind.
-  // Errors as RunStep's; a loss that is not finite is none.
+  // The mean loss over train.eval_batches global batches of held-out data (the first ones of its first epoch), without dropout,
+  // in nats per token. Runs the forward actions of the program, so it works with any schedule. Collective; call it between
+  // steps. It does not change any training step. `held_out` must be the same data on every rank, and of the same kind as the
+  // constructor's. Errors are those of RunStep, but a loss that is not finite is returned and is not an error.
   absl::StatusOr<double> Evaluate(const Dataset& held_out);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
   const Program& program() const { return config_.program; }
-  // Of the last step, by action.
+  // The trace of the last step, by action.
   const std::vector<ActionTrace>& trace() const { return trace_; }
-  // The same in the form of the simulation's: from the step's begin, with what is hidden.
+  // The trace in the form that the simulation uses: times from the beginning of the step, with what is hidden.
   std::vector<ActionSpan> Spans() const;
 
  private:
-  // An action with everything that can be looked up beforehand.
+  // An action with everything that can be looked up before a step.
   struct ResolvedAction {
     TensorTable tensors;
-    std::vector<Op> ops;  // of a compute action, in the order of its pass
-    Elements transfer;    // of a communication action, where its result is; null for the world's
-    // Where a gather's or scatter's input is, if elsewhere: the rank's share, or the sums of all shares.
+    std::vector<Op> ops;  // ops of a compute action, in the order of its pass
+    Elements transfer;    // result of a communication action; null for the world's
+    // The input of a gather or scatter, if it is not in `transfer`: the rank's share, or the sums of all shares.
     Elements source;
-    int64_t count = 0;                    // elements of it; of a gather or scatter, of one share
-    int32_t start = -1;                   // of a wait: the index of its start
-    std::vector<HostCopy> copies;         // of the start of an offload or reload
-    std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
+    int64_t count = 0;                    // elements of the transfer; for a gather or scatter, elements of one share
+    int32_t start = -1;                   // for a wait: the index of its start
+    std::vector<HostCopy> copies;         // for the start of an offload or reload
+    std::vector<std::span<float>> dying;  // buffers that end here, if they must be poisoned
   };
 
-  // What is offloaded, and what copies it there and back; empty and null if nothing is.
+  // The memory for what is offloaded, and the copies to and from it; empty and null if nothing is offloaded.
   struct HostPool {
     std::span<float> memory;
     std::unique_ptr<HostCopies> copies;
   };
 
-  // Counters when the step began.
+  // Counters at the beginning of the step.
   struct Before {
     int64_t bytes_sent;
     Nanos communication_cpu, core_wait;
@@ -166,24 +167,24 @@ class Engine {
   Backend& backend_;
   Communicator& communicator_;
   ModelState& state_;
-  const std::vector<std::span<const float>> counted_gradients_;  // in the norm
+  const std::vector<std::span<const float>> counted_gradients_;  // gradients that count in the norm
   const std::vector<AdamWTensor> updates_;
   ArenaWatch watch_;
   const std::span<float> arena_;
-  bool measured_ = false;  // how far the arena is used
+  bool measured_ = false;  // whether the use of the arena has been measured
 
   DeviceSums sums_;
   const std::unique_ptr<LayerOps> ops_;
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
-  const std::span<float> replicated_;  // on the device, gradients that tensor-parallel ranks add up; empty where there are none
+  const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
-  std::vector<TransferTicket> tickets_;   // by action, of starts of transfers
+  std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
   const HostPool host_pool_;
-  std::vector<HostCopies::Ticket> copy_tickets_;  // by action, of starts of copies
-  // When an action ended, which is when the next one began, and a start's transfer.
+  std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies
+  // When an action ended, which is also when the next one began; and for a start, the times of its transfer.
   struct ActionMoments {
     Moment end;
     TransferTimes transfer;
@@ -192,7 +193,7 @@ class Engine {
   std::vector<ActionMoments> moments_;  // by action
   std::vector<ActionTrace> trace_;      // by action
 
-  // Of the step that runs.
+  // State of the step that runs.
   int64_t step_ = 0;
   Nanos begin_;
   double lr_ = 0;

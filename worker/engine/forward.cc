@@ -28,7 +28,7 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext]);
     case Op::kFlash:
       return ops_.FlashForward(attention_, t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext], t.Wide(kLse));
-    case Op::kProj:  // a partial sum: the bias comes after the collective, in add1
+    case Op::kProj:  // a partial sum; add1 adds the bias after the collective
       return ops_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, context_width_, h_,
                                 t[sharded_ ? kProjSum : kX1]);
     case Op::kAdd1:

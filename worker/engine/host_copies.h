@@ -1,8 +1,8 @@
-// HostCopies: a rank's copies to and from its host pool, which go on while ops run: on a thread of their own, or on a device
-// on its queues, one out and one back in, so that neither direction waits for the other.
+// HostCopies: a rank's copies to and from its host pool, which run beside ops. On the CPU they run on a thread of their own. On
+// a device they run on two of its queues, one for each direction, so that neither direction waits for the other.
 //
-// A copy reads what was there, and writes, once all is done that was called on the backend before. Used by the backend's
-// thread, and allocates nothing after construction.
+// A copy starts after everything that was called on the backend before it. Only the backend's thread uses it. Nothing is
+// allocated after construction.
 #ifndef LYNX_WORKER_ENGINE_HOST_COPIES_H_
 #define LYNX_WORKER_ENGINE_HOST_COPIES_H_
 
@@ -23,14 +23,14 @@ class HostCopies {
  public:
   using Ticket = int64_t;
 
-  // Of `most_open` copies in a row the first is waited for before the next one starts. The backend outlives it.
+  // Start number i must be waited for before start number i + `most_open`. The backend outlives the result.
   static absl::StatusOr<std::unique_ptr<HostCopies>> Make(int32_t most_open, Backend& backend);
   // Finishes what was started.
   virtual ~HostCopies() = default;
 
-  // `copies` and what they point to stay as they are until it is done. The host's side is pinned.
+  // `copies` and the memory that they point to must not change until the copies are done. Memory of the host must be pinned.
   virtual Ticket Start(CopyDirection direction, std::span<const HostCopy> copies) = 0;
-  // What is called on the backend from now on comes after it. When it was done. Once per ticket.
+  // What is called on the backend from now on runs after the copies. Returns when they were done. Call it once for each ticket.
   virtual Moment Wait(Ticket ticket) = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace lynx {
 namespace {
 
-// The phase of a communication action.
+// The phase that counts the time of a communication action.
 Nanos& WaitOf(StepPhases& phases, Group group) {
   switch (group) {
     case Group::kTensor: return phases.tensor_wait;

@@ -1,8 +1,9 @@
-// Phases: where a step's time went, from the trace of its actions. The same rules as in the planner's simulation, so
-// that predicted and measured figures mean the same.
+// Phases: how a step's time is divided, computed from the trace of its actions. The planner's simulation uses the same rules,
+// so that predicted and measured times are comparable.
 //
-// Hidden recomputation: the part of an R action's time that passes before the transfer completes which the next wait
-// action (skipping R and W actions) waits for. An R followed by compute is exposed whole.
+// Hidden recomputation: each R action is followed by a next wait action (R and W actions are skipped). The part of the R
+// action's time that passes before that wait's transfer completes is hidden. An R action followed by compute is completely
+// exposed.
 //
 // Pure values and functions; thread-safe.
 #ifndef LYNX_WORKER_ENGINE_PHASES_H_
@@ -16,14 +17,14 @@
 
 namespace lynx {
 
-// CLOCK_MONOTONIC.
+// Times are of CLOCK_MONOTONIC.
 struct ActionTrace {
   Nanos begin;
   Nanos end;
-  Nanos transfer_begin, transfer_end;  // start actions: while the transfer was in flight
+  Nanos transfer_begin, transfer_end;  // for start actions: while the transfer was in flight
 };
 
-// Time on the compute stream. A start's own time counts where its wait's does, but the gradient norm's start, which
+// Time on the compute stream. The time of a start counts in the same field as its wait. Only the gradient norm's start, which
 // sums the squares, counts as optimizer.
 struct StepPhases {
   Nanos forward, backward, weight, optimizer;
@@ -32,7 +33,7 @@ struct StepPhases {
   bool operator==(const StepPhases&) const = default;
 };
 
-// For each wait action the index of its start; -1 for every other action. The program must be valid.
+// For each wait action the index of its start; -1 for all other actions. The program must be valid.
 std::vector<int32_t> StartsOfWaits(const Program& program);
 
 // The hidden part of the R action at `index`.

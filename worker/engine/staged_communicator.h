@@ -1,9 +1,9 @@
-// StagedCommunicator: transfers of a device's memory through memory of this process and a communicator that moves
-// that. A start waits until the device has made what is sent; what comes back is there for all that is called on the
-// backend after the wait. Sums of the world stay on the host, where they are made.
+// StagedCommunicator: transfers device memory through host memory, with a communicator that transfers host memory. A start
+// waits until the device has computed the data to send. What was received is visible to everything that is called on the
+// backend after the wait. The sums of the world are on the host from the beginning and need no staging.
 //
-// Routes, order and errors are the inner communicator's, and so are threads; the backend is used by the thread of
-// starts and waits. Staging memory is kept for the next step's transfers. Borrows both.
+// Routes, order, errors and threads are those of the inner communicator. The thread that calls starts and waits uses the
+// backend. Staging memory is kept for the next step's transfers. Borrows both.
 #ifndef LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 #define LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 
@@ -18,7 +18,7 @@ namespace lynx {
 
 class StagedCommunicator : public Communicator {
  public:
-  // For `rank` of a world laid out so.
+  // `layout`, `rank`: the layout of the world and this rank in it.
   StagedCommunicator(const ParallelLayout& layout, int32_t rank, Communicator& inner, Backend& backend)
       : layout_(layout), rank_(rank), inner_(inner), backend_(backend) {}
 
@@ -39,14 +39,14 @@ class StagedCommunicator : public Communicator {
 
  private:
   using Staging = std::vector<char>;
-  // A transfer under way: its staging memory, and where its result goes; null: there is none.
+  // A transfer in progress: its staging memory, and where its result must be copied; null: nowhere.
   struct Pending {
     Staging staging;
     void* result = nullptr;
   };
 
   int64_t MembersIn(Group group) const;
-  // Staging memory of `bytes`, with what the device has at `from` unless that is null.
+  // Staging memory of `bytes`, filled from the device's memory at `from` unless that is null.
   absl::StatusOr<Staging> Stage(const void* from, int64_t bytes);
   absl::StatusOr<TransferTicket> Keep(absl::StatusOr<TransferTicket> ticket, Staging staging, void* result);
 

@@ -1,8 +1,7 @@
-// StepBatch: the tokens of one step that a rank's replica trains on. Replica d takes the samples
-// [d, d + 1) * global_batch / dp of the step's global batch, its microbatches in order; so the data of a step are the
-// same for every layout.
+// StepBatch: the tokens of one step that a rank's replica trains on. Replica d takes the samples [d, d + 1) * global_batch / dp
+// of the step's global batch, and its microbatches are in that order; so the data of a step are the same for every layout.
 //
-// Allocates at construction only. Not thread-safe.
+// Allocates only at construction. Not thread-safe.
 #ifndef LYNX_WORKER_ENGINE_STEP_BATCH_H_
 #define LYNX_WORKER_ENGINE_STEP_BATCH_H_
 
@@ -19,8 +18,8 @@ namespace lynx {
 
 class StepBatch {
  public:
-  // Takes memory of the backend where the device does not read the host's. A stage with neither embedding nor head
-  // needs no tokens and keeps none. `backend` outlives this.
+  // Allocates memory of the backend where the device cannot read host memory. A stage with neither embedding nor head needs no
+  // tokens and stores none. `backend` outlives the result.
   static absl::StatusOr<StepBatch> Create(const StageContext& context, int32_t dp_rank, Backend& backend);
 
   // Reads the tokens of a step.
@@ -29,7 +28,7 @@ class StepBatch {
   MicrobatchInput Of(int32_t microbatch) const;
 
  private:
-  // Tokens, (samples, seq), and where the device reads them.
+  // Tokens (samples, seq) on the host, and their address for the device.
   struct Tokens {
     std::vector<int32_t> host;
     int32_t* device = nullptr;

@@ -1,8 +1,8 @@
-// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm, the loss, how many ranks
-// would have the run give way, and what they say of copies in memory).
+// WorldSum: the few doubles that all ranks add up at the end of a step: the squared gradient norm, the loss, how many ranks
+// want the run to give way, and their votes about in-memory checkpoints.
 //
-// They travel as an all-gather of their bytes and every rank adds them in the order of ranks: so the sums are in full
-// double precision, the same bits on every rank, and a not-a-number arrives as one.
+// The ranks exchange them as an all-gather of their bytes, and every rank adds them in the order of ranks. So the sums have
+// full double precision and the same bits on every rank, and a NaN arrives as a NaN.
 //
 // Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_ENGINE_WORLD_SUM_H_
@@ -20,14 +20,15 @@ struct StepSums {
   double squared_norm = 0;  // of all gradients, each parameter once
   double loss = 0;          // over all tokens of the global batch
   double yields = 0;        // ranks that were asked to give way
-  // Ranks that are still busy with the last copy in memory, whose part of it failed, and that want none yet.
+  // Counts of ranks: those that are still busy with the last in-memory checkpoint, those whose part of it failed, and those
+  // that want none yet.
   double copies_busy = 0, copies_failed = 0, copies_unwanted = 0;
 };
 
-// What a rank says of copies of its states in memory when a step ends; and what all of them said.
+// What a rank says about in-memory checkpoints of its states when a step ends; also what all ranks said.
 struct CopyVotes {
-  bool idle = true;     // the last one is over
-  bool whole = true;    // and it went well
+  bool idle = true;     // the last one is finished
+  bool whole = true;    // the last one succeeded
   bool wanted = false;  // the next one may begin after this step
 };
 
@@ -36,9 +37,9 @@ class WorldSum {
   WorldSum(int32_t ranks, int32_t rank);
 
   absl::StatusOr<TransferTicket> Start(const StepSums& own, Communicator& communicator);
-  // After the wait.
+  // Call it after the wait.
   StepSums Sums() const;
-  // After the wait: the first rank of which a part is not finite; -1 where all are.
+  // Call it after the wait: the first rank with a value that is not finite; -1 if all are finite.
   int32_t FirstNotFinite() const;
 
  private:

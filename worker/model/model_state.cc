@@ -17,12 +17,12 @@
 namespace lynx {
 namespace {
 
-// How a parameter is divided over tensor-parallel ranks.
+// How a parameter is divided among tensor-parallel ranks.
 enum class Split : uint8_t {
   kWhole,           // every rank has all of it
-  kParts,           // a run of rows, or of a vector's length, of each of several parts (qkv, gate and up)
-  kVocabularyRows,  // rows, in shards of ceil(v / t) with padding in the last ones
-  kColumns,         // matrices: a run of columns, contiguous here as a (rows, columns / t) matrix
+  kParts,           // a range of rows, or of a vector's length, from each of several parts (qkv, gate and up)
+  kVocabularyRows,  // rows, in shards of ceil(v / t), with padding in the last shards
+  kColumns,         // for matrices: a range of columns, stored as a contiguous (rows, columns / t) matrix
 };
 
 enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
@@ -74,7 +74,7 @@ static_assert(InEnumOrder(), "kParameters is indexed by Parameter");
 
 const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cast<size_t>(parameter)]; }
 
-// The rows of the parts that an extent is made of, one after another.
+// The numbers of rows of the parts of an extent, in order.
 std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
   const int64_t head_size = model.head_size();
   switch (extent) {
@@ -98,7 +98,7 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
 }
 
-// Whether the model has it.
+// Whether the model has the parameter.
 bool IsOf(const ModelSpec& model, Parameter parameter) {
   const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
@@ -116,7 +116,7 @@ bool IsOf(const ModelSpec& model, Parameter parameter) {
   }
 }
 
-// The run [begin, end) of an axis of length `total` that rank `r` of `t` has, in shards of `shard`.
+// The range of an axis of length `total` that rank `r` has, if the axis is divided into shards of length `shard`.
 struct Run {
   int64_t begin = 0, length = 0;
 };
@@ -125,7 +125,7 @@ Run RunOf(int64_t total, int64_t shard, int32_t r) {
   return {begin, std::min(total, begin + shard) - begin};
 }
 
-// Fills pieces and count. `parts`: lengths of the parts of its rows, or of a vector's length.
+// Sets pieces and count. `parts`: the lengths of the parts of the parameter's rows, or of a vector's length.
 void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t r, ParameterSlot& slot) {
   const int64_t rows = slot.global_rows, columns = slot.global_columns;
   switch (split) {
@@ -197,8 +197,8 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
   }
 }
 
-// FNV-1a, 64 bits: a name's part in the key. Any well-spread function would do; this one is fixed for ever, because
-// changing it would change every model's initial weights.
+// FNV-1a, 64 bits: the name's part of the key. Any function that spreads well would do. This one must never change, because
+// that would change every model's initial weights.
 uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
@@ -235,7 +235,7 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
   }
 }
 
-// Embedding first, then the head, then the transformer layers of the slices in turn.
+// The embedding first, then the head, then the transformer layers of each slice in turn.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
   if (layer == kEmbeddingLayer) return 0;
   if (layer == kHeadLayer) return 1;
@@ -279,7 +279,8 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
 
 namespace {
 
-// Of a piece's elements those from `first` to `last`: at most a row's end, whole rows, and a row's begin.
+// Appends the elements [first, last) of a piece as new pieces: at most the end of a row, then whole rows, then the beginning of
+// a row.
 void AppendPart(const ParameterPiece& piece, int64_t first, int64_t last, std::vector<ParameterPiece>& parts) {
   while (first < last) {
     const int64_t row = first / piece.columns, column = first % piece.columns;
@@ -292,7 +293,7 @@ void AppendPart(const ParameterPiece& piece, int64_t first, int64_t last, std::v
   }
 }
 
-// The elements of a slot that stand in [begin, end) of the arrays.
+// The elements of a slot that are in [begin, end) of the arrays.
 ParameterSlot PartOf(const ParameterSlot& slot, int64_t begin, int64_t end) {
   ParameterSlot part = slot;
   part.pieces.clear();
@@ -375,7 +376,7 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
   }
   if (rounds) {
-    // Memory is allocated in words of an fp32 number.
+    // Memory is allocated in words of 4 bytes.
     const Bytes words((elements * static_cast<int64_t>(sizeof(Bfloat16)) + 3) / 4 * 4);
     LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(words, "bfloat16 weights" + of_rank));
     state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};

@@ -1,17 +1,16 @@
-// How far the pairs of a head turn at each position, for every kind of scaling: what Hugging Face's transformers
-// compute from `rope_theta` and `rope_scaling`, in double. Pure; thread-safe.
+// How far the pairs of a head rotate at each position, for every kind of scaling, in double. Gives what Hugging Face's
+// transformers compute from `rope_theta` and `rope_scaling`. Pure; thread-safe.
 //
-// d elements of a head turn, theta is the base, f the factor, o the original positions, i = 0, 1, ... the pair:
+// d elements of a head rotate, theta is the base, f the factor, o the original number of positions, i = 0, 1, ... the pair:
 //   none     s_i = theta^(-2i/d)
 //   linear   s_i / f                                                                (Chen et al. 2023)
-//   dynamic  theta' = theta (f n / o - (f - 1))^(d / (d - 2)), n = max(model.seq, o)  ("dynamic NTK"; a training run
-//   has one length) llama3   pairs of wavelength w_i = 2 pi / s_i: s_i / f where w_i > o / low; s_i where w_i < o /
-//   high; between them
+//   dynamic  theta' = theta (f n / o - (f - 1))^(d / (d - 2)), n = max(model.seq, o)  ("dynamic NTK")
+//            (a training run has one length)
+//   llama3   pairs have the wavelength w_i = 2 pi / s_i: s_i / f where w_i > o / low; s_i where w_i < o / high; between them
 //            (1 - m) s_i / f + m s_i, m = (o / w_i - low) / (high - low)              (Llama 3.1)
-//   yarn     (1 - e_i) s_i / f + e_i s_i, e_i = 1 - clamp((i - lo) / (hi - lo), 0, 1), lo = floor(c(beta_fast)), hi =
-//   ceil(c(beta_slow)),
-//            c(r) = d ln(o / (2 pi r)) / (2 ln theta), within 0 .. d - 1; cosines and sines times 0.1 ln f + 1 (Peng
-//            et al. 2024)
+//   yarn     (1 - e_i) s_i / f + e_i s_i, e_i = 1 - clamp((i - lo) / (hi - lo), 0, 1),
+//            lo = floor(c(beta_fast)), hi = ceil(c(beta_slow)), c(r) = d ln(o / (2 pi r)) / (2 ln theta), within 0 .. d - 1;
+//            cosines and sines times 0.1 ln f + 1                                     (Peng et al. 2024)
 #ifndef LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 #define LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 
@@ -20,7 +19,7 @@
 
 namespace lynx {
 
-// The model has passed ValidateJobSpec and CheckEngineRuns. The table has no pairs where positions are learned.
+// `model` must have passed ValidateJobSpec and CheckEngineRuns. The table has no pairs if positions are learned.
 RotaryTable RotaryTableOf(const ModelSpec& model);
 
 }  // namespace lynx

@@ -1,9 +1,9 @@
 // lynx-rank: one rank of a training job, or a measurement.
 //
 //   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--run-as UID:GID:GROUPS]
-//                                                    trains; the worker daemon starts it so (cancellation.h: yield)
-//   lynx-rank --measure FILE | --measure-link FILE   measures; the agent starts it so (see measure.h)
-//   lynx-rank --measure-gpu-links FILE               the same, of the links between a node's GPUs
+//                                                    trains; started by the worker daemon (cancellation.h: yield)
+//   lynx-rank --measure FILE | --measure-link FILE   measures; started by the agent (see measure.h)
+//   lynx-rank --measure-gpu-links FILE               measures the links between a node's GPUs; started by the agent
 //   lynx-rank --check-cuda UUID                      prints the backend's name and, in a second line, how many bytes of the
 //                                                    GPU are free then; or why it cannot use the GPU
 //
@@ -46,7 +46,7 @@ namespace lynx {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr char kCudaSuffix[] = "-cuda";  // of the binary's name
+constexpr char kCudaSuffix[] = "-cuda";  // end of the binary's name
 
 struct Arguments {
   std::string config;
@@ -61,7 +61,7 @@ struct Arguments {
   std::string check_cuda;
 };
 
-// False for an unknown option or one without its value; getopt has said so on stderr.
+// False for an unknown option, or an option without its value; getopt has then printed a message to stderr.
 bool ParseArguments(int argc, char** argv, Arguments& arguments) {
   constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
                                  {"listen-fd", required_argument, nullptr, 'l'},
@@ -100,13 +100,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-// What SIGTERM and SIGINT do: end the process, as a measurement may, or wait for a Cancellation to read them.
+// What SIGTERM and SIGINT do: end the process, which is fine for a measurement, or wait until a Cancellation reads them.
 enum class StopSignals : uint8_t { kEnd, kBlocked };
 
-// Pins the process to the cores, gives the BLAS its thread count, and blocks the signals if that is asked for. The
-// BLAS reads the count and starts its threads before main, and a signal that only one of these threads has not
-// blocked ends the process. So unless all is as it should be, the process starts itself again; it keeps its cores,
-// its blocked signals, its descriptors and its id.
+// Pins the process to the cores, sets the BLAS's number of threads, and blocks the signals if asked. The BLAS reads its number
+// of threads and starts them before main, and a signal ends the process if even one of these threads has not blocked it. So
+// unless everything is already right, the process restarts itself; it keeps its cores, its blocked signals, its descriptors and
+// its id.
 absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSignals signals, char** argv) {
   LYNX_ASSIGN_OR_RETURN(const PinResult pinned, PinCallingThread(cores));
   const bool as_asked = signals == StopSignals::kEnd || BlockStopSignals() == BlockResult::kWereBlocked;
@@ -119,8 +119,8 @@ absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSi
   return absl::InternalError(absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
 }
 
-// Goes on as the program that is linked with CUDA, if it is not that one and that one is beside it; else it goes on as it
-// is, and making the backend tells.
+// Continues as the program that is linked with CUDA, if this is another program and that one is beside it. Otherwise it
+// continues as it is, and making the backend gives the error.
 void StartWithCuda(char** argv) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -215,7 +215,7 @@ int RunCheckCuda(const std::string& uuid, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  // A daemon that has gone must not take its ranks with it through a broken pipe.
+  // A daemon that has ended must not end its ranks through a broken pipe.
   signal(SIGPIPE, SIG_IGN);
   Arguments arguments;
   if (!ParseArguments(argc, argv, arguments)) return kExitUsage;

@@ -1,5 +1,5 @@
-// The backend of a rank's device. Apart from the rest of the rank process, which knows no kind of device: who links this
-// links a CUDA backend too, or what stands in for it.
+// Makes the backend of a rank's device. It is separate from the rest of the rank process, which does not depend on the kind of
+// device: a program that links this also links a CUDA backend, or its replacement.
 #ifndef LYNX_WORKER_RANK_RANK_BACKEND_H_
 #define LYNX_WORKER_RANK_RANK_BACKEND_H_
 
@@ -13,12 +13,12 @@
 
 namespace lynx {
 
-// The GPUs that CUDA shows this process, in this order, from the first thing on that it wants of CUDA.
+// Makes CUDA show only these GPUs to this process, in this order. Call it before the process first uses CUDA.
 void ShowGpus(const std::vector<std::string>& uuids);
 
-// `threads`: of the CPU's BLAS. A GPU is found by its UUID, which becomes all that CUDA shows this process: so it must be
-// the first thing that this process wants of CUDA. Errors name the device: Unimplemented where this build has no CUDA,
-// NotFound or Internal where the GPU or the driver does not serve.
+// `threads`: threads of the CPU's BLAS. A GPU is found by its UUID, and CUDA then shows only that GPU to this process; so this
+// must be the process's first use of CUDA. Errors name the device: Unimplemented if this build has no CUDA, NotFound or
+// Internal if the GPU or the driver does not work.
 absl::StatusOr<std::unique_ptr<Backend>> MakeRankBackend(const RankDevice& device, int threads);
 
 }  // namespace lynx

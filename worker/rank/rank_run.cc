@@ -63,10 +63,10 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   return options;
 }
 
-// Of this rank's states: weights and both moments.
+// The size of this rank's states: weights and both moments.
 Bytes FullShardBytes(ModelState& state) { return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes())); }
 
-// Of the shard that this rank writes.
+// The size of the shard that this rank writes; 0 if it writes none.
 Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
   return coordinates.dp != 0 && !state.shares_updates() ? Bytes(0) : FullShardBytes(state);
 }
@@ -80,7 +80,7 @@ CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) 
           .data = dataset.fingerprint()};
 }
 
-// What the steps of a run work with.
+// Everything that the steps of a run need.
 struct Training {
   const RankConfig& config;
   Engine& engine;
@@ -93,18 +93,18 @@ struct Training {
   CheckpointWriter& checkpoints;
   CopyWriter& copies;
   ReportFile& reports;
-  RunLog* log;  // null but on rank 0
+  RunLog* log;  // null except on rank 0
   const Cancellation& cancellation;
 };
 
-// A checkpoint for which a run was to give way failed: so many steps pass before it asks again.
+// If the checkpoint for giving way failed, the run continues for this many steps before it tries again.
 constexpr int64_t kStepsBetweenYields = 20;
 
 bool Evaluates(const TrainSpec& train, int64_t steps_done) {
   return train.eval_every > 0 && steps_done % train.eval_every == 0;
 }
 
-// After so many steps, on every rank.
+// Evaluates after `steps_done` steps, on every rank.
 absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t steps_done) {
   const RealClock clock;
   const Nanos begin = clock.Monotonic();
@@ -117,7 +117,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t step
                           .duration = clock.Monotonic() - begin};
 }
 
-// Of the step that was just run.
+// Reports the trace of the step that was just run.
 void AppendTrace(const Training& training, int64_t step) {
   const std::vector<int64_t> times = TraceTimes(training.engine.Spans());
   constexpr size_t kPart = kTimesPerAction * kTraceActionsPerPart;
@@ -131,7 +131,7 @@ void AppendTrace(const Training& training, int64_t step) {
   }
 }
 
-// One step with what is reported of it, and the evaluation that may follow.
+// Runs one step and reports it, with the evaluation that may follow.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
   LYNX_ASSIGN_OR_RETURN(StepReport report, CausedByCode(training.engine.RunStep(step)));
@@ -153,7 +153,8 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   return absl::OkStatus();
 }
 
-// After a step with which all ranks agreed to give way: with a checkpoint of it, or not at all (false).
+// Called after a step at which all ranks agreed to give way. True if its checkpoint is visible; false if it could not be
+// written, so that the run does not give way.
 absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
   const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
   LYNX_ASSIGN_OR_RETURN(const bool visible, training.checkpoints.WriteNow(steps_done));
@@ -166,7 +167,7 @@ absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
 
 enum class RunEnd : uint8_t { kDone, kYielded };
 
-// All steps that are left, with their checkpoints.
+// Runs all remaining steps, with their checkpoints.
 absl::StatusOr<RunEnd> Train(const Training& training) {
   const RealClock clock;
   const JobSpec& spec = training.config.spec;
@@ -200,14 +201,14 @@ absl::StatusOr<RunEnd> Train(const Training& training) {
   return RunEnd::kDone;
 }
 
-// Of the job's held-out data; null without evaluation.
+// Opens the job's held-out data; null without evaluation.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
   if (config.spec.train.eval_every == 0) return std::unique_ptr<Dataset>();
   const DataSpec held_out{.kind = config.spec.data.kind, .path = config.spec.data.validation_path};
   return OpenDataset(held_out, config.context.model.seq, config.context.model.vocab, config.spec.train.seed);
 }
 
-// From the newest states that there are, in memory or on disk.
+// Resumes from the newest states, in memory or on disk.
 absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
                                        PeerCopies* peer_copies, ModelState& state, ReportFile& reports) {
   std::unique_ptr<CopyResume> copies;
@@ -219,8 +220,8 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
   return point;
 }
 
-// Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
-// `between_hosts` moves this process's memory, `between_devices` the device's.
+// Everything that follows connecting to the peers. An error of this rank must be told to the peers: see Run. `between_hosts`
+// transfers this process's memory, `between_devices` the device's memory.
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
                                     Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
@@ -282,7 +283,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .cancellation = cancellation});
 }
 
-// By NCCL; where no rank has it, through the processes' memory.
+// Uses NCCL; if no rank has it, transfers go through the memory of the processes.
 absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
                                                              Backend& backend) {
   const ParallelLayout& layout = config.context.layout;

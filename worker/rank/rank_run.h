@@ -1,10 +1,10 @@
-// RankRun: one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
+// RankRun: runs one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
 // steps and checkpoints.
 //
-//   meet peers -> check of nodes, where one is due (node_check.h) -> open data -> states, arena -> all read the same data?
-//     -> resume point -> RankReady -> steps, checkpoints -> RankDone, or RankYielded where the run is asked to give way
+//   connect to peers -> check of nodes, if it is due (node_check.h) -> open data -> states, arena -> do all read the same data?
+//     -> resume point -> RankReady -> steps, checkpoints -> RankDone, or RankYielded if the run is asked to give way
 //
-// Peers meet first, so that the limit for connecting covers nobody's slow disk. Runs on the calling thread.
+// Peers connect first, so that the time limit for connecting does not include a slow disk. Runs on the calling thread.
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_
 #define LYNX_WORKER_RANK_RANK_RUN_H_
 
@@ -15,8 +15,8 @@
 
 namespace lynx {
 
-// Returns the process's exit code (kRankExit...). Every failure has been reported when it returns, but a cancelled
-// run reports nothing. `listen_fd` is taken over. The calling thread should be pinned already, and the backend its own.
+// Returns the process's exit code (kRankExit...). When it returns, it has reported any failure; a cancelled run reports
+// nothing. Takes ownership of `listen_fd`. The calling thread should already be pinned, and must be the backend's thread.
 int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports, Cancellation& cancellation);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// AdamW: adamw_update.h on every element, tensor by tensor.
+// AdamW: applies adamw_update.h to every element, tensor by tensor.
 #include <cmath>
 
 #include "worker/backend/adamw_update.h"

@@ -1,11 +1,11 @@
-// Causal attention. Per sample and head: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V elementwise in M, the
-// dropout factors. Backwards:  dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dP P)),  dQ = dS K / sqrt(d),
-// dK = dS^T Q / sqrt(d).
+// Causal attention. Per sample and head: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V, where P M is elementwise and M are
+// the dropout factors. Backward:  dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dP P)),  dQ = dS K / sqrt(d),  dK =
+// dS^T Q / sqrt(d).
 //
-// Work goes by blocks of rows, each only as wide as its last row may look, so most of the masked half costs nothing.
-// Q, K and V are read where they lie, as columns of qkv's rows (a + 2k, d), or of bfloat16 copied into fp32 first: K
-// and V once, Q a block at a time. Heads that share keys and values add up their gradients in the order of heads, in
-// fp32.
+// Computes blocks of rows. A block is only as wide as the visible part of its last row, so most of the masked half costs
+// nothing. fp32 Q, K and V are read in place, as columns of qkv's rows (a + 2k, d). bfloat16 ones are first copied into fp32: K
+// and V once, Q one block at a time. The gradients of heads that share keys and values are added in fp32, in the order of
+// heads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@
 namespace lynx::cpu {
 namespace {
 
-// row (s): scores of the first `visible` columns become their softmax, the others 0.
+// row (s): replaces the scores of the first `visible` columns by their softmax, and the others by 0.
 LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
   float max = row[0];
 #pragma omp simd reduction(max : max)
@@ -52,7 +52,7 @@ LYNX_SIMD void SoftmaxBackwardRow(const T* probs, int64_t count, float* gradient
   for (int64_t i = 0; i < count; ++i) gradient[i] = probs[i] * (gradient[i] - sum);
 }
 
-// One row of one head's (s, s) probabilities, of which the columns up to `row` itself are visible.
+// One row of one head's (s, s) probabilities. The columns up to `row` itself are visible.
 struct ProbsRow {
   int64_t sample, head, row, s;  // head: counted over all ranks
 
@@ -64,8 +64,8 @@ void ClearFrom(int64_t visible, int64_t end, float* row) {
   std::memset(row + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
 }
 
-// dropped = probs M over the visible columns and 0 in the others before `end`; and so gradient, unless null, in
-// place.
+// dropped = probs M over the visible columns, and 0 in the other columns before `end`. Does the same to `gradient` in place,
+// unless it is null.
 template <class T>
 void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped, float* gradient) {
   for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
@@ -143,7 +143,7 @@ void CpuOps<T>::ContextForward(const AttentionShape& shape, const T* probs, cons
 
 namespace {
 
-// The gradients of one block of rows of one head.
+// Computes the gradients of one block of rows of one head.
 template <class T>
 struct BlockGradient {
   DropoutStream& dropout;
@@ -154,8 +154,8 @@ struct BlockGradient {
   MatrixView<const float> keys, values;
   MatrixView<float> dkeys, dvalues;
 
-  // probs, queries, dout, dqueries: from the block's first row on. `where`: that row. `beta`: of what it adds to the
-  // gradients of keys and values.
+  // probs, queries, dout, dqueries: begin with the block's first row. `where`: that row. `beta`: the factor of what the
+  // gradients of keys and values contained before.
   void Add(ProbsRow where, int64_t rows, float beta, MatrixView<const T> probs, MatrixView<const float> queries,
            MatrixView<const float> dout, MatrixView<float> dqueries) const {
     const int64_t end = where.row + rows;
@@ -192,7 +192,7 @@ void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, c
       const HeadView<const T> in(qkv, shape, sample, head);
       const HeadView<T> out(dqkv, shape, sample, head);
       const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
-      const bool writes = IsFirstOfKeys(shape, head);  // the others that share its keys add to what it wrote
+      const bool writes = IsFirstOfKeys(shape, head);  // the other heads that share its keys add to what this one wrote
       if (writes) {
         block.keys = Widened(in.k, s, d, wide_keys);
         block.values = Widened(in.v, s, d, wide_values);

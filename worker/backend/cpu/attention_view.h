@@ -1,5 +1,5 @@
-// Where the heads of an attention lie: q, k and v are columns of qkv's rows, (a + 2k, d), and are read there by what
-// works on fp32. Pure.
+// Views of the heads of an attention in qkv: the q, k and v of a head are columns of qkv's rows, (a + 2k, d). Attention on fp32
+// reads them there without a copy. Pure.
 #ifndef LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 #define LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 
@@ -13,7 +13,7 @@
 
 namespace lynx::cpu {
 
-// One query head of one sample, and the keys and values that it looks at.
+// One query head of one sample, with the keys and values that it uses.
 template <class T>
 struct HeadView {
   MatrixView<T> q, k, v;  // (s, d) each
@@ -27,7 +27,7 @@ struct HeadView {
   }
 };
 
-// The same of context (b, s, a, d) or its gradient: (s, d).
+// The same view of context (b, s, a, d) or of its gradient: a matrix (s, d).
 template <class T>
 MatrixView<T> ContextView(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d};
@@ -38,11 +38,12 @@ MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
 
-// The matrices of WideHeadFloats<T>, taken one after another from an op's workspace: null on fp32, which needs none.
+// Hands out the matrices of WideHeadFloats<T>, one after another, from an op's workspace. Returns null on fp32, which needs
+// none.
 template <class T>
 class WideHead {
  public:
-  // They begin `after` floats into the workspace, which may be null on fp32.
+  // The matrices begin `after` floats into the workspace, which may be null on fp32.
   WideHead(const AttentionShape& shape, float* workspace, int64_t after)
       : shape_(shape), next_(std::is_same_v<T, float> ? nullptr : workspace + after) {}
 
@@ -61,7 +62,7 @@ class WideHead {
   float* next_;
 };
 
-// Whether a query head is the first or the last of those that look at the same keys.
+// Whether a query head is the first, or the last, of the heads that use the same keys.
 inline bool IsFirstOfKeys(const AttentionShape& shape, int64_t head) { return head % (shape.a / shape.k) == 0; }
 inline bool IsLastOfKeys(const AttentionShape& shape, int64_t head) { return (head + 1) % (shape.a / shape.k) == 0; }
 

@@ -8,23 +8,23 @@
 namespace lynx::cpu {
 namespace {
 
-// Floats of the panels: blocks of a, b and c. They are as large as a share of a core's outer cache, so that a block
-// of a is widened few times, and touched only as far as products need them.
+// Sizes of the panels in floats: blocks of a, b and c. They are as large as a part of a core's outer cache, so that a block of
+// a is widened only a few times. A product touches only the parts that it needs.
 constexpr int64_t kPanelA = int64_t{1} << 20, kPanelB = int64_t{1} << 19, kPanelC = int64_t{1} << 20;
-constexpr int64_t kDepth = 1024;  // of a block, along k
+constexpr int64_t kDepth = 1024;  // size of a block along k
 
 LYNX_SIMD void AddRow(const Bfloat16* row, int64_t count, float* sum) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
 }
 
-// A block of one operand in fp32, made anew only when another one is asked for.
+// A block of one operand in fp32. It is converted again only when another block is requested.
 class WideBlock {
  public:
   WideBlock(Transpose transpose, MatrixView<const Bfloat16> matrix, float* panel)
       : transpose_(transpose), matrix_(matrix), panel_(panel) {}
 
-  // Rows [row, row + rows) and columns [column, column + columns) of op(matrix), as op of what is returned.
+  // Rows [row, row + rows) and columns [column, column + columns) of op(matrix): they are op of the returned view.
   MatrixView<const float> At(int64_t row, int64_t rows, int64_t column, int64_t columns) {
     if (transpose_ == Transpose::kYes) {
       std::swap(row, column);
@@ -58,7 +58,7 @@ Bfloat16Gemm::Bfloat16Gemm() {
   if (OneDnnGemm::IsFast()) {
     one_dnn_ = std::make_unique<OneDnnGemm>(OneDnnGemm::Operands::kBfloat16);
   } else {
-    // Not initialised: memory that no product needs is never touched.
+    // Not initialised, so that memory that no product needs is never touched.
     panels_ = std::unique_ptr<float[]>(new float[kPanelA + kPanelB + kPanelC]);
   }
 }

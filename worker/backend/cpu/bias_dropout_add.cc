@@ -1,4 +1,4 @@
-// The end of a transformer block: bias, dropout and residual in one pass, its gradient, and the bias's gradient.
+// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias.
 #include <algorithm>
 
 #include "worker/backend/cpu/cpu_ops.h"

@@ -21,7 +21,7 @@ namespace lynx {
 namespace cpu {
 namespace {
 
-// Arithmetic on denormal numbers is several times slower and its results do not matter to training.
+// Arithmetic on denormal numbers is several times slower, and their exact values do not matter for training.
 void FlushDenormalsToZero() {
 #if defined(__x86_64__)
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
@@ -92,8 +92,8 @@ std::string CpuBackend::Name() const {
 
 namespace {
 
-// OpenBLAS asks for its buffer with the first large product and, if there is no memory, asks again for ever: it is to have it
-// before anything else is allocated, so that memory that is short is noticed where an error can be given.
+// OpenBLAS allocates its buffer in the first large product and, if there is no memory, retries forever. This makes it allocate
+// the buffer before anything else is allocated, so that a lack of memory is noticed where an error can be returned.
 void TakeBlasMemory() {
   constexpr int kSize = 256;
   const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);

@@ -1,9 +1,9 @@
-// CpuBackend: the Backend on one machine's cores: its ops are those of cpu_ops.h.
+// CpuBackend: the Backend on the cores of one machine. Its ops are those of cpu_ops.h.
 //
-// The order of every sum depends on shapes and on the machine's instruction set alone, never on addresses: one
-// machine repeats its bits, machines of different kinds agree to rounding. One thread at a time per object; the
-// object owns the memory it allocated. The number of BLAS threads is one setting of the process: the last backend
-// made decides.
+// The order of every sum depends only on the shapes and on the machine's instruction set, never on addresses. One machine
+// therefore repeats its bits, and machines of different kinds agree up to rounding. One thread at a time per object; the object
+// owns the memory that it allocated. The number of BLAS threads is a setting of the process: the backend that was made last
+// decides it.
 #ifndef LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 #define LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 

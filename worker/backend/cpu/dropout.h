@@ -1,6 +1,6 @@
-// DropoutStream: the dropout decisions that a DropoutKey names, drawn anew wherever they are needed and never stored.
+// DropoutStream: the dropout decisions that a DropoutKey names. They are drawn again wherever they are needed and never stored.
 //
-// Which they are is said in dropout_words.h. Not thread-safe: it owns the buffer that it draws into.
+// dropout_words.h defines the decisions. Not thread-safe: the object owns the buffer that it draws into.
 #ifndef LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 #define LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 
@@ -11,7 +11,7 @@
 
 namespace lynx::cpu {
 
-// Factors of the elements of consecutive counters, four each.
+// A range of consecutive counters; each gives the factors of four elements.
 struct FactorRange {
   std::array<uint32_t, 2> key;
   uint64_t sample;  // in the global batch
@@ -20,8 +20,8 @@ struct FactorRange {
   uint32_t threshold;
   float keep_factor;
 };
-// factors (blocks, 4). Which of the two runs depends on the machine; they give the same bits. The second writes up to
-// the next multiple of kBlocksAtOnce blocks, and exists on x86 only.
+// Write factors (blocks, 4). The machine decides which of the two is used; both give the same bits. The AVX2 version writes up
+// to the next multiple of kBlocksAtOnce blocks, and exists only on x86.
 inline constexpr int64_t kBlocksAtOnce = 8;
 void DrawFactorsPortable(const FactorRange& range, float* factors);
 void DrawFactorsAvx2(const FactorRange& range, float* factors);
@@ -33,14 +33,14 @@ class DropoutStream {
   explicit DropoutStream(const DropoutKey& key);
 
   bool identity() const { return range_.threshold == 0; }
-  // Factors, 0 or 1/(1-rate), of elements [first, first + count) of the microbatch's sample `sample`. count <=
-  // kChunk. Valid until the next call.
+  // Factors, 0 or 1/(1-rate), of the elements [first, first + count) of sample `sample` of the microbatch. count <= kChunk.
+  // Valid until the next call.
   const float* Factors(int64_t sample, int64_t first, int64_t count);
 
  private:
   FactorRange range_;  // of the latest draw
   int64_t first_sample_;
-  // A range may begin and end within a block of four, and blocks are drawn kBlocksAtOnce at a time.
+  // Has room for a range that begins and ends within a block of four, and for drawing kBlocksAtOnce blocks at a time.
   alignas(64) float factors_[kChunk + 4 * (1 + kBlocksAtOnce)];
 };
 

@@ -1,10 +1,10 @@
-// Fused causal attention (FlashAttention-2, Dao 2023): the scores are made tile by tile and never stored. Forward
-// keeps of each row the largest score m and the sum l of e^(score - m) so far, and scales what it has summed of the
-// result when m grows; at the end it divides by l. The log-sum-exp of a row, m + log l, is all that backward needs to
-// make a tile's probabilities again: P = e^(S - lse). With M the dropout factors and C the result,
+// Fused causal attention (FlashAttention-2, Dao 2023): the scores are computed tile by tile and never stored. The forward pass
+// keeps for each row the largest score m so far and the sum l of e^(score - m) so far, and rescales the partial result when m
+// grows; at the end it divides by l. The log-sum-exp of a row, m + log l, is all that the backward pass needs to compute a
+// tile's probabilities again: P = e^(S - lse). With M the dropout factors and C the result,
 //   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dC C)),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d).
 //
-// The dropout decisions are those of the unfused form. Tiles right of the diagonal are never visited.
+// The dropout decisions are those of unfused attention. Tiles right of the diagonal are never visited.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,7 +20,7 @@
 namespace lynx::cpu {
 namespace {
 
-constexpr int64_t kRows = 64, kColumns = 256;  // of a tile
+constexpr int64_t kRows = 64, kColumns = 256;  // size of a tile
 static_assert(kColumns <= DropoutStream::kChunk);
 static_assert(kColumns % kRows == 0, "every row of a tile that is visited sees its first column");
 
@@ -37,21 +37,21 @@ struct TilePlace {
   int64_t sample, head, s;  // head: counted over all ranks
   int64_t first_row, rows, first_column, columns;
 
-  // Columns of the tile that its row `row` may look at.
+  // The number of the tile's columns that are visible to its row `row`.
   int64_t VisibleIn(int64_t row) const { return std::min(first_row + row + 1 - first_column, columns); }
   const float* Factors(DropoutStream& dropout, int64_t row) const {
     return dropout.Factors(sample, (head * s + first_row + row) * s + first_column, VisibleIn(row));
   }
 };
 
-// What a row has seen so far.
+// The largest score and the sum of a row so far.
 struct RowSums {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;
 };
 
-// scores (count) become e^(score - m), and the row's sums take them in. Returns what the results so far must be
-// multiplied by. count > 0.
+// Replaces scores (count) by e^(score - m) and adds them to the row's sums. Returns the factor by which earlier results must be
+// multiplied. count > 0.
 LYNX_SIMD float TakeIn(float* scores, int64_t count, RowSums* sums) {
   float max = sums->max;
 #pragma omp simd reduction(max : max)
@@ -86,7 +86,7 @@ LYNX_SIMD float Dot(const T* x, const T* y, int64_t count) {
   return sum;
 }
 
-// scores become P, gradient dS. `row_sum`: of dC C.
+// Replaces scores by P, and gradient by dS. `row_sum`: of dC C.
 LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* scores, float* gradient) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -95,7 +95,7 @@ LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* sco
   }
 }
 
-// The same, and scores become P M.
+// The same with dropout; replaces scores by P M.
 LYNX_SIMD void DroppedScoreGradient(const float* factors, float lse, float row_sum, int64_t count, float* scores,
                                     float* gradient) {
 #pragma omp simd
@@ -114,16 +114,16 @@ void ClearFrom(int64_t visible, int64_t columns, float* row) {
 struct Head {
   MatrixView<const float> keys, values;
   int64_t d;
-  float scale;  // of the scores
+  float scale;  // factor of the scores
 
-  // queries: from the tile's first row on.
+  // queries: begin with the tile's first row.
   void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
     Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column), 0.0f,
          scores.view());
   }
 };
 
-// The result's rows of one tile row, and their log-sum-exps. queries, out, lse: from its first row on.
+// Computes the result's rows for one row of tiles, and their log-sum-exps. queries, out, lse: begin with its first row.
 void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, MatrixView<const float> queries, Tile& probs,
                  MatrixView<float> out, float* lse) {
   std::array<RowSums, kRows> sums;
@@ -152,15 +152,15 @@ struct BackwardTiles {
   Tile gradient;  // dP, then dS
 };
 
-// From a tile row's first row on, but for those of keys and values, which are whole.
+// Data that begins with the first row of a row of tiles; only dkeys and dvalues are whole.
 struct BackwardRowsOf {
   MatrixView<const float> queries, dcontext;
   const float *lse, *row_sums;
   MatrixView<float> dqueries, dkeys, dvalues;
 };
 
-// What one tile row adds to the gradients. `writes`: it is the first to touch the gradients of keys and values, and
-// sees all of them.
+// Computes what one row of tiles adds to the gradients. `writes`: this row of tiles is the first to touch the gradients of keys
+// and values, and covers all of them, so it overwrites them.
 void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const BackwardRowsOf& row, bool writes,
                   BackwardTiles& tiles) {
   const float beta = writes ? 0.0f : 1.0f;
@@ -250,7 +250,7 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       for (int64_t row = 0; row < s; ++row) {
         row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
       }
-      const bool first_of_keys = IsFirstOfKeys(shape, head);  // the others add to what it wrote
+      const bool first_of_keys = IsFirstOfKeys(shape, head);  // the other heads add to what this one wrote
       if (first_of_keys) {
         one.keys = Widened(in.k, s, d, wide_keys);
         one.values = Widened(in.v, s, d, wide_values);

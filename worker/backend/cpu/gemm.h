@@ -1,5 +1,5 @@
-// Gemm: OpenBLAS's single-precision matrix product, row-major. Deterministic for given shapes and number of BLAS
-// threads: every element is summed in an order that depends on nothing else. Thread-safe for distinct results.
+// Gemm: OpenBLAS's single-precision matrix product, row-major. Deterministic for given shapes and a given number of BLAS
+// threads: the order in which an element is summed depends on nothing else. Thread-safe for distinct results.
 #ifndef LYNX_WORKER_BACKEND_CPU_GEMM_H_
 #define LYNX_WORKER_BACKEND_CPU_GEMM_H_
 
@@ -13,14 +13,14 @@ namespace lynx::cpu {
 
 enum class Transpose { kNo, kYes };
 
-// A matrix whose rows lie `stride` floats apart.
+// A matrix whose rows begin `stride` elements apart.
 template <class T>
 struct MatrixView {
   T* data;
   int64_t stride;
 };
 
-// c (m, n) = alpha op(a) (m, k) op(b) (k, n) + beta c. At beta 0, c's old content is not read.
+// c (m, n) = alpha op(a) (m, k) op(b) (k, n) + beta c. If beta is 0, the old content of c is not read.
 inline void Gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
                  MatrixView<const float> a, MatrixView<const float> b, float beta, MatrixView<float> c) {
   if (m == 0 || n == 0) return;

@@ -13,7 +13,7 @@ struct RowStats {
   float mean, rstd;
 };
 
-// Two passes: the variance about the mean just found loses nothing where the mean is large.
+// Two passes: computing the variance about the mean just found loses no precision if the mean is large.
 template <class T>
 inline RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;

@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits
-// to three numbers a token, and all shards' numbers together give loss and gradient.
+// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard reduces its logits to three
+// numbers for each token; the numbers of all shards together give loss and gradient.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -34,18 +34,18 @@ LYNX_SIMD void ScaledExp(float max, float factor, const float* x, int64_t count,
   for (int64_t i = 0; i < count; ++i) y[i] = factor * Exp(x[i] - max);
 }
 
-// One token's gradient: factor e^(x - max), and scale less for the target.
+// The gradient of one token: factor e^(x - max), minus scale in the target's column.
 struct RowGradient {
   float max, factor, scale;
-  int64_t target;  // -1: in no column of these
+  int64_t target;  // -1: the target is in none of these columns
 
-  // dlogits (count) may be logits.
+  // dlogits (count) may be the same memory as logits.
   void Write(const float* logits, int64_t count, float* dlogits) const {
     ScaledExp(max, factor, logits, count, dlogits);
     if (target >= 0) dlogits[target] -= scale;
   }
-  // By chunks, so that what is written lies before what is still to be read, also where dlogits begins where logits
-  // does.
+  // Writes in chunks, so that what is written never overlaps what is still to be read, even if dlogits begins at the same
+  // address as logits.
   void Write(const float* logits, int64_t count, Bfloat16* dlogits) const {
     std::array<float, 1024> chunk;
     const auto most = static_cast<int64_t>(chunk.size());
@@ -63,7 +63,7 @@ struct Denominator {
   double max, sum;
 };
 
-// `stats` points at the token's entry of the first shard; the shards lie n entries apart.
+// `stats` points to the token's entry of the first shard; the entries of the shards are n entries apart.
 Denominator Combine(const float* stats, int64_t t, int64_t n) {
   Denominator all{-std::numeric_limits<double>::infinity(), 0};
   for (int64_t shard = 0; shard < t; ++shard) all.max = std::fmax(all.max, stats[shard * n * kStats]);

@@ -13,7 +13,7 @@ namespace {
 using dnnl::memory;
 using Type = memory::data_type;
 
-// Everything that a primitive is made for.
+// Everything that determines a primitive.
 struct Key {
   Transpose a, b;
   int64_t m, n, k, stride_a, stride_b, stride_c;
@@ -21,7 +21,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// Of op(matrix), (rows, columns).
+// The descriptor of op(matrix), (rows, columns).
 memory::desc MatrixOf(int64_t rows, int64_t columns, Type type, Transpose transpose, int64_t stride) {
   return {{rows, columns}, type, transpose == Transpose::kYes ? memory::dims{1, stride} : memory::dims{stride, 1}};
 }
@@ -34,7 +34,7 @@ class OneDnnGemm::Primitives {
 
   Type type() const { return type_; }
 
-  // The C interface, since the C++ one allocates memory in every call.
+  // Uses the C interface, because the C++ interface allocates memory in every call.
   void Run(const Key& key, const void* a, const void* b, const void* bias, void* c) {
     Product& product = Of(key);
     // oneDNN only reads the sources.
@@ -53,7 +53,7 @@ class OneDnnGemm::Primitives {
 
  private:
   struct Product {
-    memory a, b, bias, c;  // where the last call found them
+    memory a, b, bias, c;  // with the addresses of the last call
     dnnl::matmul primitive;
   };
 

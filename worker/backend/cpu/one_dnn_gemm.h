@@ -1,7 +1,8 @@
-// OneDnnGemm: matrix products by oneDNN, in fp32 sums, of bfloat16 operands on processors that multiply these. Made
-// for operands in fp32 it is the same code on any processor, which is how machines without such units test it.
+// OneDnnGemm: oneDNN's matrix products, with fp32 sums, of bfloat16 operands, for processors that multiply bfloat16. It can
+// also be made for fp32 operands; the same code then runs on any processor, so that machines without bfloat16 units can test
+// it.
 //
-// A primitive is made for each shape when it is first seen, and kept. One thread at a time.
+// A oneDNN primitive is made when a shape is first seen, and kept. One thread at a time.
 #ifndef LYNX_WORKER_BACKEND_CPU_ONE_DNN_GEMM_H_
 #define LYNX_WORKER_BACKEND_CPU_ONE_DNN_GEMM_H_
 
@@ -25,19 +26,19 @@ class OneDnnGemm {
  public:
   enum class Operands : uint8_t { kBfloat16, kFloat };
 
-  // Whether this processor multiplies bfloat16: oneDNN is asked, and so obeys DNNL_MAX_CPU_ISA.
+  // Whether this processor multiplies bfloat16. The answer is oneDNN's, so it follows DNNL_MAX_CPU_ISA.
   static bool IsFast();
 
-  // kBfloat16 only where IsFast().
+  // kBfloat16 is allowed only where IsFast().
   explicit OneDnnGemm(Operands operands);
   ~OneDnnGemm();
 
-  // c = op(a) op(b) + bias, a row that is added to every row; null: none. All are of the type of the operands.
+  // c = op(a) op(b) + bias. The bias is one row that is added to every row; null: no bias. All have the type of the operands.
   template <class T>
   void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, const T* bias, MatrixView<T> c) {
     Run({.shape = shape, .wide = false, .into = ProductInto::kOverwrite}, a, b, bias, c.data, c.stride);
   }
-  // c = op(a) op(b), or += . c is fp32.
+  // c = op(a) op(b), or c += op(a) op(b). c is fp32.
   template <class T>
   void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, ProductInto into,
                 MatrixView<float> c) {

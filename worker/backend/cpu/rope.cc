@@ -1,6 +1,6 @@
-// Rotary positions (Su et al. 2021). The elements i and i + pairs of a head, a pair, turn by p * slopes[i] at position p.
-// Position follows position, so cosine and sine of an angle come from those of the one before by the addition theorem, in
-// double: after a million positions they are right to 1e-10.
+// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair, which is rotated by the angle
+// p * slopes[i] at position p. Positions are visited in order, so the cosine and sine of an angle are computed from the
+// previous position's by the addition theorem, in double: after a million positions they are exact to 1e-10.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace lynx::cpu {
 namespace {
 
-constexpr int64_t kPairs = 64;  // turned together
+constexpr int64_t kPairs = 64;  // rotated together
 
 LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos, const double* step_sin, double* exact_cos,
                              double* exact_sin, float* cos, float* sin) {
@@ -30,7 +30,7 @@ LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos
 // Cosines and sines of consecutive pairs' angles at one position.
 class Angles {
  public:
-  // The pairs are [first, first + count), and stand at position 0. They turn by `sign` times the angle.
+  // The pairs are [first, first + count), at position 0. They are rotated by `sign` times the angle.
   Angles(const RotaryTable& rotary, int64_t first, int64_t count, double sign) : count_(count), scale_(rotary.scale) {
     for (int64_t i = 0; i < count; ++i) {
       const double angle = rotary.slopes[static_cast<size_t>(first + i)];
@@ -58,7 +58,7 @@ class Angles {
   std::array<float, kPairs> cos_, sin_;
 };
 
-// Turns `count` pairs, at x and x + half, of each of `heads` heads that lie d apart.
+// Rotates `count` pairs, at x and x + half, in each of `heads` heads that are d apart.
 template <class T>
 LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t half, int64_t heads, int64_t d, T* x) {
   for (int64_t head = 0; head < heads; ++head, x += d) {

@@ -1,11 +1,11 @@
-// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g), in the two ops between which silu(g) may be stored.
+// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g), in two ops, so that silu(g) can be stored between them.
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
 namespace {
 
-// e^(-x), at most e^87 so that its reciprocal stays a normal number.
+// e^(-x), limited to e^87 so that its reciprocal is still a normal number.
 inline float ExpMinus(float x) { return Exp(x < -87.0f ? 87.0f : -x); }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Stands in for the CUDA backend where it is not built.
+// Replaces the CUDA backend in builds without it.
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
 

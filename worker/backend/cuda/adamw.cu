@@ -1,4 +1,4 @@
-// AdamW: adamw_update.h on every element of a list of tensors.
+// AdamW: applies adamw_update.h to every element of a list of tensors.
 #include <cmath>
 
 #include "worker/backend/adamw_update.h"

@@ -1,7 +1,7 @@
-// The backward pass of attention, fused or not. With P the probabilities, M the dropout factors and C the result,
+// The backward pass of attention, fused and unfused. With P the probabilities, M the dropout factors and C the result,
 //   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - r),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d),
-// where r = rowsum(dP P) = rowsum(dC C). One kernel has a block for each tile of queries, another for each tile of
-// keys: nothing is added from two blocks. Heads that share keys add up in the order of heads.
+// where r = rowsum(dP P) = rowsum(dC C). One kernel has a block for each tile of queries, the other a block for each tile of
+// keys, so no two blocks add to the same element. The gradients of heads that share keys are added in the order of heads.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 
@@ -24,7 +24,7 @@ struct GradientArgs {
   T* dqkv;
 };
 
-// Probabilities of a tile as fused attention has them: made again from the log-sum-exps (b, a, s) of rows.
+// The probabilities of a tile for fused attention: computed again from the log-sum-exps (b, a, s) of the rows.
 template <class T>
 struct ProbsOfLse {
   const float* lse;
@@ -42,7 +42,7 @@ struct ProbsOfLse {
   }
 };
 
-// And as unfused attention has them: stored (b, a, s, s).
+// The probabilities of a tile for unfused attention: read from where they are stored (b, a, s, s).
 template <class T>
 struct StoredProbs {
   const T* probs;
@@ -58,7 +58,7 @@ struct StoredProbs {
   }
 };
 
-// What a tile's gradients are made of.
+// What the gradients of a tile are computed from.
 struct TileGradient {
   Four dropped;  // P M
   Four scores;   // dS
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kTileThreads) KeyGradient(GradientArgs<T> args
   dvalues.Store(out.v.From(at.first_column), args.shape.d, 1.0f, 1.0f);
 }
 
-// Calls launch(std::integral_constant<int, kMost>) with the least kMost >= d that kernels are made for.
+// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which there are kernels.
 template <class Launch>
 void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
@@ -163,7 +163,7 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
       absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
 }
 
-// dqkv, once the row sums are there.
+// Computes dqkv; the row sums must already be there.
 template <class T, class Probs>
 void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& source) {
   const dim3 block(kSide, kSide);

@@ -1,8 +1,8 @@
-// Fused attention on tensor cores: what its kernels on bfloat16 are made of. A block has kOwnRows rows of a head, its own,
-// 16 of them a warp's, and goes over the head's other rows, kOthers at a time: queries over keys, or keys over queries.
-// Products are of bfloat16 with sums in fp32; what lies between two products (probabilities, and their gradients) is rounded
-// to bfloat16 where the second one reads it, and so is never in memory. Everything else is fp32, and the dropout decisions are
-// those of the other kernels.
+// The parts of the fused attention kernels on bfloat16 that use tensor cores. A block has kOwnRows rows of a head as its own
+// rows, 16 for each warp, and loops over the head's other rows, kOthers at a time: queries over keys, or keys over queries.
+// Products are of bfloat16 with sums in fp32. What lies between two products (the probabilities, and their gradients) is
+// rounded to bfloat16 where the second product reads it, so it is never stored in memory. Everything else is fp32, and the
+// dropout decisions are those of the other kernels.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_MMA_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_MMA_CUH_
 
@@ -15,15 +15,15 @@ namespace lynx::cuda {
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
 inline constexpr int kOwnRows = kMmaWarps * 16;
-inline constexpr int64_t kMaxMmaHeadSize = 128;  // larger heads do not fit beside each other into a block's memory
+inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads do not fit into a block's shared memory together
 
-// Whether rows of heads can be read eight elements at once.
+// Whether the rows of the heads can be read eight elements at a time.
 template <class... T>
 bool FitsEights(int64_t d, const T*... tensors) {
   return d % 8 == 0 && ((reinterpret_cast<uintptr_t>(tensors) % 16 == 0) && ...);
 }
 
-// Rows [0, Shared::kRows) and columns [0, kMost) into shared memory, zero where they end.
+// Copies rows [0, Shared::kRows) and columns [0, kMost) into shared memory, with zeros where the rows or columns end.
 template <int kMost, class Shared>
 __device__ void FetchRows(const RowsOf<const Bfloat16>& from, int64_t d, bool eights, Shared& to) {
   if (eights) {
@@ -44,13 +44,13 @@ __device__ void FetchRows(const RowsOf<const Bfloat16>& from, int64_t d, bool ei
   }
 }
 
-// A lane's elements of a warp's 16 rows x kOthers.
+// A lane's elements of the 16 rows x kOthers of its warp.
 template <int kOthers>
 struct WarpTile {
   SumFragment at[kOthers / 8];
 };
 
-// The warp's own rows times the others, transposed: (16, kOthers), summed over d columns.
+// The warp's own rows times the transposed other rows: (16, kOthers), summed over d columns.
 template <int kMost, class Own, class Other>
 __device__ WarpTile<Other::kRows> OwnTimesOthers(const Own& own, const Other& others, int64_t d) {
   WarpTile<Other::kRows> tile;
@@ -66,12 +66,12 @@ __device__ WarpTile<Other::kRows> OwnTimesOthers(const Own& own, const Other& ot
   return tile;
 }
 
-// A lane's part of a result (16, d) of its warp.
+// A lane's part of its warp's result (16, d).
 template <int kMost>
 struct WarpRows {
   SumFragment at[kMost / 8];
 
-  // Its row g + 8 half.
+  // Multiplies the lane's row g + 8 half by the factor.
   __device__ void Scale(int half, float factor) {
 #pragma unroll
     for (SumFragment& sums : at) {
@@ -80,7 +80,7 @@ struct WarpRows {
     }
   }
 
-  // += the weights, rounded, times the others' values.
+  // Adds the weights, rounded, times the others' values.
   template <class Other>
   __device__ void Add(const WarpTile<Other::kRows>& weights, const Other& values, int64_t d) {
 #pragma unroll
@@ -94,7 +94,7 @@ struct WarpRows {
     }
   }
 
-  // to: the block's own rows; each of a lane's two rows times its scale.
+  // `to`: the block's own rows. Each of a lane's two rows is multiplied by its scale.
   __device__ void Store(const RowsOf<Bfloat16>& to, int64_t d, float scale0, float scale1) const {
     const int lane = LaneOfWarp();
 #pragma unroll
@@ -111,34 +111,34 @@ struct WarpRows {
 
 enum class OwnRows : uint8_t { kQueries, kKeys };
 
-// A block's tile of one head of one sample, and where a lane's elements of it are.
+// A block's tile of one head of one sample, and which rows and columns a lane's elements are.
 template <OwnRows kOwn>
 struct MmaPlace {
-  int64_t sample, head, s;  // head: of this rank's
+  int64_t sample, head, s;  // head: counted among this rank's heads
   int64_t first_own, first_other = 0;
 
   __device__ int64_t Own(int half) const { return first_own + WarpOfBlock() * 16 + LaneOfWarp() / 4 + half * 8; }
   __device__ int64_t Other(int j, int e) const { return first_other + j * 8 + LaneOfWarp() % 4 * 2 + e % 2; }
   __device__ int64_t Query(int j, int e) const { return kOwn == OwnRows::kQueries ? Own(e / 2) : Other(j, e); }
   __device__ int64_t Key(int j, int e) const { return kOwn == OwnRows::kQueries ? Other(j, e) : Own(e / 2); }
-  // Whether the query exists and may look at the key.
+  // Whether the query exists and may use the key.
   __device__ bool Visible(int j, int e) const { return Query(j, e) < s && Key(j, e) <= Query(j, e); }
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int j, int e) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Query(j, e)) * s + Key(j, e));
   }
-  // Of a query, among the rows (b, a, s) of all heads.
+  // The index of a query's row among the rows (b, a, s) of all heads.
   __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t query) const {
     return (sample * shape.a + head) * s + query;
   }
 };
 
-// Rows' largest score and sum so far (SoftmaxRows), of a lane's two rows; the four lanes of a row hold the same.
+// The largest score and the sum so far (see SoftmaxRows) of a lane's two rows. The four lanes of a row hold the same values.
 struct MmaSoftmax {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Takes in a tile of scores (scaled here) and makes them e^(score - m), 0 where hidden. What was made before must be
-  // multiplied by `factors`.
+  // Adds a tile of scores: scales them and replaces them by e^(score - m), or by 0 where hidden. What was computed before must
+  // be multiplied by `factors`.
   template <int kOthers>
   __device__ void TakeIn(const MmaPlace<OwnRows::kQueries>& at, float scale, WarpTile<kOthers>& scores, float factors[2]) {
 #pragma unroll
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
 }
 
-// What a tile's gradients are made of, as in TileGradient: makes of its scores dS and of its dP, P M.
+// Computes what a tile's gradients are computed from, as in TileGradient: replaces its scores by dS, and its dP by P M.
 template <OwnRows kOwn, int kOthers>
 __device__ void MakeGradients(const GradientArgs<Bfloat16>& args, const float* lse, const MmaPlace<kOwn>& at, float scale,
                               WarpTile<kOthers>& scores, WarpTile<kOthers>& dprobs) {
@@ -229,7 +229,8 @@ __device__ void MakeGradients(const GradientArgs<Bfloat16>& args, const float* l
   }
 }
 
-// dQ of the block's queries, or dK and dV of its keys; heads that share keys add up in the order of heads.
+// Computes dQ of the block's queries, or dK and dV of its keys. The gradients of heads that share keys are added in the order
+// of heads.
 template <int kMost, OwnRows kOwn>
 __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16> args, const float* lse, bool eights) {
   constexpr int kOthers = kMost <= 64 ? 32 : 16;
@@ -270,7 +271,7 @@ inline dim3 MmaGrid(const AttentionShape& shape, int64_t heads) {
   return dim3(BlocksOf(shape.s, kOwnRows), BlocksOf(heads, 1), BlocksOf(shape.b, 1));
 }
 
-// Calls launch(std::integral_constant<int, kMost>) with the least kMost >= d that kernels are made for.
+// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which there are kernels.
 template <class Launch>
 void ForMmaHeadSize(int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
@@ -285,7 +286,7 @@ inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const 
   });
 }
 
-// dqkv, once the row sums are there.
+// Computes dqkv; the row sums must already be there.
 inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& args, const float* lse) {
   const bool eights = FitsEights(args.shape.d, args.qkv, args.dcontext);
   ForMmaHeadSize(args.shape.d, [&](auto most) {

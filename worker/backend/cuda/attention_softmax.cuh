@@ -1,5 +1,5 @@
-// The softmax of rows of scores, tile by tile: each row's largest score m and sum l of e^(score - m) so far (online
-// softmax, Milakov and Gimelshein 2018).
+// The softmax of rows of scores, computed tile by tile. It keeps for each row the largest score m so far and the sum l of
+// e^(score - m) so far (online softmax, Milakov and Gimelshein 2018).
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_SOFTMAX_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_SOFTMAX_CUH_
 
@@ -10,13 +10,13 @@
 
 namespace lynx::cuda {
 
-// A thread's two rows; the kSide threads of a row hold the same.
+// The values of a thread's two rows; the kSide threads of a row hold the same values.
 struct SoftmaxRows {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Takes in a tile of scores (scaled, the hidden ones too) and makes them e^(score - m), 0 where hidden. What was
-  // made before must be multiplied by `factors`. Of every row that exists, a column of the first tile is visible.
+  // Adds a tile of scores (all of them scaled, also the hidden ones) and replaces them by e^(score - m), or by 0 where hidden.
+  // What was computed before must be multiplied by `factors`. In the first tile, every row that exists has a visible column.
   __device__ void TakeIn(const TilePlace& at, Four& scores, float factors[2]) {
     for (int i = 0; i < 2; ++i) {
       float largest = max[i];
@@ -37,7 +37,7 @@ struct SoftmaxRows {
   }
 };
 
-// Scores of a tile, scaled.
+// The scores of a tile, scaled.
 template <class T>
 __device__ Four Scores(const HeadRows<const T>& in, const TilePlace& at, int64_t d, Tile& left, Tile& right) {
   Four scores = Dot(in.q.From(at.first_row), in.k.From(at.first_column), d, left, right);

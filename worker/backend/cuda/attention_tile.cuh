@@ -1,6 +1,6 @@
-// Tiles of one head's scores, (kTile, kTile), and what is made of them, by a block of kTile / 2 x kTile / 2 threads:
-// each has the elements (y + 16 i, x + 16 j), i and j in {0, 1}, of a tile, and the columns x + 16 j of a tile's rows
-// in a result (kTile, d). All arithmetic is fp32, one sum after another, whatever the elements are stored as.
+// Tiles (kTile, kTile) of one head's scores, and what a block of kTile / 2 x kTile / 2 threads computes from them. A thread has
+// the elements (y + 16 i, x + 16 j) of a tile, i and j in {0, 1}. In a result (kTile, d) it has the columns x + 16 j of the
+// tile's rows. All arithmetic is fp32 whatever the elements are stored as, and a sum is computed one term after another.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
 
@@ -15,12 +15,13 @@
 namespace lynx::cuda {
 
 inline constexpr int kTile = 32;
-inline constexpr int kSide = kTile / 2;  // threads, in each direction
+inline constexpr int kSide = kTile / 2;  // threads in each direction
 inline constexpr int kTileThreads = kSide * kSide;
-inline constexpr int kPadded = kTile + 1;  // of a row in shared memory: columns are in different banks
+// Length of a row in shared memory; it puts the elements of a column into different banks.
+inline constexpr int kPadded = kTile + 1;
 inline constexpr int64_t kMaxHeadSize = 256;
 
-// Rows of a head where they lie: `stride` elements apart, the first `rows` of them exist.
+// Rows of a head in memory: they begin `stride` elements apart, and the first `rows` of them exist.
 template <class T>
 struct RowsOf {
   T* data;
@@ -29,8 +30,7 @@ struct RowsOf {
   __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
 };
 
-// Where query head `head` of a sample, and the keys and values that it looks at, lie in qkv (b, s, a + 2k, d); and in
-// context (b, s, a, d).
+// Where query head `head` of a sample, and the keys and values that it uses, are in qkv (b, s, a + 2k, d).
 template <class T>
 struct HeadRows {
   RowsOf<T> q, k, v;
@@ -44,24 +44,25 @@ struct HeadRows {
   }
 };
 
+// Where the head is in context (b, s, a, d).
 template <class T>
 __device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};
 }
 
-// One tile of one head of one sample, and a thread's elements of it.
+// One tile of one head of one sample, and which rows and columns a thread's elements are.
 struct TilePlace {
-  int64_t sample, head, s;  // head: of this rank's
+  int64_t sample, head, s;  // head: counted among this rank's heads
   int64_t first_row = 0, first_column = 0;
 
   __device__ int64_t Row(int i) const { return first_row + threadIdx.y + i * kSide; }
   __device__ int64_t Column(int j) const { return first_column + threadIdx.x + j * kSide; }
-  // Whether its row exists and may look at its column.
+  // Whether the row exists and may use the column.
   __device__ bool Visible(int i, int j) const { return Row(i) < s && Column(j) <= Row(i); }
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int i, int j) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Row(i)) * s + Column(j));
   }
-  // Of its row `row`, among the rows (b, a, s) of all heads.
+  // The index of row `row` of the head among the rows (b, a, s) of all heads.
   __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t row) const { return (sample * shape.a + head) * s + row; }
 };
 
@@ -69,7 +70,7 @@ struct Tile {
   float at[kTile][kPadded];
 };
 
-// rows x columns [first, first + kTile) of a matrix (.., d) into shared memory, zero where it ends.
+// Copies the rows x columns [first, first + kTile) of a matrix (.., d) into shared memory, with zeros where the matrix ends.
 template <class T>
 __device__ void Fetch(const RowsOf<T>& from, int64_t first, int64_t d, Tile& tile) {
   for (int i = threadIdx.y; i < kTile; i += kSide) {
@@ -91,7 +92,8 @@ struct Four {
   }
 };
 
-// Of a b^T, a and b being rows of d columns. `left` and `right`: shared memory. Barriers for the block.
+// A thread's elements of a b^T, where a and b are rows of d columns. `left` and `right`: shared memory. Contains barriers of
+// the block.
 template <class A, class B>
 __device__ Four Dot(const RowsOf<A>& a, const RowsOf<B>& b, int64_t d, Tile& left, Tile& right) {
   Four sums;
@@ -116,10 +118,10 @@ __device__ Four Dot(const RowsOf<A>& a, const RowsOf<B>& b, int64_t d, Tile& lef
 
 enum class Transposed : bool { kNo, kYes };
 
-// A thread's part of a result (kTile, d), d <= kMost.
+// A thread's part of a result (kTile, d), with d <= kMost.
 template <int kMost>
 struct Rows {
-  static constexpr int kParts = kMost / kTile;  // of kTile columns
+  static constexpr int kParts = kMost / kTile;  // each has kTile columns
   float at[2][2 * kParts] = {};
 
   __device__ void Scale(int i, float factor) {
@@ -127,8 +129,8 @@ struct Rows {
     for (float& value : at[i]) value *= factor;
   }
 
-  // += weights (kTile, kTile) values (kTile, d), or of the weights transposed. `part`: shared memory. Barriers for
-  // the block.
+  // Adds weights (kTile, kTile) times values (kTile, d), or the transposed weights times the values. `part`: shared memory.
+  // Contains barriers of the block.
   template <Transposed kTransposed, class T>
   __device__ void Add(const Tile& weights, const RowsOf<T>& values, int64_t d, Tile& part) {
     const int y = threadIdx.y, x = threadIdx.x;
@@ -151,7 +153,7 @@ struct Rows {
     }
   }
 
-  // to = this, each of a thread's two rows times its scale.
+  // to = this result; each of a thread's two rows is multiplied by its scale.
   template <class T>
   __device__ void Store(const RowsOf<T>& to, int64_t d, float scale0, float scale1) const {
 #pragma unroll

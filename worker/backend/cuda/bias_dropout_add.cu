@@ -1,4 +1,4 @@
-// The end of a transformer block: bias, dropout and residual in one pass, its gradient, and the bias's gradient.
+// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias.
 #include "worker/backend/cuda/column_sum.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/dropout.cuh"
@@ -7,7 +7,7 @@
 namespace lynx::cuda {
 namespace {
 
-// Where a pack's elements are among those that dropout numbers. kWidth is 1, or 4 where rows are multiples of it.
+// The place of a pack's elements in the tensor that dropout numbers. kWidth is 1, or 4 if the row length is a multiple of 4.
 template <int kWidth>
 struct Place {
   int64_t column, sample, element;

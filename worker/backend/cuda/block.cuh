@@ -1,5 +1,5 @@
-// What the threads of a block do together, and how they read and write rows. Sums are in an order that the shape
-// alone decides, so that an op repeats its bits.
+// What the threads of a block do together, and how they read and write rows. The order of a sum depends only on the shape, so
+// that an op repeats its bits.
 #ifndef LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 
@@ -11,7 +11,7 @@ namespace lynx::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr int kWarp = 32;
-inline constexpr int kBlock = 256;  // threads of a block that works on one row, or on elements one by one
+inline constexpr int kBlock = 256;  // threads of a block that works on one row, or on single elements
 
 struct Sum {
   template <class T>
@@ -26,7 +26,7 @@ struct Max {
   }
 };
 
-// `value` of the `kLanes` neighbours taken together; each of them gets it.
+// Reduces `value` over `kLanes` neighbouring lanes; each of them gets the result.
 template <class Operation, int kLanes, class T>
 __device__ T ReduceLanes(T value) {
 #pragma unroll
@@ -36,12 +36,12 @@ __device__ T ReduceLanes(T value) {
   return value;
 }
 
-// Of all kBlock threads; each of them gets it. A barrier for the block.
+// Reduces `value` over all kBlock threads; each of them gets the result. Contains barriers of the block.
 template <class Operation, class T>
 __device__ T ReduceBlock(T value) {
   __shared__ T of_warps[kBlock / kWarp];
   value = ReduceLanes<Operation, kWarp>(value);
-  __syncthreads();  // an earlier call's values have been read
+  __syncthreads();  // the values of an earlier call have been read
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
   __syncthreads();
   T all = of_warps[0];
@@ -50,7 +50,7 @@ __device__ T ReduceBlock(T value) {
   return all;
 }
 
-// kWidth neighbouring elements, read and written at once.
+// kWidth neighbouring elements, which are read and written at once.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
@@ -59,7 +59,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
   __device__ void Store(T* to) const { *reinterpret_cast<Pack*>(to) = *this; }
 };
 
-// The number of this thread among all of the grid, in one dimension.
+// The index of this thread in the whole grid, in one dimension.
 __device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
 }  // namespace lynx::cuda

@@ -1,4 +1,4 @@
-// Values written and rounded as they are.
+// Ops that fill and round memory.
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/elementwise.cuh"
 

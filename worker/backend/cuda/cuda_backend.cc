@@ -18,7 +18,7 @@ CudaBackend::CudaBackend(DeviceParts parts, std::string name)
       name_(std::move(name)) {}
 
 CudaBackend::~CudaBackend() {
-  (void)stream_.Synchronize();  // whoever needed to know has asked before
+  (void)stream_.Synchronize();  // a caller that needs the error has asked for it before
   for (void* memory : allocations_) cudaFree(memory);
   for (void* memory : pinned_) cudaFreeHost(memory);
 }
@@ -37,7 +37,7 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
       return StatusOf(error, absl::StrCat("allocating ", FormatBytes(bytes), " for ", what));
     size_t free_bytes = 0, total_bytes = 0;
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-    cudaGetLastError();  // it has been seen
+    cudaGetLastError();  // clears the error, which is returned here
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, " on ", name_, ": ",
                      cudaGetErrorString(error), "; of its ", FormatBytes(Bytes(static_cast<int64_t>(total_bytes))), ", ",
@@ -52,7 +52,7 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
 void CudaBackend::Release(std::span<float> memory) {
   if (memory.empty()) return;
   LYNX_CHECK(std::erase(allocations_, memory.data()) == 1);
-  (void)stream_.Synchronize();  // what it says is said again by the next Finish
+  (void)stream_.Synchronize();  // the next Finish returns the same error again
   cudaFree(memory.data());
 }
 
@@ -68,7 +68,7 @@ absl::StatusOr<std::span<float>> CudaBackend::AllocatePinned(Bytes bytes, const 
   const auto size = static_cast<size_t>(bytes.value);
   void* memory = nullptr;
   if (const cudaError_t error = cudaHostAlloc(&memory, size, cudaHostAllocDefault); error != cudaSuccess) {
-    cudaGetLastError();  // it has been seen
+    cudaGetLastError();  // clears the error, which is returned here
     return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value,
                                                      " bytes) of pinned memory for ", what, ": ", cudaGetErrorString(error),
                                                      "; free memory on this node or lower the job's host memory per rank"));
@@ -83,8 +83,8 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaBackend::MakeQueue() { return Q
 
 namespace {
 
-// Before the first call of CUDA. Streams beyond the device's hardware queues, of which it sets up 8 unless told otherwise,
-// share one: a transfer that waits for its peer would then hold up another one, on which the peer may wait.
+// Must run before the first call of CUDA. A device has 8 hardware queues unless this is set, and further streams share one of
+// them. A transfer that waits for its peer would then block another transfer, for which the peer may be waiting.
 void AskForHardwareQueues() {
   static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   LYNX_CHECK(set == 0);

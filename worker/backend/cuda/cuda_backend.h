@@ -1,10 +1,10 @@
-// CudaBackend: the Backend on one NVIDIA GPU: its ops are those of cuda_ops.h.
+// CudaBackend: the Backend on one NVIDIA GPU. Its ops are those of cuda_ops.h.
 //
-// Ops are issued on one stream and run in that order; they return before they are done. Pointers are of memory that
-// the device reads: what Allocate gave, or pinned. One GPU repeats its bits, with one version of cuBLASLt; GPUs of
-// different kinds agree to rounding. Beside what is allocated it holds Stream::kScratch.
+// Ops are issued on one stream and run in that order; a call returns before its op is done. Pointers are to memory that the
+// device can read: memory that Allocate returned, or pinned memory. One GPU with one version of cuBLASLt repeats its bits; GPUs
+// of different kinds agree up to rounding. Beside what is allocated, the backend holds Stream::kScratch.
 //
-// One thread at a time per object, on which the device is set; the object owns the memory it allocated.
+// One thread at a time per object; the device must be set on that thread. The object owns the memory that it allocated.
 #ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 #define LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 
@@ -21,7 +21,7 @@
 
 namespace lynx::cuda {
 
-// What is made before the ops and outlives them.
+// The parts that are made before the ops and outlive them.
 struct DeviceParts {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Gemm> gemm;
@@ -58,7 +58,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   std::string Name() const override { return name_; }
 
  private:
-  // The value on the device, once it is there; `failed` where something failed before.
+  // Waits for the value on the device and returns it; returns `failed` where anything failed before.
   template <class T>
   T Fetch(const T* value, T failed);
 

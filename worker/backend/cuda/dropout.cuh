@@ -1,5 +1,4 @@
-// Dropout's decisions within a kernel, drawn anew wherever they are needed; which they are is said in
-// dropout_words.h.
+// Dropout's decisions within a kernel. They are drawn again wherever they are needed; dropout_words.h defines them.
 #ifndef LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 
@@ -13,7 +12,7 @@
 
 namespace lynx::cuda {
 
-// A DropoutKey as kernels take it, by value.
+// A DropoutKey in the form that kernels take by value.
 struct Dropout {
   std::array<uint32_t, 2> key;
   int64_t first_sample;
@@ -25,7 +24,7 @@ struct Dropout {
     return {DropoutPhiloxKey(key), key.first_sample, DropoutThreshold(key.rate), static_cast<float>(1.0 / (1.0 - key.rate))};
   }
 
-  // Factors, 0 or 1/(1-rate), of elements [4 block, 4 block + 4) of the microbatch's sample.
+  // Factors, 0 or 1/(1-rate), of the elements [4 block, 4 block + 4) of sample `sample` of the microbatch.
   __device__ void Factors(int64_t sample, int64_t block, float factors[4]) const {
     const PhiloxBlock words = DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(block));
 #pragma unroll

@@ -1,4 +1,4 @@
-// Ops on elements one by one: a function of them for each pack of a thread's.
+// Elementwise ops: each thread applies a function to one element or one pack of elements.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_
 
@@ -7,9 +7,9 @@
 
 namespace lynx::cuda {
 
-inline constexpr int kElements = 4;  // of a pack, and of a word of dropout's generator
+inline constexpr int kElements = 4;  // elements of a pack; also the words of one block of dropout's generator
 
-// Whether rows of so many elements, in all of these tensors, can be read in packs.
+// Whether rows of `columns` elements can be read in packs in all of these tensors.
 template <class... T>
 bool FitsPacks(int64_t columns, const T*... tensors) {
   const auto aligned = [](uintptr_t address, size_t element) { return address % (kElements * element) == 0; };
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kBlock) OnEach(int64_t count, Function functio
   if (at < count) function(at);
 }
 
-// function(i) for i in [0, count). Function is a value with a __device__ call operator.
+// Calls function(i) for i in [0, count) on the device. Function is a value with a __device__ call operator.
 template <class Function>
 void ForEach(Stream& stream, const char* name, int64_t count, const Function& function) {
   stream.Launch(name, &OnEach<Function>, dim3(BlocksOf(count, kBlock)), dim3(kBlock), count, function);

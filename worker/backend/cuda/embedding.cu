@@ -1,7 +1,7 @@
 // Token embedding of one vocabulary shard: a gather of rows and its transpose, a scatter.
 //
-// The scatter adds the rows of equal tokens in the order of tokens. Each token's block looks whether an earlier token
-// is the same, and if none is adds all of them to its row: no row is two blocks' to write.
+// The scatter adds the rows of equal tokens in the order of tokens. Each token has a block, which looks for an earlier equal
+// token. If there is none, the block adds the rows of all equal tokens to its row of dtok, so no two blocks write the same row.
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kBlock)
   for (int64_t i = threadIdx.x; i < h; i += kBlock) out[token * h + i] = held ? tok[row * h + i] : T(0.0f);
 }
 
-// Whether any of the block's threads says so.
+// Whether `mine` is true in any thread of the block.
 __device__ bool Any(bool mine) { return ReduceBlock<Max>(mine ? 1 : 0) != 0; }
 
 template <class T>

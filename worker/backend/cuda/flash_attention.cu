@@ -1,10 +1,10 @@
-// Fused causal attention (FlashAttention-2, Dao 2023): the scores are made tile by tile and never stored. A block has
-// a tile of rows, goes over the tiles that they may look at, and scales what it has summed of the result when a row's
-// largest score grows. The log-sum-exp of a row is all that backward needs (attention_gradient.cuh). The dropout
-// decisions are those of the unfused form.
+// Fused causal attention (FlashAttention-2, Dao 2023): the scores are computed tile by tile and never stored. A block has a
+// tile of rows. It loops over the tiles that are visible to them, and rescales the partial result when a row's largest score
+// grows. The log-sum-exp of a row is all that the backward pass needs (attention_gradient.cuh). The dropout decisions are those
+// of unfused attention.
 //
-// On bfloat16 and a device with tensor cores for it, heads of up to 128 elements are attention_mma.cuh's; the rest, and
-// fp32, is computed in fp32 throughout, by the kernels here.
+// On bfloat16, and on a device that has tensor cores for it, heads of up to 128 elements use attention_mma.cuh. All other cases
+// are computed completely in fp32 by the kernels here.
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/attention_mma.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
@@ -43,11 +43,11 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// row_sums (b, a, s) = rowsum(dC C), a warp for each.
+// row_sums (b, a, s) = rowsum(dC C), with one warp for each row.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     SumProducts(AttentionShape shape, const T* context, const T* dcontext, float* row_sums) {
-  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;  // of (b, s, a), as context lies
+  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;  // index in (b, s, a), the order of context
   if (row >= shape.b * shape.s * shape.a) return;
   float sum = 0;
   for (int64_t i = threadIdx.x % kWarp; i < shape.d; i += kWarp) {

@@ -1,5 +1,5 @@
-// cuBLASLt's matrices are column-major: a row-major matrix is its transpose there. So it is asked for
-// c^T (n, m) = op(b)^T op(a)^T, with the operands' places changed and everything else as it is.
+// cuBLASLt's matrices are column-major, so it sees a row-major matrix as its transpose. It is therefore asked for c^T (n, m) =
+// op(b)^T op(a)^T: the operands change places and everything else stays the same.
 #include "worker/backend/cuda/gemm.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
   return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status)));
 }
 
-// The largest power of two that an address is a multiple of, as far as algorithms care.
+// The largest power of two that divides the address, up to 256, which is enough for every algorithm.
 uint32_t AlignmentOf(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   return at % 256 == 0 ? 256 : static_cast<uint32_t>(at & (~at + 1));
 }
 
-// A row-major matrix (rows, columns) as cuBLASLt sees it, and how it is to be read.
+// A row-major matrix (rows, columns) in cuBLASLt's view, and whether it reads it transposed.
 struct Operand {
   int64_t rows, columns;
   Transpose transpose;

@@ -1,6 +1,6 @@
-// Gemm: matrix products of row-major matrices through cuBLASLt, in fp32 arithmetic (products of bfloat16 by tensor
-// cores, of fp32 exactly: no TF32). The algorithm of a product is chosen once for its shape and kept, so that its
-// bits repeat. One thread at a time.
+// Gemm: products of row-major matrices through cuBLASLt, in fp32 arithmetic. Products of bfloat16 use tensor cores; products of
+// fp32 are exact fp32, without TF32. The algorithm of a product is chosen once for its shape and kept, so that its bits repeat.
+// One thread at a time.
 #ifndef LYNX_WORKER_BACKEND_CUDA_GEMM_H_
 #define LYNX_WORKER_BACKEND_CUDA_GEMM_H_
 
@@ -20,7 +20,7 @@ namespace lynx::cuda {
 enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
 
-// c (m, n) = or += op(a) (m, k) op(b) (k, n), contiguous; a transposed operand is stored (k, m) or (n, k).
+// c (m, n) = or += op(a) (m, k) op(b) (k, n), all contiguous; a transposed operand is stored as (k, m) or (n, k).
 struct ProductShape {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
   int64_t m = 0, n = 0, k = 0;
@@ -35,8 +35,8 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // A product that is overwritten may have a bias (n), of the type of c, added to each of its rows; null: none.
-  // Errors go to the stream.
+  // A product that overwrites c may have a bias (n), with the type of c, which is added to each row; null: no bias. Errors go
+  // to the stream.
   template <class T, class Result>
   void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
 
@@ -46,7 +46,7 @@ class Gemm {
   static Element ElementOf(const Bfloat16*) { return Element::kBfloat16; }
   static cudaDataType TypeOf(Element element);
 
-  // All that the choice of an algorithm may depend on.
+  // Everything that the choice of an algorithm may depend on.
   struct Key {
     ProductShape shape;
     Element operands, result;
@@ -55,7 +55,7 @@ class Gemm {
 
     auto operator<=>(const Key&) const = default;
   };
-  // Descriptors and algorithm of one kind of product.
+  // The descriptors and the algorithm of one kind of product.
   class Product;
 
   explicit Gemm(Stream& stream);

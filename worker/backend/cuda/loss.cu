@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits
-// to three numbers a token, and all shards' numbers together give loss and gradient. A block for each token.
+// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard reduces its logits to three
+// numbers for each token; the numbers of all shards together give loss and gradient. There is one block for each token.
 #include <algorithm>
 #include <limits>
 
@@ -33,7 +33,7 @@ struct Denominator {
   double max, sum;
 };
 
-// `stats` points at the token's entry of the first shard; the shards lie n entries apart.
+// `stats` points to the token's entry of the first shard; the entries of the shards are n entries apart.
 __device__ Denominator Combine(const float* stats, int64_t t, int64_t n) {
   Denominator all{-std::numeric_limits<double>::infinity(), 0};
   for (int64_t shard = 0; shard < t; ++shard) all.max = fmax(all.max, double{stats[shard * n * kStats]});
@@ -44,7 +44,7 @@ __device__ Denominator Combine(const float* stats, int64_t t, int64_t n) {
   return all;
 }
 
-// One block: adds the sum over all tokens.
+// Adds the sum over all tokens, with a single block.
 __global__ void __launch_bounds__(kBlock) Loss(const float* stats, int64_t t, int64_t n, double* loss) {
   double sum = 0;
   for (int64_t token = threadIdx.x; token < n; token += kBlock) {
@@ -66,8 +66,8 @@ struct GradientOf {
   double scale;
 };
 
-// The gradients of tokens [first, first + blocks). A row is read and written piece by piece, each piece read by all
-// before any of it is written, for the first row of bfloat16 where dlogits begins where logits does.
+// The gradients of tokens [first, first + blocks). A row is processed in pieces, and all threads read a piece before any of it
+// is written. This is needed for the first bfloat16 row if dlogits begins at the same address as logits.
 template <class T>
 __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first, const float* logits, T* dlogits) {
   const int64_t token = first + blockIdx.x;
@@ -99,8 +99,8 @@ void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* 
   stream_.Launch("loss", &Loss, dim3(1), dim3(kBlock), stats, t, n, sum);
 }
 
-// A row of bfloat16 takes half of what its logits do. Where both begin at the same place, the rows [r, 2r) are
-// written over the logits of [r/2, r), which have been read by then, and over no others: so rows go by doubling.
+// A bfloat16 row takes half the memory of its logits. If both begin at the same address, the rows [r, 2r) overwrite only the
+// logits of [r/2, r), which have been read by then. So the rows are processed in ranges that double in size.
 template <class T>
 void CudaOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                               int64_t valid, double scale, const float* logits, T* dlogits) {

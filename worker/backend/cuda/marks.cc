@@ -25,12 +25,12 @@ Nanos Marks::Begin(cudaStream_t stream) {
     ops_.Note(cudaEventRecord(first, stream), "recording an event");
     ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
   }
-  begin_ = clock_.Monotonic();  // after the event, so that no moment seems to be before what the host had seen by then
+  begin_ = clock_.Monotonic();  // after the event, so that no mark gets a time before something that the host had already seen
   return begin_;
 }
 
 Moment Marks::Record(cudaStream_t stream) {
-  if (used_ == 0) Begin(stream);  // before anything that is to be timed
+  if (used_ == 0) Begin(stream);  // so that it is before everything that is timed
   const cudaEvent_t event = Next();
   if (event == nullptr) return {};
   ops_.Note(cudaEventRecord(event, stream), "recording an event");

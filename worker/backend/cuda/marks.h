@@ -1,7 +1,7 @@
-// Marks: the moments of a device, as events. An event is recorded once and then, after Begin, again, so that a step of
-// the same length makes none.
+// Marks: moments in the order of a device's work, held as CUDA events. After Begin, the events are recorded again, so a step
+// with as many marks as an earlier one creates no new event.
 //
-// Errors go to the stream of ops, after one of which nothing is recorded. One thread at a time. Owns the events.
+// Errors go to the stream of ops; after an error nothing is recorded. One thread at a time. Owns the events.
 #ifndef LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 #define LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 
@@ -19,31 +19,31 @@ namespace lynx::cuda {
 
 class Marks {
  public:
-  // `ops`: for errors.
+  // `ops`: receives errors.
   explicit Marks(Stream& ops) : ops_(ops) {}
   ~Marks();
   Marks(const Marks&) = delete;
   Marks& operator=(const Marks&) = delete;
 
-  // Now, once the stream has nothing left to do. All marks so far are forgotten.
+  // Waits until the stream has nothing left to do and returns that time. Forgets all earlier marks.
   Nanos Begin(cudaStream_t stream);
-  // In the order of the stream.
+  // The mark is reached when everything issued so far on the stream is done.
   Moment Record(cudaStream_t stream);
-  // What is issued on the stream from now on comes after the mark; nothing, for a time.
+  // What is issued on the stream from now on runs after the mark. A moment that is a time has no effect.
   void Follow(Moment moment, cudaStream_t stream);
-  // Of a mark since Begin that has been reached. The epoch if that fails.
+  // The time of a mark since Begin. The mark must have been reached. On failure the result is the epoch.
   Nanos TimeOf(Moment moment);
 
  private:
   cudaEvent_t EventOf(Moment moment) const;
-  // A new event, or one of a mark that is forgotten; null after an error.
+  // A new event, or the event of a mark that was forgotten; null after an error.
   cudaEvent_t Next();
 
   const RealClock clock_;
   Stream& ops_;
-  std::vector<cudaEvent_t> events_;  // by mark; the first is Begin's
+  std::vector<cudaEvent_t> events_;  // by mark; the first one is Begin's
   int32_t used_ = 0;
-  Nanos begin_;  // of the first event
+  Nanos begin_;  // time of the first event
 };
 
 }  // namespace lynx::cuda

@@ -1,4 +1,4 @@
-// Learned position embedding and the dropout after it.
+// Learned position embedding, and the dropout after it.
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/dropout.cuh"
 #include "worker/backend/cuda/elementwise.cuh"
@@ -20,7 +20,7 @@ struct Forward {
   }
 };
 
-// A thread has an element of the positions: it goes over the rows with it, sample after sample.
+// Each thread has one element of the position embedding, and goes over the rows that use it, sample after sample.
 template <class T>
 struct Backward {
   T* dx;

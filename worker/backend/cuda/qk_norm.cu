@@ -1,5 +1,5 @@
-// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), a warp for each head of a
-// token; the gradients of the two weights, a block for some of a head's elements.
+// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), with one warp for each head of a token;
+// the gradients of the two weights, with one block for some of a head's elements.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>
@@ -12,11 +12,12 @@ namespace {
 
 constexpr int kHeadsOfBlock = kBlock / kWarp;
 
-// Which heads a kernel goes over: `normed` of the `heads` of a token, queries before keys, and values behind them.
+// The heads that a kernel goes over: the first `normed` of the `heads` heads of a token. Queries come first, then keys, then
+// values.
 struct Heads {
   int64_t tokens, queries, normed, heads, d;
 
-  // Where the head `at` of `each` a token begins.
+  // Where head number `at` begins, if each token counts `each` heads.
   __device__ int64_t Begin(int64_t at, int64_t each) const { return (at / each * heads + at % each) * d; }
 };
 
@@ -24,7 +25,7 @@ Heads HeadsOf(const AttentionShape& shape, int64_t tokens) {
   return {tokens, shape.a, shape.a + shape.k, shape.a + 2 * shape.k, shape.d};
 }
 
-// The head that this thread's warp works on, of all of a grid.
+// The head of this thread's warp, counted over the whole grid.
 __device__ int64_t HeadOfWarp() { return int64_t{blockIdx.x} * kHeadsOfBlock + threadIdx.x / kWarp; }
 
 template <class T>
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// The heads from `first` on, `each` a token: the rows of what SumColumns adds up.
+// The heads from `first` on, `each` per token: these are the rows that SumColumns adds up.
 template <class T>
 struct WeightGradient {
   static constexpr int kSums = 1;
@@ -118,7 +119,7 @@ void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const
     auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
     this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
-    // Before dx takes the place of the gradient that they read.
+    // Must be before dx overwrites the gradient that these read.
     SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
                WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
     SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,

@@ -1,5 +1,5 @@
-// Queue: a stream beside that of the ops, for transfers. It comes before the ops where both have work for the device's
-// multiprocessors: a transfer takes few of them, and others wait for it.
+// Queue: a stream for transfers, beside the stream of the ops. It has priority over the ops where both need the device's
+// multiprocessors: a transfer uses few of them, and others wait for it.
 #ifndef LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 #define LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 
@@ -16,7 +16,7 @@ namespace lynx::cuda {
 
 class Queue : public DeviceQueue {
  public:
-  // Of the device of `ops`, where errors go. Borrows both.
+  // Makes a queue on the device of `ops`, which also receives its errors. Borrows both.
   static absl::StatusOr<std::unique_ptr<DeviceQueue>> Create(Stream& ops, Marks& marks);
   ~Queue() override;
   Queue(const Queue&) = delete;

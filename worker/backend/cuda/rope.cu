@@ -1,5 +1,6 @@
-// Rotary positions (Su et al. 2021). The elements i and i + pairs of a head, a pair, turn by p * slopes[i] at position p.
-// A thread has one pair's angle at one position, found in double, and turns that pair in every head and sample.
+// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair, which is rotated by the angle
+// p * slopes[i] at position p. A thread computes one pair's angle at one position, in double, and rotates that pair in every
+// head and sample.
 #include "common/check.h"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"

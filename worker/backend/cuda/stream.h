@@ -1,8 +1,8 @@
-// Stream: where a device's ops are issued, one after another, with the fixed memory that they share and the first
-// error that any of them met. Issuing never waits for the device.
+// Stream: the CUDA stream on which a device's ops are issued one after another, with the fixed memory that they share and the
+// first error that any of them met. Issuing an op never waits for the device.
 //
-// After an error nothing more is issued: ops cannot fail one by one, so whoever needs to know asks Synchronize. One
-// thread at a time. Owns the CUDA stream and the scratch.
+// After an error nothing more is issued. An op does not return its own error, so a caller that needs to know asks Synchronize.
+// One thread at a time. Owns the CUDA stream and the scratch memory.
 #ifndef LYNX_WORKER_BACKEND_CUDA_STREAM_H_
 #define LYNX_WORKER_BACKEND_CUDA_STREAM_H_
 
@@ -18,19 +18,19 @@
 
 namespace lynx::cuda {
 
-// What CUDA calls an error, as a status: ResourceExhausted where memory is short, Aborted where the device has
-// failed, else Internal. `what`: being done.
+// The status for a CUDA error: ResourceExhausted where memory is short, Aborted where the device has failed, else Internal.
+// `what`: what was being done.
 absl::Status StatusOf(cudaError_t error, const std::string& what);
 
 class Stream {
  public:
-  // What an op may use between its kernels, and a matrix product within one.
+  // Memory that an op may use between its kernels, and that a matrix product may use within one.
   static constexpr Bytes kScratch{int64_t{32} << 20};
 
-  // Of a kernel's parameters: more takes a driver of 530 or newer.
+  // Limit for a kernel's parameters; more needs a driver of version 530 or newer.
   static constexpr size_t kMaxParameterBytes = 4096;
 
-  // On the calling thread's device.
+  // Creates it on the calling thread's device.
   static absl::StatusOr<std::unique_ptr<Stream>> Create();
   ~Stream();
   Stream(const Stream&) = delete;
@@ -41,15 +41,15 @@ class Stream {
   template <class T>
   T* ScratchOf(int64_t count) const;
 
-  // Whether the device has tensor cores for bfloat16: since compute capability 8.0.
+  // Whether the device has tensor cores for bfloat16 (compute capability 8.0 and later).
   bool multiplies_bfloat16() const { return compute_major_ >= 8; }
 
   bool ok() const { return status_.ok(); }
-  // Keeps the first that is not OK.
+  // Keeps the first status that is not OK.
   void Note(const absl::Status& status);
   void Note(cudaError_t error, const char* what);
 
-  // kernel<<<grid, block>>>(arguments...), unless there was an error before or the grid is empty.
+  // Launches kernel<<<grid, block>>>(arguments...), unless there was an error before or the grid is empty.
   template <class... Parameters, class... Arguments>
   void Launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
     static_assert((sizeof(Parameters) + ... + 0) <= kMaxParameterBytes);
@@ -61,7 +61,7 @@ class Stream {
     Note(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
   }
 
-  // Waits for all that was issued. The first error of it.
+  // Waits for everything that was issued. Returns its first error.
   absl::Status Synchronize();
 
  private:
@@ -81,7 +81,7 @@ T* Stream::ScratchOf(int64_t count) const {
   return static_cast<T*>(scratch_);
 }
 
-// Blocks of `size` that cover `count`.
+// The number of blocks of `size` that cover `count`.
 constexpr unsigned BlocksOf(int64_t count, int64_t size) { return static_cast<unsigned>((count + size - 1) / size); }
 
 }  // namespace lynx::cuda

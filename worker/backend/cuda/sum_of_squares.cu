@@ -1,5 +1,5 @@
-// The sum of squares for the gradient norm: each block adds up a chunk of a tensor, in double, and one block adds up
-// theirs. Which elements a thread adds, and in which order, the tensors' sizes decide.
+// The sum of squares for the gradient norm: each block adds up a chunk of a tensor in double, and then one block adds up the
+// blocks' sums. Only the tensors' sizes decide which elements a thread adds, and in which order.
 #include <vector>
 
 #include "worker/backend/cuda/cuda_backend.h"
@@ -8,7 +8,7 @@
 namespace lynx::cuda {
 namespace {
 
-constexpr int64_t kMaxParts = 65'536;  // and one for each tensor
+constexpr int64_t kMaxParts = 65'536;  // plus one for each tensor
 
 struct Summed {
   const float* x;

@@ -1,6 +1,6 @@
-// Lists of tensors that one kernel works on: a block has one chunk of one tensor, and finds which in a table that comes with
-// the kernel's parameters. A model's parameters are hundreds of tensors, most of them smaller than what a device holds at
-// once: starting a kernel for each would take longer than their work.
+// Lists of tensors that one kernel works on. A block works on one chunk of one tensor; it finds which one in a table that is
+// passed with the kernel's parameters. A model's parameters are hundreds of tensors, and most of them are smaller than what a
+// device works on at once: starting a kernel for each would take longer than the work itself.
 #ifndef LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 
@@ -11,26 +11,26 @@
 
 namespace lynx::cuda {
 
-inline constexpr int kListed = 56;  // with 64 bytes for each tensor below the 4 KiB that a kernel's parameters may have
-inline constexpr int64_t kChunk = 16 * kBlock;  // elements of a block, or a multiple of it
+inline constexpr int kListed = 56;  // at 64 bytes for each tensor this stays below the 4 KiB limit of a kernel's parameters
+inline constexpr int64_t kChunk = 16 * kBlock;  // elements of a block are this or a multiple of it
 
-// What a block works on: elements [begin, end) of a tensor.
+// What a block works on: the elements [begin, end) of a tensor.
 template <class Tensor>
 struct Chunk {
   const Tensor& tensor;
   int64_t begin, end;
 };
 
-// Tensor has its number of elements as `count`.
+// Tensor has a member `count`, its number of elements.
 template <class Tensor>
 struct TensorList {
   Tensor tensors[kListed];
-  int32_t ends[kListed];  // the chunks of the tensors so far; they rise, as no tensor is empty
+  int32_t ends[kListed];  // running total of the tensors' chunks; it always rises, because no tensor is empty
   int32_t tensor_count;
   int64_t chunk;  // elements
 
   __device__ Chunk<Tensor> ChunkOf(unsigned block) const {
-    int low = 0, high = tensor_count - 1;  // it is in [low, high]
+    int low = 0, high = tensor_count - 1;  // the block's tensor is in [low, high]
     while (low < high) {
       const int middle = (low + high) / 2;
       if (block < static_cast<unsigned>(ends[middle])) {
@@ -45,7 +45,7 @@ struct TensorList {
   }
 };
 
-// Elements of a chunk so that all tensors have at most `most` chunks more than there are tensors.
+// Elements of a chunk such that all tensors together have at most `most` chunks more than there are tensors.
 template <class Tensors>
 int64_t ChunkFor(const Tensors& tensors, int64_t most) {
   int64_t count = 0;
@@ -54,7 +54,7 @@ int64_t ChunkFor(const Tensors& tensors, int64_t most) {
   return kChunk * std::max<int64_t>(chunks_each, 1);
 }
 
-// Calls launch(list, chunks) with one list after another until all tensors that are not empty have been in one.
+// Calls launch(list, chunks) with one list after another until every tensor that is not empty has been in one.
 template <class Tensor, class Tensors, class Launch>
 void ForLists(const Tensors& tensors, int64_t chunk, Launch launch) {
   TensorList<Tensor> list{};

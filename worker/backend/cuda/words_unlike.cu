@@ -1,5 +1,5 @@
-// How far memory is marked: each block finds its part's last word that is not the mark, and one block the last of
-// these.
+// Finds the last word of memory that is not the mark: each block finds the last one in its part, and one block finds the last
+// of these.
 #include <algorithm>
 #include <bit>
 

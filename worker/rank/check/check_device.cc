@@ -19,14 +19,16 @@ namespace {
 constexpr Nanos kDuration{100'000'000};
 constexpr int32_t kCpuSize = 256, kGpuSize = 1024;
 constexpr int kMatrices = 3;
-// The factors' rows repeat with these periods, and so do the product's rows with the first and its columns with the second: few
-// enough to be known beforehand, and without a common divisor with what devices divide their work by.
+// The factors' rows repeat with these periods. So the product's rows repeat with the first period and its columns with the
+// second. The periods are small, so that all values can be computed beforehand, and share no divisor with the sizes by which
+// devices divide their work.
 constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
-// Whole numbers up to here, which bfloat16 and the shortest format that devices multiply float32 in have exactly.
+// The largest whole number used. bfloat16, and the shortest format in which devices multiply float32, represent all whole
+// numbers up to it exactly.
 constexpr int64_t kLargest = 31;
 static_assert(kLargest * kLargest * kMaxCheckedProduct < (1 << 24));
 
-// Rows (period, size) of a factor; `first` tells the two apart.
+// Rows (period, size) of a factor; the two factors have different values of `first`.
 std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
   std::vector<float> rows(static_cast<size_t>(period * size));
   for (int64_t row = 0; row < period; ++row) {
@@ -60,7 +62,7 @@ uint32_t PatternWord(size_t index, uint32_t inverted) {
   return (static_cast<uint32_t>(index) * 2'654'435'761u ^ static_cast<uint32_t>(index >> 16)) ^ inverted;
 }
 
-// Every bit of it is once a one and once a zero.
+// Sets every bit once to one and once to zero, and checks it.
 absl::Status CheckMemory(std::span<float> memory, Backend& backend) {
   for (const uint32_t inverted : {0u, ~0u}) {
     HostView view(memory, backend);
@@ -96,7 +98,7 @@ absl::Status Compare(std::span<const float> found, const std::vector<float>& row
     const float* const should = &rows[static_cast<size_t>(row % kRowPeriod * size)];
     if (std::memcmp(is, should, static_cast<size_t>(size) * sizeof(float)) == 0) continue;
     for (int64_t column = 0; column < size; ++column) {
-      if (is[column] == should[column]) continue;  // a zero may have a sign
+      if (is[column] == should[column]) continue;  // the values are equal: a zero may have a sign
       return absl::DataLossError(
           absl::StrFormat("the device computes wrongly: element (%d, %d) of the product of matrices of %d x %d is %.9g, "
                           "not %.9g, in product %d",
@@ -117,7 +119,7 @@ absl::Status CheckProducts(const DeviceCheck& check, std::span<float> left, std:
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + check.duration;
   for (int i = 0; i < kLeastProducts || clock.Monotonic() < deadline; ++i) {
-    backend.Fill(product.data(), size * size, -1.0f);  // what was right before is not taken for right now
+    backend.Fill(product.data(), size * size, -1.0f);  // so that an earlier correct result is not mistaken for a new one
     if (narrow) {
       backend.bfloat16().LogitsForward(reinterpret_cast<const Bfloat16*>(left.data()),
                                        reinterpret_cast<const Bfloat16*>(right.data()), size, size, size, product.data());

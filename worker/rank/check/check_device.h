@@ -1,6 +1,6 @@
-// CheckDevice: whether a device keeps what is written to it and computes what it should: patterns that are read back, and a
-// product of matrices whose every element is known beforehand, exact in whole numbers whatever the order of the sums, again and
-// again. Part of the check before a generation (node_check.h). Not thread-safe.
+// CheckDevice: checks whether a device keeps what is written to it and computes correctly. It writes patterns and reads them
+// back, and repeats a matrix product whose elements are known beforehand: they are whole numbers, exact in any order of the
+// sums. Part of the check before a generation (node_check.h). Not thread-safe.
 #ifndef LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 #define LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 
@@ -14,20 +14,20 @@
 namespace lynx {
 
 struct DeviceCheck {
-  int32_t size = 0;                    // of the square matrices, from 1 to kMaxCheckedProduct
-  DataType type = DataType::kFloat32;  // of the factors
-  Nanos duration;                      // to repeat the product for; it is made kLeastProducts times at least
+  int32_t size = 0;                    // side of the square matrices, from 1 to kMaxCheckedProduct
+  DataType type = DataType::kFloat32;  // type of the factors
+  Nanos duration;                      // how long to repeat the product; it is computed at least kLeastProducts times
 };
-// Up to here every sum is below 2^24.
+// Up to this size every sum is below 2^24.
 inline constexpr int32_t kMaxCheckedProduct = 8192;
 inline constexpr int kLeastProducts = 2;
 
-// A tenth of a second of what a job with elements of this type does there.
+// A check of a tenth of a second, with the same kind of work as a job with elements of this type.
 DeviceCheck DeviceCheckOf(const Backend& backend, DataType type);
 
-// Takes three matrices of fp32 of the device's memory, until the backend ends: 768 KiB on the CPU, 12 MiB on a GPU, where it is
-// a part of what the node's agent reserves beside plans. DataLoss: the device has failed the check: which word or element, what
-// it is and what it should be. Errors of the backend as they are.
+// Uses three fp32 matrices of device memory until the backend is destroyed: 768 KiB on the CPU, 12 MiB on a GPU, which is part
+// of what the node's agent reserves beside plans. DataLoss: the device failed the check; the message says which word or
+// element, its value and the correct value. Errors of the backend are returned unchanged.
 absl::Status CheckDevice(const DeviceCheck& check, Backend& backend);
 
 }  // namespace lynx

@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// Of values in order, without the one at `skipped`.
+// The median of sorted values without the one at index `skipped`.
 Nanos MedianWithout(const std::vector<Nanos>& sorted, size_t skipped) {
   if (sorted.size() < 2) return Nanos(0);
   const size_t middle = (sorted.size() - 1) / 2;
@@ -34,7 +34,8 @@ Nanos MedianOfOthers(const std::map<int64_t, std::vector<Nanos>>& times, const P
 
 std::vector<CheckedPair> PairsOf(const ParallelLayout& layout) {
   std::vector<CheckedPair> pairs;
-  std::vector<std::set<int32_t>> rounds(static_cast<size_t>(layout.ranks()));  // in which a rank is in a pair, by rank
+  // By rank: the rounds in which the rank is in a pair.
+  std::vector<std::set<int32_t>> rounds(static_cast<size_t>(layout.ranks()));
   for (int32_t low = 0; low < layout.ranks(); ++low) {
     std::set<int32_t> peers;
     for (const LinkKey& link : LinksOf(layout, low)) {

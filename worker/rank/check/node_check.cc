@@ -26,16 +26,16 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kWords = kCheckedLinkBytes.value / static_cast<int64_t>(sizeof(float));
-// Two exchanges of each pair, and so many more of those that seem slow.
+// Each pair makes two exchanges; pairs that seem slow make up to this many more.
 constexpr int kMoreExchanges = 5;
-// One that takes longer than this tells enough.
+// An exchange that takes longer than this is not repeated.
 constexpr Nanos kLongExchange{1'000'000'000};
 
 uint32_t WordOf(int32_t rank, int64_t index) {
   return (static_cast<uint32_t>(rank) + 1) * 2'246'822'519u + static_cast<uint32_t>(index) * 2'654'435'761u;
 }
 
-// What an end of a link has found, as it goes from rank to rank.
+// What one end of a link has found, in the form in which it is sent to the other ranks.
 struct Finding {
   int32_t peer = 0;
   int32_t wrong = 0;  // words
@@ -52,7 +52,7 @@ std::string RateText(Nanos time) {
                       "/s");
 }
 
-// The links of one rank.
+// Checks the links of one rank.
 class LinkCheck {
  public:
   LinkCheck(const RankConfig& config, const NodeCheckOptions& options, const std::vector<CheckedPair>& pairs,
@@ -60,24 +60,25 @@ class LinkCheck {
       : config_(config), options_(options), pairs_(pairs), between_hosts_(between_hosts),
         words_(static_cast<size_t>(2 * kWords)) {}
 
-  // Collective: makes the sockets that the higher ranks of its pairs connect to, and tells them where.
+  // Collective: opens the sockets that the higher ranks of its pairs connect to, and tells them the ports.
   absl::Status Listen();
-  // Of pairs that the rank is in, by index. Every rank goes through those that it shares with another in the same order.
+  // Makes exchanges over those of the given pairs that this rank is in. Two ranks must go through their common pairs in the
+  // same order.
   absl::Status Exchange(const std::vector<size_t>& pairs);
-  // Collective: times of all pairs. Notes the wrong words that others have found.
+  // Collective: the times of all pairs. Also notes the wrong words that other ranks have found.
   absl::StatusOr<std::vector<PairTime>> Gather();
-  // After Gather.
+  // Valid after Gather.
   bool wrong(size_t pair) const { return wrong_[pair]; }
-  // First of its words that came in wrong, as a sentence; empty: none did.
+  // A sentence about the first word that came in wrong; empty: there was none.
   const std::string& words_text(size_t pair) const { return own_.at(pair).text; }
   bool is_own(size_t pair) const { return pairs_[pair].low == config_.rank || pairs_[pair].high == config_.rank; }
   int32_t PeerOf(size_t pair) const { return pairs_[pair].low == config_.rank ? pairs_[pair].high : pairs_[pair].low; }
 
  private:
-  // Of a pair of this rank.
+  // The state of a pair that this rank is in.
   struct Own {
     std::unique_ptr<Communicator> communicator;
-    OwnedFd listener;  // of the lower rank, until it is connected
+    OwnedFd listener;  // the lower rank's, until it is connected
     Finding finding;
     std::string text;
   };
@@ -85,7 +86,7 @@ class LinkCheck {
   absl::Status Connect(size_t pair, Own& own);
   absl::StatusOr<Nanos> ExchangeOnce(size_t pair, Own& own);
   void Compare(int32_t peer, const float* words, Own& own) const;
-  // What an error over a pair's connections means for this rank.
+  // What an error on a pair's connections means for this rank.
   absl::Status Explained(const absl::Status& status, size_t pair) const;
 
   const RankConfig& config_;
@@ -133,7 +134,7 @@ absl::Status LinkCheck::Connect(size_t pair, Own& own) {
                    config_.peers[static_cast<size_t>(pairs_[pair].high)]};
   options.connect_timeout = options.idle_timeout = options_.patience * (pairs_[pair].round + 1);
   options.pacing_bytes_per_second = config_.pacing_bytes_per_second;
-  if (options.rank == 1) {  // nobody connects to it
+  if (options.rank == 1) {  // no rank connects to it
     LYNX_ASSIGN_OR_RETURN(const ListeningSocket unused, ListenTcp(options.peers[1].host));
     own.listener = OwnedFd(unused.fd);
   }
@@ -162,7 +163,8 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
     std::memcpy(mine + i, &word, sizeof(word));
   }
   std::memset(theirs, 0, static_cast<size_t>(kCheckedLinkBytes.value));
-  // Both are there before the time begins: what a rank finds in its buffer when it comes late says nothing of the link.
+  // Starts the time when both are ready: if a rank comes late, the bytes that are already in its buffer say nothing about the
+  // link.
   std::array<float, 2> ready_words{};
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ready, own.communicator->StartAllGather(Group::kTensor, ready_words.data(), 1));
   LYNX_RETURN_IF_ERROR(own.communicator->Wait(ready).status());
@@ -175,7 +177,7 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
 }
 
 absl::Status LinkCheck::Explained(const absl::Status& status, size_t pair) const {
-  // A peer that has ended, or given up on another, has told all; and then its silence means nothing.
+  // If a peer has ended, or has given up because of another rank, it has told all ranks why; its silence then means nothing.
   LYNX_RETURN_IF_ERROR(between_hosts_.Failure());
   if (!absl::IsDeadlineExceeded(status))
     return Annotate(status, absl::StrCat("node check, with ", PeerText(config_, PeerOf(pair))));
@@ -216,7 +218,7 @@ absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
       const auto [low, high] = std::minmax({static_cast<int32_t>(rank), finding.peer});
       const auto pair = index.find({low, high});
       LYNX_CHECK(pair != index.end());
-      // The end that what comes in is slow for is the one that tells.
+      // Uses the end with the longer time, because that is the end whose incoming bytes are slow.
       times[pair->second].best = std::max(times[pair->second].best, Nanos(finding.best_nanos));
       wrong_[pair->second] = wrong_[pair->second] || finding.wrong > 0;
     }
@@ -233,7 +235,7 @@ absl::Status Failed(int32_t failed, const std::string& what) {
   return absl::UnavailableError(absl::StrCat("rank ", failed, " has failed its ", what));
 }
 
-// So that no rank ends before all have heard why. What fails meanwhile is of no interest.
+// Waits, so that no rank ends before all have heard the reason. Errors while waiting are ignored.
 absl::Status AfterAll(absl::Status status, Communicator& between_hosts) {
   (void)between_hosts.Barrier();
   return status;
@@ -253,7 +255,7 @@ absl::Status CheckDevices(const RankConfig& config, Backend& backend, Communicat
   return absl::OkStatus();
 }
 
-// Of the rank's own bad links, or the first of others'.
+// The error for this rank's own bad links, or for the first bad link of other ranks.
 absl::Status Verdict(const RankConfig& config, const std::vector<CheckedPair>& pairs, const std::vector<PairTime>& times,
                      const LinkCheck& links) {
   std::vector<bool> slow(pairs.size());
@@ -288,7 +290,7 @@ absl::Status CheckLinks(const RankConfig& config, const NodeCheckOptions& option
   std::iota(all.begin(), all.end(), size_t{0});
   std::vector<size_t> next = all;
   std::vector<PairTime> times;
-  // Every rank knows all times, and so the same pairs go on.
+  // Every rank knows all times, so all continue with the same pairs.
   for (int exchange = 0; !next.empty() && exchange <= 1 + kMoreExchanges; ++exchange) {
     std::erase_if(next, [&](size_t pair) { return !links.is_own(pair); });
     LYNX_RETURN_IF_ERROR(links.Exchange(next));
@@ -315,7 +317,7 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
   const Nanos begin = clock.Monotonic();
   const std::vector<CheckedPair> pairs = PairsOf(config.context.layout);
   const int32_t rounds = pairs.empty() ? 0 : pairs.back().round + 1;
-  // Peers may wait in each round for one that is silent.
+  // In each round, peers may wait for a silent rank.
   between_hosts.SetIdleTimeout(options.patience * (rounds * (rounds + 1) / 2 + 2));
   NodeCheckReport report{.devices = config.context.layout.ranks()};
   LYNX_RETURN_IF_ERROR(CheckDevices(config, backend, between_hosts));

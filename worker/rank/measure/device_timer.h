@@ -1,5 +1,5 @@
-// DeviceTimer: how long a device takes for ops that are alone on it: medians, as Stopwatch takes them, of times
-// between two of the backend's marks; where ops run on the host's cores, of what the stopwatch counts. Borrows both.
+// DeviceTimer: measures how long a device takes for ops that run on it alone. It takes medians, as Stopwatch does, of the times
+// between two of the backend's marks; if ops run on the host's cores, of what the stopwatch counts. Borrows both.
 #ifndef LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
 #define LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
 
@@ -15,9 +15,9 @@ class DeviceTimer {
  public:
   DeviceTimer(Backend& backend, const Stopwatch& stopwatch) : backend_(backend), stopwatch_(stopwatch) {}
 
-  // `run` calls ops of the backend, the same each time. What of them failed, the backend's Finish tells.
+  // `run` calls ops of the backend, the same each time. The backend's Finish returns their errors.
   //
-  // A device is given as many runs in a row as keep it busy for kBusy: the host starts the first while the device waits,
+  // A device gets as many runs in a row as keep it busy for kBusy: the host issues the first one while the device waits, and
   // the others while it works, as in training.
   template <class Run>
   Nanos MedianOf(Run run) const {

@@ -1,15 +1,15 @@
-// Measuring: what an agent asks a rank process about the speed of a device and of a link, and what comes back.
+// Measuring: what an agent asks a rank process about the speed of a device and of its links, and the answers.
 //
 //   lynx-rank --measure FILE        FILE holds a MeasureRequest; prints one MeasureResult as JSON on stdout
 //   lynx-rank --measure-link FILE   FILE holds a LinkRequest; prints one LinkResult as JSON on stdout
 //   lynx-rank --measure-gpu-links FILE   FILE holds a GpuLinksRequest; prints one GpuLinksResult as JSON on stdout
 //
-// Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures
-// one device; to measure with all devices of a node busy, start one process per device at the same time and take the
-// slowest. Times are by the clock, but on one core of a CPU they are the process's processor time, so that
-// devices which share it can be measured at the same time.
+// The process ends with exit code 0 and exactly one JSON object on stdout, or with exit code 1 and one sentence on stderr. A
+// process measures one device; to measure with all devices of a node busy, start one process per device at the same time and
+// take the slowest. Times are wall-clock times, except on one core of a CPU: there they are the process's processor time, so
+// that devices that share the core can be measured at the same time.
 //
-// JSON, field by field as in the structs (times in `_ns`, ops by their names in the layer graph):
+// The JSON has the fields of the structs (times end in `_ns`, ops have their names in the layer graph):
 //
 //   MeasureRequest {"shapes": [SHAPE...], "device_kind": "cpu", "device_uuid": "", "cores": [0], "repetitions": 5,
 //                   "budget_seconds": 20.0}
@@ -48,13 +48,13 @@
 namespace lynx {
 
 struct MeasureRequest {
-  std::vector<LayerShape> shapes;  // may be empty: generic rates only
+  std::vector<LayerShape> shapes;  // may be empty: then only generic rates are measured
   DeviceKind device_kind = DeviceKind::kCpu;
-  std::string device_uuid;     // of a GPU; empty of a CPU
-  std::vector<int32_t> cores;  // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
-  int32_t repetitions = 5;     // per op, after one to warm up; the median counts. 1..1000
-  // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were
-  // not reached are missing from the result.
+  std::string device_uuid;     // of a GPU; empty for a CPU
+  std::vector<int32_t> cores;  // the cores of one rank: it is pinned to them and uses as many BLAS threads; empty = not pinned
+  int32_t repetitions = 5;     // for each op, after one run to warm up; the median counts. 1..1000
+  // Soft limit, > 0: no shape is begun after it, and fewer repetitions run if one takes too long. The result lacks the shapes
+  // that were not reached.
   double budget_seconds = 20;
   bool operator==(const MeasureRequest&) const = default;
 };
@@ -70,45 +70,45 @@ struct MeasureResult {
   bool operator==(const MeasureResult&) const = default;
 };
 
-// Two ranks as threads of one process, talking over `host`.
+// Measures two ranks, which are threads of one process and communicate over `host`.
 struct LinkRequest {
   std::string host = "127.0.0.1";           // a numeric address of this machine
-  std::vector<std::vector<int32_t>> cores;  // of each of the two ranks; empty = not pinned
-  int32_t repetitions = 5;                  // per size
+  std::vector<std::vector<int32_t>> cores;  // for each of the two ranks; empty = not pinned
+  int32_t repetitions = 5;                  // for each size
   double budget_seconds = 10;               // soft; > 0
-  int64_t pacing_bytes_per_second = 0;      // as RankConfig's
+  int64_t pacing_bytes_per_second = 0;      // as in RankConfig
   bool operator==(const LinkRequest&) const = default;
 };
 
 struct LinkResult {
   LinkCost link;                               // fitted to all-reduces of several sizes
-  int32_t overlap_slowdown_permille = 1000;    // as HardwareProfile's
-  int32_t communication_compute_permille = 0;  // as HardwareProfile's
+  int32_t overlap_slowdown_permille = 1000;    // as in HardwareProfile
+  int32_t communication_compute_permille = 0;  // as in HardwareProfile
   bool operator==(const LinkResult&) const = default;
 };
 
-// The GPUs of a node, each a rank as a thread of one process; transfers between them by NCCL.
+// Measures the GPUs of a node. Each is a rank, which is a thread of one process; transfers between them use NCCL.
 struct GpuLinksRequest {
-  std::string host = "127.0.0.1";           // a numeric address of this machine, over which they meet
-  std::vector<std::string> device_uuids;    // of 2 or more
-  std::vector<std::vector<int32_t>> cores;  // of each; empty = not pinned
-  std::vector<int32_t> blocks;              // so many neighbours are joined more closely; ascending, each divides the next
-  int32_t repetitions = 5;                  // per size
+  std::string host = "127.0.0.1";           // a numeric address of this machine, over which the ranks connect
+  std::vector<std::string> device_uuids;    // 2 or more
+  std::vector<std::vector<int32_t>> cores;  // for each GPU; empty = not pinned
+  std::vector<int32_t> blocks;              // sizes of blocks of neighbours with faster links; ascending, each divides the next
+  int32_t repetitions = 5;                  // for each size
   double budget_seconds = 10;               // soft; > 0
   bool operator==(const GpuLinksRequest&) const = default;
 };
 
 struct GpuLinksResult {
   LinkCost link;                       // fitted to transfers of all kinds and several sizes, with all GPUs taking part
-  std::vector<LinkLevel> inner_links;  // of the blocks, all of them busy at once
-  // As HardwareProfile's: of products beside an all-reduce; and what of a window the two do not share, though they run at the
-  // same time.
+  std::vector<LinkLevel> inner_links;  // of the blocks, with all of them busy at once
+  // As in HardwareProfile: the slowdown of products beside an all-reduce; and which share of a window the two do not share,
+  // although they run at the same time.
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes nccl_memory, route_memory;  // that NCCL took of a GPU once, and then for each route
+  Bytes nccl_memory, route_memory;  // what NCCL took from a GPU once, and for each route
   bool operator==(const GpuLinksResult&) const = default;
 };
 
-// Parse: InvalidArgument naming the field.
+// The Parse functions return InvalidArgument, naming the field.
 std::string MeasureRequestText(const MeasureRequest& request);
 absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text);
 std::string MeasureResultText(const MeasureResult& result);

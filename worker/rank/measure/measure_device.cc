@@ -20,11 +20,11 @@ namespace {
 
 constexpr int32_t kLayer = 0;  // the transformer layer that is measured
 constexpr uint64_t kSeed = 1;
-constexpr double kDropoutRate = 0.1;  // any: its time does not depend on the rate
+constexpr double kDropoutRate = 0.1;  // any value will do, because the time does not depend on the rate
 constexpr int64_t kMegaParameters = int64_t{1} << 20;
 
-// Makes memory of the device hold values of T: small numbers of both signs, so that repeated in-place ops neither
-// overflow nor die out soon.
+// Fills device memory with values of T: small numbers of both signs, so that repeated in-place ops neither overflow nor vanish
+// soon.
 template <class T>
 void FillWithNoise(std::span<float> memory, Backend& backend) {
   HostView view(memory, backend);
@@ -67,7 +67,7 @@ int32_t LayerOf(LayerType type) {
   return kLayer;
 }
 
-// One shape's model of one layer on one tensor-parallel rank, with every tensor in memory at once.
+// Measures a model of one layer with one shape, on one tensor-parallel rank, with every tensor in memory at once.
 class ShapeBench {
  public:
   static absl::StatusOr<ShapeTimes> Measure(const LayerShape& shape, const MakeBackend& make_backend,
@@ -84,7 +84,7 @@ class ShapeBench {
   }
 
  private:
-  // `sums`: of the loss, and of squares.
+  // `sums`: memory for the sum of the loss and the sum of squares.
   ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch, double* sums)
       : shape_(shape), graph_(LayerGraph::Of(shape)), backend_(backend), state_(state), timer_(backend, stopwatch),
         ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
@@ -113,7 +113,7 @@ class ShapeBench {
     return backend_.Finish();
   }
 
-  // Whether some op of the graph touches it.
+  // Whether an op of the graph uses the tensor.
   bool IsUsed(Tensor tensor) const {
     const auto has = [&](const std::vector<Tensor>& tensors) {
       return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
@@ -166,7 +166,7 @@ class ShapeBench {
     return times;
   }
 
-  // The squared norm and the update, as at the end of a step.
+  // Computes the squared norm and the update, as at the end of a step.
   void UpdateAll(std::span<const std::span<const float>> gradients, std::span<const AdamWTensor> updates) {
     backend_.SumOfSquares(gradients, squares_);
     backend_.AdamW({.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
@@ -184,17 +184,17 @@ class ShapeBench {
   TensorTable tensors_;
 };
 
-// A rate is taken of work that a device is busy with for so long, or of the most work tried: on a CPU the least there
-// is, on a GPU a hundred times as much, or it would be that of starting it.
+// A rate is measured with work that keeps the device busy for this long, or else with the largest work below. On a CPU the
+// smallest work is enough. A GPU needs a hundred times as much; otherwise the rate would be that of starting the work.
 constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
 constexpr int64_t kLeastSide = 1024, kMaxSide = 8192;
 constexpr int64_t kLeastTokens = 8192, kMaxTokens = 131'072;
 
-// The ops of T among the backend's.
+// The backend's ops on T.
 LayerBackend<float>& OpsOf(Backend& backend, float) { return backend; }
 LayerBackend<Bfloat16>& OpsOf(Backend& backend, Bfloat16) { return backend.bfloat16(); }
 
-// Of a product of (side / 2, side) and (side, side).
+// The time of a product of (side / 2, side) and (side, side).
 template <class T>
 absl::StatusOr<Nanos> ProductTime(const MakeBackend& make_backend, int64_t side, const Stopwatch& stopwatch) {
   const int64_t rows = side / 2;
@@ -222,7 +222,7 @@ absl::StatusOr<int64_t> FlopsPerSecond(const MakeBackend& make_backend, const St
   }
 }
 
-// Of a residual addition.
+// The time of a residual addition.
 absl::StatusOr<Nanos> AdditionTime(const MakeBackend& make_backend, int64_t tokens, int64_t hidden,
                                    const Stopwatch& stopwatch) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
@@ -239,7 +239,7 @@ absl::StatusOr<Nanos> AdditionTime(const MakeBackend& make_backend, int64_t toke
   return std::max(time, Nanos(1));
 }
 
-// Of one over tensors that no cache holds: two arrays read, one written.
+// The rate of a residual addition whose tensors do not fit into any cache: it reads two arrays and writes one.
 absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, const Stopwatch& stopwatch) {
   constexpr int64_t kHidden = 1024;
   for (int64_t tokens = kLeastTokens;; tokens *= 2) {
@@ -249,7 +249,7 @@ absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, co
   }
 }
 
-// Of ops too small to take time by themselves.
+// The time of an op that is so small that its own work takes no time.
 absl::StatusOr<Nanos> OpOverhead(Backend& backend, const Stopwatch& stopwatch) {
   constexpr int64_t kSide = 8, kCalls = 256;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(Bytes(3 * kSide * kSide * 4), "a small product"));
@@ -273,8 +273,8 @@ std::string KindOf(const MeasureRequest& request, const Backend& backend) {
 }  // namespace
 
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
-  // Other ranks that share the core, and are measured meanwhile, are not to be in the times: what sharing costs
-  // depends on how many compute at a time, which the planner knows (planner/cost/core_sharing.h).
+  // The times must not include other ranks that share the core and are measured at the same time. What sharing costs depends on
+  // how many ranks compute at a time, and the planner models that (planner/cost/core_sharing.h).
   const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
   const Stopwatch stopwatch(request.repetitions, request.budget_seconds, one_core ? Counted::kProcessor : Counted::kWall);
   MeasureResult result;

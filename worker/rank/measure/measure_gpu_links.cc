@@ -20,19 +20,19 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// Transfers in a row that one measurement takes: as in training, the host issues one while the device is busy with another.
+// Transfers in a row in one measurement: as in training, the host issues one while the device is busy with another.
 constexpr int64_t kTrain = 4;
 constexpr Nanos kConnectTimeout{20'000'000'000};
-constexpr int32_t kMaxSlowdown = 100'000;  // permille, as of a valid profile
+constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid profile
 
-// What one rank found in one layout.
+// What one rank measured in one layout.
 struct Findings {
   std::vector<TransferSample> samples;
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes memory;  // that making the routes took of the GPU
+  Bytes memory;  // what making the routes took from the GPU
 };
 
-// A layout in which the ranks measure, and where they meet.
+// A layout in which the ranks measure, and the addresses at which they connect.
 struct Round {
   ParallelLayout layout;
   std::vector<ListeningSocket> sockets;
@@ -53,20 +53,20 @@ absl::StatusOr<Round> MakeRound(const ParallelLayout& layout, const std::string&
 int64_t MostFloats(const GpuLinkSizes& sizes) { return sizes.transfers.back().value / kFloat; }
 int64_t MatrixFloats(const GpuLinkSizes& sizes) { return sizes.product_side * sizes.product_side; }
 
-// What a measurement is of, and how long it may take.
+// What is measured, and how long it may take.
 struct Setting {
   const GpuLinksRequest& request;
   const GpuLinkSizes& sizes;
-  const std::vector<Round>& rounds;  // by kRings and the others
+  const std::vector<Round>& rounds;  // by kRings and the other constants
 };
 
-// What is measured when: all GPUs in one ring, and beside products; messages between neighbours; the first of the blocks.
+// The order of measurements: all GPUs in one ring, also beside products; messages between neighbours; the first of the blocks.
 constexpr size_t kRings = 0, kMessages = 1, kBlocks = 2;
 
-// One rank in one layout. All run the same transfers: what decides how many is a constant, or agreed on.
+// One rank in one layout. All ranks run the same transfers: their number is a constant, or the ranks agree on it.
 class GpuLinkBench {
  public:
-  // `memory`: MostFloats, and three matrices.
+  // `memory`: MostFloats floats and three matrices.
   GpuLinkBench(const Setting& setting, const Stopwatch& stopwatch, const Round& round, int32_t rank, Backend& backend,
                std::span<float> memory)
       : setting_(setting), stopwatch_(stopwatch), round_(round), rank_(rank), backend_(backend), memory_(memory) {}
@@ -100,14 +100,14 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Whether the budget of any rank is spent; the same answer on all.
+  // Whether the time budget of any rank is spent; the same answer on all ranks.
   absl::StatusOr<bool> AnyExpired() {
     float expired = stopwatch_.expired() ? 1 : 0;
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, hosts_->StartAllReduce(Group::kWorld, &expired, 1));
     LYNX_RETURN_IF_ERROR(hosts_->Wait(ticket).status());
     return expired > 0;
   }
-  // The largest of all ranks'.
+  // The largest value of all ranks.
   absl::StatusOr<Nanos> Largest(Nanos own) {
     const auto ranks = static_cast<size_t>(round_.layout.ranks());
     std::vector<float> times(ranks, 0.0f);
@@ -118,7 +118,7 @@ class GpuLinkBench {
     return Nanos(static_cast<int64_t>(*std::max_element(times.begin(), times.end())));
   }
 
-  // The median over the repetitions of what `once` says it took.
+  // The median over the repetitions of the time that `once` returns.
   template <class Once>
   absl::StatusOr<Nanos> MedianOf(const Once& once) {
     std::vector<Nanos> times;
@@ -132,7 +132,7 @@ class GpuLinkBench {
     return Largest(Median(times));
   }
 
-  // Of one of kTrain transfers that `start` starts.
+  // Measures the time of one of kTrain transfers that `start` starts.
   template <class Start>
   absl::Status Sample(int64_t steps, int64_t bytes, const Start& start) {
     const auto once = [&]() -> absl::StatusOr<Nanos> {
@@ -152,7 +152,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Whether it is time to stop with the sizes that have been measured.
+  // Whether to stop with the sizes that have been measured so far.
   absl::StatusOr<bool> Enough(Bytes size) {
     LYNX_ASSIGN_OR_RETURN(const bool expired, AnyExpired());
     return expired && size > setting_.sizes.transfers[1];
@@ -174,7 +174,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Each rank of an even stage sends to the next one.
+  // Each rank of an even stage sends to the next stage.
   absl::Status MeasureMessages() {
     const bool sends = rank_ % 2 == 0, alone = sends && rank_ + 1 == round_.layout.pp;
     for (const Bytes size : setting_.sizes.transfers) {
@@ -182,7 +182,7 @@ class GpuLinkBench {
       if (enough) break;
       const int64_t count = size.value / kFloat;
       LYNX_RETURN_IF_ERROR(Sample(1, size.value, [&]() -> absl::StatusOr<TransferTicket> {
-        // The last of an odd number has nobody to send to, and takes part in what the others agree on.
+        // With an odd number of ranks, the last one has no partner; it only takes part in what the ranks agree on.
         if (alone) return devices_->StartAllReduce({Group::kTensor}, memory_.data(), 1);
         return sends ? devices_->StartSend({Group::kNextStage, rank_}, memory_.data(), count)
                      : devices_->StartRecv({Group::kPreviousStage, rank_}, memory_.data(), count);
@@ -200,7 +200,7 @@ class GpuLinkBench {
   struct Times {
     Nanos products, all;
   };
-  // Of so many products, beside an all-reduce of the largest size where `transfers`.
+  // The time of `products` products, and, if `transfers`, of an all-reduce of the largest size beside them.
   absl::StatusOr<Times> Beside(int64_t products, bool transfers) {
     Times times;
     const auto once = [&]() -> absl::StatusOr<Nanos> {
@@ -228,8 +228,9 @@ class GpuLinkBench {
     return times;
   }
 
-  // Products of half the transfer's time say how much longer ops take beside it. Products of as much time say how much of the
-  // window is lost though both run at once: with T of the transfer, P of the products and M of both, P + T - M was hidden.
+  // Products that take half the transfer's time show how much longer ops take beside it. Products that take as long as the
+  // transfer show how much of the window is lost although both run at once: with the times T of the transfer, P of the products
+  // and M of both together, P + T - M was hidden.
   absl::Status MeasureOverlap() {
     backend_.Fill(memory_.data(), static_cast<int64_t>(memory_.size()), 0.5f);
     LYNX_ASSIGN_OR_RETURN(const Times transfer, Beside(0, true));
@@ -256,11 +257,11 @@ class GpuLinkBench {
   const int32_t rank_;
   Backend& backend_;
   const std::span<float> memory_;
-  std::unique_ptr<Communicator> hosts_, devices_;  // in this order
+  std::unique_ptr<Communicator> hosts_, devices_;  // constructed in this order
   Findings findings_;
 };
 
-// The rounds of one rank, after all have their backends.
+// The rounds of one rank, which start when all ranks have their backends.
 class GpuRank {
  public:
   absl::Status Prepare(const Setting& setting, int32_t rank, const MakeGpuBackend& make_backend) {
@@ -283,7 +284,7 @@ class GpuRank {
     return absl::OkStatus();
   }
 
-  void End() { backend_.reset(); }  // on its own thread
+  void End() { backend_.reset(); }  // must be called on its own thread
   const std::vector<Findings>& findings() const { return findings_; }
 
  private:
@@ -292,7 +293,7 @@ class GpuRank {
   std::vector<Findings> findings_;
 };
 
-// Runs every rank on a thread of its own. No rank meets the others unless all could be prepared.
+// Runs every rank on a thread of its own. The ranks connect only if all of them were prepared without an error.
 absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend, std::vector<GpuRank>& ranks) {
   std::vector<absl::Status> statuses(ranks.size());
   std::barrier prepared(static_cast<std::ptrdiff_t>(ranks.size()));
@@ -304,7 +305,7 @@ absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend
           Annotate(ranks[i].Prepare(setting, rank, make_backend), absl::StrCat("GPU ", setting.request.device_uuids[i]));
       prepared.arrive_and_wait();
       const bool all = std::all_of(statuses.begin(), statuses.end(), [](const absl::Status& one) { return one.ok(); });
-      prepared.arrive_and_wait();  // all have looked
+      prepared.arrive_and_wait();  // all threads have read the statuses
       if (all) statuses[i] = ranks[i].Run(setting, rank);
       ranks[i].End();
     });
@@ -314,7 +315,7 @@ absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend
   return absl::OkStatus();
 }
 
-// All samples are the same on all ranks.
+// The samples are the same on all ranks.
 LinkCost LinkOf(const Findings& rings, const Findings* messages) {
   std::vector<TransferSample> samples = rings.samples;
   if (messages != nullptr) samples.insert(samples.end(), messages->samples.begin(), messages->samples.end());
@@ -359,13 +360,13 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
   }
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Findings &own = ranks[i].findings()[kRings], &messages = ranks[i].findings()[kMessages];
-    // To and from each neighbour; and the tied embedding's, between the first and the last.
+    // Two for each neighbour (to and from it), and one for the tied embedding between the first and the last rank.
     const int64_t routes = i == 0 || i + 1 == ranks.size() ? 3 : 4;
     const Bytes route = messages.memory / routes;
     result.overlap_slowdown_permille = std::max(result.overlap_slowdown_permille, own.overlap_slowdown_permille);
     result.communication_compute_permille = std::max(result.communication_compute_permille, own.communication_compute_permille);
     result.route_memory = std::max(result.route_memory, route);
-    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // with the first route
+    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // it is created with the first route
   }
   return result;
 }

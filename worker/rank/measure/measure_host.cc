@@ -11,11 +11,11 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kCopied = 4 << 20;  // elements: more than caches hold
-// The products that run beside copies: (128, 256) and (256, 256).
+constexpr int64_t kCopied = 4 << 20;  // elements: more than fit into caches
+// The sizes of the products that run beside copies: (128, 256) and (256, 256).
 constexpr int64_t kRows = 128, kSide = 256;
 constexpr size_t kCopiesBeside = 4;
-constexpr int32_t kMaxSlowdown = 100'000;  // permille, as of a valid profile
+constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid profile
 
 class HostBench {
  public:
@@ -30,7 +30,7 @@ class HostBench {
     const HostCopy back{host_.data(), device_, out.bytes};
     link.to_host_bytes_per_second = RateOf(out);
     link.from_host_bytes_per_second = RateOf(back);
-    // One thread makes both, one after another.
+    // One thread makes both kinds of copies, one after another.
     link.both_bytes_per_second = std::max(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.op_slowdown_permille = Slowdown(out);
     return link;
@@ -52,8 +52,8 @@ class HostBench {
     for (int64_t i = 0; i < times; ++i) backend_.LinearForward(products_, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Of products that take twice as long as the copies beside them: what both together take longer than the products
-  // alone is what copies cost. On one core that is all their time, whichever runs first.
+  // Uses products that take twice as long as the copies beside them. The cost of the copies is the time of both together minus
+  // the time of the products alone. On one core that is all of the copies' time, in whichever order they run.
   int32_t Slowdown(const HostCopy& copy) {
     std::array<HostCopy, kCopiesBeside> copies;
     copies.fill(copy);

@@ -1,5 +1,5 @@
-// Measuring copies between a rank's arena and its host pool, made as the engine makes them: by a thread beside the one that
-// computes, on the rank's own cores.
+// Measures copies between a rank's arena and its host pool. They are made as the engine makes them: by a thread beside the
+// computing thread, on the rank's own cores.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_HOST_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_HOST_H_
 
@@ -10,11 +10,12 @@
 
 namespace lynx {
 
-// How much longer ops take while copies run beside them, in thousandths, if copies take as long as alone and make the
-// ops end so much later: `cost` = copying (1 - 1000 / slowdown). At most what a profile may say, a hundredfold.
+// How much longer ops take while copies run beside them, in thousandths. Assumes that copies take as long as they do alone and
+// delay the end of the ops by `cost` = copying (1 - 1000 / slowdown). Limited to the largest value in a profile, a factor of
+// 100.
 int32_t SlowdownBesideCopies(Nanos copying, Nanos cost);
 
-// All rates > 0. On one core a copy takes its time from the ops, which as good as stand still beside it.
+// All rates are > 0. On one core, a copy takes its time from the ops, which almost stop beside it.
 absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatch);
 
 }  // namespace lynx

@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kCopied = 4 << 20;  // floats each way
-// The products that run beside copies: (512, 512) and (512, 512).
+// The sizes of the products that run beside copies: (512, 512) and (512, 512).
 constexpr int64_t kSide = 512;
 
 enum class Direction : uint8_t { kNone, kToHost, kFromHost, kBoth };
@@ -41,10 +41,10 @@ class PinnedBench {
     link.to_host_bytes_per_second = RateOf(half, TimeOf(Direction::kToHost, half, 0));
     link.from_host_bytes_per_second = RateOf(half, TimeOf(Direction::kFromHost, half, 0));
     const Nanos both = TimeOf(Direction::kBoth, half, 0);
-    // As a profile must have it, whatever noise there was between the measurements.
+    // A profile must satisfy this, whatever the noise between the measurements.
     const auto [slower, faster] = std::minmax(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.both_bytes_per_second = std::clamp(RateOf(half * 2, both), faster, slower + faster);
-    // Products that take twice as long as the copies beside them.
+    // Uses products that take twice as long as the copies beside them.
     const Nanos product = TimeOf(Direction::kNone, Bytes(0), 1);
     const int64_t products = std::max<int64_t>(1, both.value * 2 / product.value);
     const Nanos cost = TimeOf(Direction::kBoth, half, products) - TimeOf(Direction::kNone, Bytes(0), products);
@@ -60,7 +60,7 @@ class PinnedBench {
     return std::max(stopwatch_.MedianTime([&] { return Once(direction, bytes, products); }), Nanos(1));
   }
 
-  // Of the products, with the copies beside them; of the copies where there are no products.
+  // The time of the products, with the copies beside them; without products, the time of the copies.
   Nanos Once(Direction direction, Bytes bytes, int64_t products) const {
     backend_.BeginMarks();
     const Moment begin = backend_.Mark();
@@ -82,7 +82,7 @@ class PinnedBench {
     if (out) backend_.Follow(out_->Mark());
     if (back) backend_.Follow(back_->Mark());
     const Moment all = backend_.Mark();
-    (void)backend_.Finish();  // the last one tells what failed
+    (void)backend_.Finish();  // the last Finish returns what failed
     return backend_.TimeOf(products > 0 ? computed : all) - backend_.TimeOf(begin);
   }
 

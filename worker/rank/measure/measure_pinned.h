@@ -1,5 +1,5 @@
-// Measuring copies between a device with memory of its own and its host's pinned memory, made as the engine makes them: in
-// queues beside the ops.
+// Measures copies between a device with memory of its own and pinned memory of its host. They are made as the engine makes
+// them: in queues beside the ops.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
 
@@ -10,7 +10,7 @@
 
 namespace lynx {
 
-// All rates > 0. Errors as the backend's.
+// All rates are > 0. Errors are those of the backend.
 absl::StatusOr<HostLink> MeasurePinned(Backend& backend, const Stopwatch& stopwatch);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// The JSON of measure.h, both ways.
+// Writes and reads the JSON of measure.h.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reads fields of one object; the first wrong one is kept as the error.
+// Reads the fields of one object, and keeps the first error.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {

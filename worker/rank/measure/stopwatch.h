@@ -1,4 +1,4 @@
-// Stopwatch: medians of repeated runs within a budget of time, and processor times. Not thread-safe.
+// Stopwatch: medians of repeated runs within a time budget, and processor times. Not thread-safe.
 #ifndef LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 #define LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 
@@ -11,21 +11,21 @@
 
 namespace lynx {
 
-// The upper one of the two in the middle of an even number of values. Not empty.
+// The median; for an even number of values the upper of the two middle ones. `values` must not be empty.
 template <class T>
 T Median(std::vector<T> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }
 
-// CLOCK_THREAD_CPUTIME_ID: of the calling thread; CLOCK_PROCESS_CPUTIME_ID: of all threads of the process.
+// CLOCK_THREAD_CPUTIME_ID: time of the calling thread; CLOCK_PROCESS_CPUTIME_ID: time of all threads of the process.
 inline Nanos ProcessorTime(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);
   return Nanos(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
 }
 
-// Processor time that the calling thread spends on one run.
+// The processor time that the calling thread spends on one run.
 template <class Run>
 Nanos CpuTimeOf(Run run) {
   const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);
@@ -33,9 +33,9 @@ Nanos CpuTimeOf(Run run) {
   return ProcessorTime(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
-// What a stopwatch counts. kProcessor: processor time of the whole process, which is time without waiting for the
-// core, if all its threads are on one core and one of them always has work: so that what other processes do there
-// meanwhile is not in it.
+// What a stopwatch counts. kProcessor is the processor time of the whole process. If all its threads are on one core and one of
+// them always has work, that is the elapsed time without waits for the core, so it does not contain what other processes do
+// there.
 enum class Counted : uint8_t { kWall, kProcessor };
 
 class Stopwatch {
@@ -43,10 +43,11 @@ class Stopwatch {
   Stopwatch(int32_t repetitions, double budget_seconds, Counted counted = Counted::kWall)
       : repetitions_(repetitions), deadline_(clock_.Monotonic() + NanosFromSeconds(budget_seconds)), counted_(counted) {}
 
-  bool expired() const { return clock_.Monotonic() >= deadline_; }  // wall time in any case
+  bool expired() const { return clock_.Monotonic() >= deadline_; }  // wall time in both cases
   Nanos Now() const { return counted_ == Counted::kProcessor ? ProcessorTime(CLOCK_PROCESS_CPUTIME_ID) : clock_.Monotonic(); }
 
-  // One run to warm up, then the median of the repetitions; of fewer, but one at least, once the budget is spent.
+  // Does one run to warm up, then returns the median of the repetitions. When the budget is spent it does fewer repetitions,
+  // but at least one.
   template <class Run>
   Nanos MedianOf(Run run) const {
     return MedianTime([&] {
@@ -56,7 +57,7 @@ class Stopwatch {
     });
   }
 
-  // The same of runs that say themselves how long they took.
+  // The same for runs that return how long they took.
   template <class TimedRun>
   Nanos MedianTime(TimedRun run) const {
     run();

@@ -1,5 +1,5 @@
-// Agreement: every rank tells every other how it fared or what it has, so that all go on alike. Collective; owned by
-// the rank's compute thread.
+// Agreement: every rank tells every other how it fared or what it has, so that all ranks continue in the same way. Collective;
+// owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_PEERS_AGREEMENT_H_
 #define LYNX_WORKER_RANK_PEERS_AGREEMENT_H_
 
@@ -17,32 +17,33 @@ namespace lynx {
 // Longer messages are cut.
 inline constexpr int kAgreementMessageBytes = 504;
 
-// One rank's way into a conversation of all.
+// One rank's access to an exchange among all ranks.
 struct Seat {
   int32_t rank = 0;
   int32_t ranks = 1;
   Communicator& communicator;
 };
 
-// The statuses of all ranks, by rank, on every rank. No rank returns before every rank has called. An error is the
+// The statuses of all ranks, by rank, on every rank. No rank returns before every rank has called. The only errors are the
 // communicator's.
 absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const Seat& seat);
 
-// The texts of all ranks, by rank, on every rank, however long; as GatherStatuses.
+// The texts of all ranks, by rank, on every rank; they may have any length. Otherwise like GatherStatuses.
 absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat);
 
-// OK if all are; else the first failing rank's code, with "rank N: " before its message.
+// OK if all statuses are OK; else the first failing rank's code, with "rank N: " before its message.
 absl::Status FirstFailure(const std::vector<absl::Status>& statuses);
 
-// `slots` has room for `slot_floats` of every rank; this rank's are filled, the others' are received.
+// `slots` has room for `slot_floats` floats of every rank; this rank's slot must be filled, and the others are received.
 absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const Seat& seat);
 
-// The values of all ranks, by rank, on every rank; as GatherStatuses. T is plain bytes, a multiple of four.
+// The values of all ranks, by rank, on every rank; otherwise like GatherStatuses. T is plain bytes, and its size a multiple of
+// four.
 template <class T>
 absl::StatusOr<std::vector<T>> GatherValues(const T& own, const Seat& seat) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(float) == 0);
   constexpr int64_t kSlotFloats = sizeof(T) / sizeof(float);
-  std::vector<float> slots(seat.ranks * kSlotFloats);  // bit patterns: a gather only moves them
+  std::vector<float> slots(seat.ranks * kSlotFloats);  // bit patterns: the gather only moves them
   std::memcpy(&slots[seat.rank * kSlotFloats], &own, sizeof(T));
   if (absl::Status status = GatherSlots(slots, kSlotFloats, seat); !status.ok()) return status;
   std::vector<T> values(seat.ranks);

@@ -1,14 +1,14 @@
 // Cancellation: requests to end the rank, at once or when a step is done.
 //
-// At once: SIGTERM (or SIGINT). A thread of its own waits for the signal
-// and aborts the communicator, which wakes this rank's compute thread and tells every peer. Should the compute thread
-// not come out within a grace time (it may be in a long product, or writing to a slow disk), the process exits there
-// and then: a checkpoint is either whole or invisible, so nothing is torn.
+// At once: SIGTERM (or SIGINT). A separate thread waits for the signal and aborts the communicator, which wakes this rank's
+// compute thread and tells every peer. If the compute thread does not end within a grace time (it may be in a long product, or
+// writing to a slow disk), the process exits at that point. A checkpoint is either whole or invisible, so nothing is left
+// half-written.
 //
-// When a step is done: a file that stands beside the rank's configuration, so that the request survives whoever made it and
-// may be taken back. The rank looks between steps; all ranks then agree on the step after which they give way.
+// When a step is done: a file beside the rank's configuration, so that the request survives the process that made it and can be
+// withdrawn. The rank looks for the file between steps; all ranks then agree on the step after which they give way.
 //
-// Every thread must have the signals blocked, also those that libraries start before main: see BlockStopSignals.
+// The signals must be blocked in every thread, also in those that libraries start before main: see BlockStopSignals.
 // Thread-safe.
 #ifndef LYNX_WORKER_RANK_PEERS_CANCELLATION_H_
 #define LYNX_WORKER_RANK_PEERS_CANCELLATION_H_
@@ -23,24 +23,25 @@
 namespace lynx {
 
 enum class BlockResult : uint8_t { kBlocked, kWereBlocked };
-// Blocks SIGTERM and SIGINT in the calling thread, in those that it starts from now on, and in the program that this
-// process may become (execv). kWereBlocked: nothing has changed.
+// Blocks SIGTERM and SIGINT in the calling thread, in the threads that it starts from now on, and in the program that this
+// process may become (execv). kWereBlocked: they were blocked already.
 BlockResult BlockStopSignals();
 
 class Cancellation {
  public:
-  // After BlockStopSignals has returned kWereBlocked. `yield_file`: whose existence asks the rank to give way; empty: none.
+  // Create it only after BlockStopSignals has returned kWereBlocked. `yield_file`: if this file exists, the rank is asked to
+  // give way; empty: there is no such file.
   explicit Cancellation(std::string yield_file = "");
   ~Cancellation();
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
   bool requested() const { return requested_; }
-  // To give way when a step is done.
+  // Whether the rank is asked to give way when a step is done.
   bool YieldRequested() const;
 
-  // The communicator to abort; nullptr before it is destroyed. While there is none, a request exits the process at
-  // once with kRankExitCancelled. Where a request has come already, aborts it now.
+  // Sets the communicator to abort; call it with nullptr before the communicator is destroyed. While there is none, a request
+  // exits the process at once with kRankExitCancelled. If a request came earlier, the communicator is aborted now.
   void Attach(Communicator* communicator);
 
  private:

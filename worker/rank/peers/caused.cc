@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr char kPayload[] = "lynx/fault-cause";
-constexpr char kPeersPayload[] = "lynx/fault-peers";  // in decimal, with commas
+constexpr char kPeersPayload[] = "lynx/fault-peers";  // decimal numbers, separated by commas
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A FaultCause that travels with a status, from where it is known to the rank's last report. Annotate (common/status.h) keeps
-// the code alone, so it is set above the last of those. Thread-safe.
+// A FaultCause that is attached to a status, and travels with it from where the cause is known to the rank's last report.
+// Annotate (common/status.h) keeps only the code, so the cause must be attached after the last Annotate. Thread-safe.
 #ifndef LYNX_WORKER_RANK_PEERS_CAUSED_H_
 #define LYNX_WORKER_RANK_PEERS_CAUSED_H_
 
@@ -13,16 +13,16 @@
 
 namespace lynx {
 
-// The same status with the cause; one that has a cause already, or tells of a lost peer, is left as it is.
+// The same status with the cause. A status that already has a cause, or that reports a lost peer, is not changed.
 absl::Status WithCause(absl::Status status, FaultCause cause);
-// What the code of an error of the backend, the states or the engine says of its cause (worker/backend/backend.h): memory, the
-// device, or the program. DataLoss is a token of the data that the engine was given (worker/data/dataset.h). Others say
-// nothing.
+// Attaches the cause that follows from the code of an error of the backend, the states or the engine
+// (worker/backend/backend.h): memory, the device, or the program. DataLoss means a bad token in the data that the engine was
+// given (worker/data/dataset.h). Other codes give no cause.
 absl::Status CausedByCode(absl::Status status);
 FaultCause CauseOf(const absl::Status& status);
-// DataLoss with the cause kLink: the links to those ranks are bad.
+// DataLoss with the cause kLink: the links to these ranks are bad.
 absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>& peers);
-// Of a LinkFailure; else none.
+// The ranks of a LinkFailure; empty for any other status.
 std::vector<int32_t> LinkPeersOf(const absl::Status& status);
 
 template <class T>
@@ -36,7 +36,7 @@ absl::StatusOr<T> CausedByCode(absl::StatusOr<T> result) {
   return CausedByCode(result.status());
 }
 
-// An error that the communicator gives when another rank is gone, silent or gave up.
+// True for errors that the communicator returns when another rank is gone, is silent or gave up.
 inline bool IsPeerLoss(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
 
 }  // namespace lynx

@@ -17,7 +17,7 @@ struct Card {
   std::array<char, 64> node;
 };
 
-// As much as there is room for; an end is always left.
+// Writes as much of the text as fits; the array always ends with a zero.
 template <size_t kSize>
 void Write(const std::string& text, std::array<char, kSize>& to) {
   to.fill(0);

@@ -1,11 +1,11 @@
-// The idle limit: how long a rank waits for a peer that moves no byte before it takes it for lost. A peer that dies
-// closes its connections, which is noticed at once; this is for one that is frozen or cut off. Once some steps have
-// shown how long one takes, it is three of these and at least ten seconds: a neighbour's work is no longer than a
-// step. Before that it is long, since first steps wait for much, and while checkpoints are written or loaded it is
-// longer by the time that a slow disk takes for all of one.
+// The idle limit: how long a rank waits for a peer that moves no byte before it considers the peer lost. A peer that dies
+// closes its connections, which is noticed at once; the limit is for a peer that is frozen or cut off. When some steps have
+// shown how long a step takes, the limit is three times that, and at least ten seconds: a neighbour never works longer than a
+// step. Before that the limit is long, because first steps wait for many things. While checkpoints are written or loaded, it is
+// extended by the time that a slow disk needs for a whole checkpoint.
 //
-// A peer of which only the disk or the compute thread is slow gives signs of life all the while. So whatever the idle
-// limit, one whose process is frozen, or its machine cut off, is lost after kSilenceLimit without any.
+// A peer whose disk or compute thread is slow still gives signs of life. So, whatever the idle limit is, a peer counts as lost
+// after kSilenceLimit without a sign: its process is frozen, or its machine is cut off.
 //
 // Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_PEERS_IDLE_LIMIT_H_
@@ -19,41 +19,42 @@
 
 namespace lynx {
 
-inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the steps are known
+inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the time of a step is known
 inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
-// TCP sends again what is lost after 0.2, 0.6, ... 12.6 and 25.4 s: after a cut of twenty seconds the signs arrive in time.
+// TCP retransmits lost data after 0.2, 0.6, ... 12.6 and 25.4 s, so after a cut of twenty seconds the signs still arrive in
+// time.
 inline constexpr Nanos kSilenceLimit{30'000'000'000};
-// Of a disk that is written and read back.
+// The rate at which a slow disk writes a checkpoint and reads it back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 
-// With a checkpoint of so many bytes under way.
+// The limit while a checkpoint of `checkpoint` bytes is written or loaded.
 constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
   return kIdleLimit + Nanos(1'000'000'000) * (checkpoint.value / kSlowDiskPerSecond.value);
 }
 
-// Of a communicator, for which it sets the limit. It begins with kIdleLimit, which the communicator has already.
+// Sets the limit of a communicator. The limit is kIdleLimit at first, and the communicator must already have that.
 class IdleLimit {
  public:
-  static constexpr size_t kStepsKnown = 3;  // steps before their median counts
-  static constexpr size_t kWindow = 20;     // newest steps that the median is over
+  static constexpr size_t kStepsKnown = 3;  // the median counts from this number of steps on
+  static constexpr size_t kWindow = 20;     // the median is over this number of the newest steps
 
   explicit IdleLimit(Communicator& communicator) : communicator_(communicator) {}
   IdleLimit(const IdleLimit&) = delete;
   IdleLimit& operator=(const IdleLimit&) = delete;
 
-  // After each step.
+  // Call it after each step with the step's duration.
   void Took(Nanos step);
   Nanos now() const { return now_; }
   void Set(Nanos limit) const { communicator_.SetIdleTimeout(limit); }
 
  private:
   Communicator& communicator_;
-  std::vector<Nanos> steps_;  // a ring of the newest
-  size_t next_ = 0;           // place in it
+  std::vector<Nanos> steps_;  // ring of the newest steps
+  size_t next_ = 0;           // index in the ring
   Nanos now_ = kIdleLimit;
 };
 
-// While it lives, the limit is that of a checkpoint of so many bytes.
+// While this object exists, the limit is that for a checkpoint of `checkpoint` bytes.
 class CheckpointPatience {
  public:
   CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) { limit_.Set(CheckpointIdleLimit(checkpoint)); }

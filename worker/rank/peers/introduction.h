@@ -1,6 +1,6 @@
-// Introduction: before they train, the ranks of a generation tell one another what data they read and how much they
-// have to store. Ranks on different data would train on a mixture that nobody asked for. Collective; owned by the
-// rank's compute thread.
+// CheckSameData: before the ranks of a generation train, they tell each other what data they read and how much they have to
+// store. Ranks that read different data would train on a mixture that nobody asked for. Collective; owned by the rank's compute
+// thread.
 #ifndef LYNX_WORKER_RANK_PEERS_INTRODUCTION_H_
 #define LYNX_WORKER_RANK_PEERS_INTRODUCTION_H_
 
@@ -11,8 +11,8 @@
 
 namespace lynx {
 
-// Returns the bytes that a checkpoint has, from those of each rank's shard (0: it writes none). FailedPrecondition,
-// on every rank, when they read different data: names the first rank that differs from rank 0, with both.
+// Returns the size of a whole checkpoint, the sum of the ranks' shards (0: the rank writes no shard). FailedPrecondition, on
+// every rank, when ranks read different data: names the first rank that differs from rank 0, and both data sets.
 absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const Seat& seat);
 
 }  // namespace lynx

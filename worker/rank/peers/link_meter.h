@@ -1,4 +1,4 @@
-// LinkMeter: what a communicator's links have done since they were last read. Used by one thread.
+// LinkMeter: how much a communicator's links have been used since the last call. Used by one thread.
 #ifndef LYNX_WORKER_RANK_PEERS_LINK_METER_H_
 #define LYNX_WORKER_RANK_PEERS_LINK_METER_H_
 
@@ -11,10 +11,10 @@ namespace lynx {
 
 class LinkMeter {
  public:
-  // What was before counts for nothing. Borrows it.
+  // Counts from now on. Borrows the communicator.
   explicit LinkMeter(const Communicator& communicator) : communicator_(communicator), last_(communicator.LinkUses()) {}
 
-  // At most kMaxLinkUses, those to the lowest ranks.
+  // At most kMaxLinkUses links, those to the lowest ranks.
   std::vector<LinkUse> SinceLast();
 
  private:

@@ -26,13 +26,13 @@ constexpr char kNoThreads[] =
     "the "
     "cgroup) or end others on this node";
 
-// As they stand, for handlers that any thread may call.
+// Plain globals, because any thread may call the handlers.
 int report_fd = -1;
 const std::string* no_memory = nullptr;
 const std::string* no_threads = nullptr;
 std::terminate_handler terminate_before = nullptr;
 
-// It may only make calls that allocate nothing.
+// May only make calls that allocate nothing.
 [[noreturn]] void TellAndEnd(std::string_view report, std::string_view line) {
   [[maybe_unused]] ssize_t written = write(report_fd, report.data(), report.size());
   written = write(STDERR_FILENO, line.data(), line.size());
@@ -41,7 +41,7 @@ std::terminate_handler terminate_before = nullptr;
 
 [[noreturn]] void EndWithoutMemory() { TellAndEnd(*no_memory, "lynx-rank: the process ran out of memory\n"); }
 
-// That a thread cannot be started has one error for both reasons.
+// Distinguishes the two reasons why a thread cannot be started, because the error is the same for both.
 bool MemoryForAStack() {
   pthread_attr_t attributes;
   size_t bytes = 0;
@@ -52,7 +52,7 @@ bool MemoryForAStack() {
   return true;
 }
 
-// std::thread throws where there can be no thread, and nothing here catches.
+// std::thread throws if it cannot start a thread, and nothing here catches that.
 [[noreturn]] void EndOrTerminate() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -61,7 +61,7 @@ bool MemoryForAStack() {
       if (!MemoryForAStack()) EndWithoutMemory();
       TellAndEnd(*no_threads, "lynx-rank: cannot start a thread\n");
     }
-  } catch (...) {  // as it would end without this
+  } catch (...) {  // ends as it would without this handler
   }
   terminate_before();
   std::abort();

@@ -1,5 +1,5 @@
-// What a rank says when the process itself runs out of memory: nothing can be allocated any more, so the words are made
-// beforehand.
+// What a rank reports when the process itself runs out of memory. Nothing can be allocated then, so the report is prepared in
+// advance.
 #ifndef LYNX_WORKER_RANK_PROCESS_MEMORY_REPORT_H_
 #define LYNX_WORKER_RANK_PROCESS_MEMORY_REPORT_H_
 
@@ -9,10 +9,10 @@
 
 namespace lynx {
 
-// From now on, where `new` finds no memory or a thread's stack does not, the process appends a failure with FaultCause::kMemory
-// to `report_file`, says so on stderr and ends with kRankExitFailure; where there may be no more threads, one with
-// FaultCause::kUnknown that says which limits to look at. Once in a process, before it has threads. The status says what errno
-// does.
+// From now on, if `new` or a thread's stack finds no memory, the process appends a failure with FaultCause::kMemory to
+// `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited, the failure has
+// FaultCause::kUnknown and says which limits to check. Call it once in a process, before it has threads. The status follows
+// errno.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// Pinning: which cores a rank's threads run on. Thread-safe.
+// Pinning: restricts a rank's threads to given cores. Thread-safe.
 #ifndef LYNX_WORKER_RANK_PROCESS_PINNING_H_
 #define LYNX_WORKER_RANK_PROCESS_PINNING_H_
 
@@ -12,11 +12,11 @@ namespace lynx {
 
 enum class PinResult : uint8_t { kPinned, kWasPinned };
 
-// Pins the calling thread, and every thread that it starts from now on, to these cores. Empty: does nothing.
-// kWasPinned: nothing has changed. InvalidArgument when none of them is one that this process may use.
+// Pins the calling thread, and every thread that it starts from now on, to these cores. Empty: does nothing. kWasPinned: it was
+// pinned to them already. InvalidArgument when this process may use none of them.
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores);
 
-// The processor's name, as /proc/cpuinfo has it; "unknown processor" where it does not say.
+// The processor's name in /proc/cpuinfo; "unknown processor" if it has none.
 std::string ProcessorName();
 
 }  // namespace lynx

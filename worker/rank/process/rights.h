@@ -1,5 +1,5 @@
-// Rights: a rank gives up those of the daemon that has started it, and can never get more, before it reads anything. The user
-// is looked up by the daemon; here it is numbers.
+// Rights: before a rank reads anything, it gives up the rights of the daemon that started it, and can never get more rights
+// again. The daemon looks up the user; here the user is only numbers.
 #ifndef LYNX_WORKER_RANK_PROCESS_RIGHTS_H_
 #define LYNX_WORKER_RANK_PROCESS_RIGHTS_H_
 
@@ -9,9 +9,10 @@
 
 namespace lynx {
 
-// "UID:GID:GROUP,GROUP". All threads of the process become that user, with just these groups, and no program that it starts
-// gets more rights (no_new_privs). Does nothing where it is that user already: the process may have started itself again.
-// InvalidArgument for other texts and for root; PermissionDenied where this process may not, or could come back.
+// `text` is "UID:GID:GROUP,GROUP". All threads of the process become that user with exactly these groups, and no program that
+// the process starts can get more rights (no_new_privs). Does nothing if it is that user already, because the process may have
+// restarted itself. InvalidArgument for other texts and for root; PermissionDenied if this process may not do it, or could undo
+// it.
 absl::Status BecomeUser(const std::string& text);
 
 }  // namespace lynx

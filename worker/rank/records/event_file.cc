@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 256> MakeTable() {
 }
 constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
-// Stored beside what it is of, a CRC is masked, so that the CRC of data that holds CRCs is still good.
+// A CRC that is stored beside its data is masked, because the CRC of data that contains CRCs would be weak.
 uint32_t Masked(uint32_t crc) { return (crc >> 15 | crc << 17) + kMaskDelta; }
 
 template <class Integer>

@@ -1,6 +1,6 @@
-// Event files: figures of a run as TensorBoard reads them: a file of records (TFRecord), each one message `Event` of
-// tensorflow/core/util/event.proto. Only the fields that scalars need are written, by the protobuf wire format, which
-// is small enough to be encoded here: the worker links no protobuf.
+// Event files: figures of a run in TensorBoard's format: a file of records (TFRecord), each of which has one message `Event` of
+// tensorflow/core/util/event.proto. It writes only the fields that scalars need, and encodes the small part of the protobuf
+// wire format that they use, because the worker links no protobuf.
 //
 //   record   length (8, little-endian)  masked CRC-32C of these 8 (4)  message  masked CRC-32C of the message (4)
 //   Event    wall_time 1 double, step 2 int64, and one of file_version 3 string, summary 5, session_log 7
@@ -21,17 +21,17 @@ namespace lynx {
 
 struct Scalar {
   std::string_view tag;
-  double value = 0;  // kept as a float
+  double value = 0;  // stored as a float
 };
 
 // Castagnoli's CRC (RFC 3720, B.4).
 uint32_t Crc32c(std::string_view bytes);
 
-// A record with this message.
+// A record that contains this message.
 std::string EventRecord(std::string_view message);
-// Messages. `wall`: since the Unix epoch.
-std::string VersionEvent(Nanos wall);  // the first of a file
-// A run begins or goes on before this step: what other files have of it and later ones does not count any more.
+// The messages. `wall`: time since the Unix epoch.
+std::string VersionEvent(Nanos wall);  // the first event of a file
+// A run begins or continues before this step: what other files have about this step and later ones no longer counts.
 std::string StartEvent(Nanos wall, int64_t step);
 std::string ScalarsEvent(Nanos wall, int64_t step, const std::vector<Scalar>& scalars);
 

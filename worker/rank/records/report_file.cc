@@ -28,7 +28,7 @@ ReportFile::~ReportFile() {
 }
 
 void ReportFile::Append(const RankReport& report) {
-  // What is there already is not cut off: the daemon may have read it.
+  // An incomplete line is not removed, because the daemon may have read it already.
   const std::string text = absl::StrCat(torn_ ? "\n" : "", RankReportLine(report), "\n");
   ssize_t written = 0;
   do {

@@ -1,6 +1,5 @@
-// ReportFile: where a rank's reports go, one JSON object a line, appended to a file with one write each. A file and
-// not a pipe, so that the worker daemon may be killed and come back: the rank goes on, and the new daemon reads on
-// from where the old one was.
+// ReportFile: writes a rank's reports to a file, one JSON object per line, each appended with one write. It is a file and not a
+// pipe, so that the rank continues if the worker daemon is killed, and a new daemon can read on from where the old one stopped.
 //
 // Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_RECORDS_REPORT_FILE_H_
@@ -15,14 +14,14 @@ namespace lynx {
 
 class ReportFile {
  public:
-  // Opens `path` for appending, or creates it. The status says what errno does.
+  // Opens `path` for appending, or creates it. The status follows errno.
   static absl::StatusOr<ReportFile> Open(const std::string& path);
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&&) = delete;
   ~ReportFile();
 
-  // A report that cannot be written (a full disk) is named on stderr and dropped: training matters more. One that was
-  // written in part stays as a line that is no report; the next begins a line of its own.
+  // If a report cannot be written (the disk is full), it is named on stderr and dropped, because training is more important. A
+  // report that was written only in part stays as an invalid line; the next report begins a new line.
   void Append(const RankReport& report);
 
  private:
@@ -30,7 +29,7 @@ class ReportFile {
 
   std::string path_;
   int fd_ = -1;
-  bool torn_ = false;  // the last line has no end
+  bool torn_ = false;  // the last line is incomplete
 };
 
 }  // namespace lynx

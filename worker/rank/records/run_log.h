@@ -1,14 +1,14 @@
-// RunLog: the figures of a run's steps as files beside its checkpoints, for people and their tools:
+// RunLog: writes the figures of a run's steps to files beside its checkpoints, for people and their tools:
 //
 //   DIRECTORY/metrics-JOB/metrics.csv               step,loss,learning_rate,gradient_norm,validation_loss
 //   DIRECTORY/metrics-JOB/events.out.tfevents.*     the same for TensorBoard, a file for each generation
 //
-// A line is of so many steps done; the validation loss is there where the model was evaluated then. Numbers survive
-// exactly in the CSV. A generation that resumes goes on behind the step that it resumes from: later lines of an
-// earlier generation are dropped, and so each step is there once.
+// A line is for a number of steps done; it has a validation loss if the model was evaluated then. The CSV preserves numbers
+// exactly. A generation that resumes continues after the step from which it resumes: later lines of an earlier generation are
+// removed, so each step is there once.
 //
-// Training never waits for these files or ends because of them: what cannot be written is said once on stderr and
-// left out. Owned by rank 0's compute thread.
+// Training never waits for these files or ends because of them. If they cannot be written, that is said once on stderr, and
+// they are left out. Owned by rank 0's compute thread.
 #ifndef LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 #define LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 
@@ -24,12 +24,12 @@
 
 namespace lynx {
 
-// Where a job's log is.
+// The folder of a job's log.
 std::string RunLogPath(const std::string& checkpoint_directory, const JobId& job);
 
 class RunLog {
  public:
-  // Of a generation that goes on after `first` steps.
+  // For a generation that continues after `first` steps.
   RunLog(const RankConfig& config, int64_t first, const Clock& clock);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -39,13 +39,13 @@ class RunLog {
 
  private:
   absl::Status Open(const RankConfig& config, int64_t first);
-  // Says why, and closes the files.
+  // Says why on stderr, and closes the files.
   void GiveUp(const absl::Status& reason);
 
   const Clock& clock_;
   std::string folder_;
   int csv_fd_ = -1;        // -1: closed
-  int64_t csv_bytes_ = 0;  // of whole lines
+  int64_t csv_bytes_ = 0;  // bytes of whole lines
   int events_fd_ = -1;
 };
 

@@ -14,7 +14,7 @@
 namespace lynx {
 namespace {
 
-// Between two attempts at the last checkpoint; each pause is twice the one before, up to the longest.
+// Pauses between two attempts at the last checkpoint; each is twice the previous one, up to kMaxPause.
 constexpr Nanos kFirstPause{1'000'000'000};
 constexpr Nanos kMaxPause{30'000'000'000};
 
@@ -35,7 +35,8 @@ absl::Status CheckpointWriter::Write(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
   StartOwnShard(IdentityAt(steps_done));
   pending_ = steps_done;
-  // A copy takes its time, and a shard that is written without one much more: nobody is to wait for it in a step.
+  // Copying takes time, and writing a shard without a copy takes much more. All ranks wait here, so that none waits for another
+  // within a step.
   return seat_.communicator.Barrier();
 }
 
@@ -64,7 +65,7 @@ absl::StatusOr<bool> CheckpointWriter::WriteNow(int64_t steps_done) {
 absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
   const CheckpointIdentity identity = IdentityAt(steps_done);
-  // The pauses are counted, not measured, so that every rank comes to the same end.
+  // The pauses are counted, not measured, so that all ranks decide the same.
   Nanos waited;
   for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kMaxPause)) {
     StartOwnShard(identity);
@@ -90,7 +91,7 @@ CheckpointIdentity CheckpointWriter::IdentityAt(int64_t steps_done) const {
 
 absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const CheckpointIdentity& identity) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written, GatherStatuses(FinishOwnShard(identity), seat_));
-  // Where one failed, no shard is being written any more, and none will be before rank 0 takes part in another step.
+  // If one failed, all ranks have finished writing, and no rank writes again before rank 0 takes part in another step.
   absl::Status failure = FirstFailure(written);
   if (failure.ok()) {
     const absl::Status own = seat_.rank == 0 ? Publish(identity) : absl::OkStatus();
@@ -99,7 +100,8 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
   }
   if (!failure.ok()) {
     if (seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
-    LYNX_RETURN_IF_ERROR(seat_.communicator.Barrier());  // nobody writes there again before, nor waits in a step
+    // So no rank writes there again before the files are removed, nor waits within a step.
+    LYNX_RETURN_IF_ERROR(seat_.communicator.Barrier());
   }
   if (absl::IsAlreadyExists(failure)) return ReplacedError(config_, failure);
   if (absl::IsFailedPrecondition(failure)) return failure;

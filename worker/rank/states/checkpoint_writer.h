@@ -1,13 +1,13 @@
-// CheckpointWriter: one checkpoint over all ranks. Every rank that has a shard writes and verifies it, beside the steps
-// that follow (shard_writer.h); when all have, after whichever step, all ranks agree that every shard is durable; rank 0
-// publishes, reports, and only then removes older checkpoints; all ranks agree on the outcome. So either every rank goes
-// on knowing that the checkpoint is visible, or every rank goes on without it.
+// CheckpointWriter: writes one checkpoint with all ranks. Every rank that has a shard writes and verifies it beside the next
+// steps (shard_writer.h). After the step in which the last one is finished, all ranks agree that every shard is durable; rank 0
+// publishes the checkpoint, reports it, and only then removes older checkpoints; all ranks agree on the outcome. So either all
+// ranks continue with the knowledge that the checkpoint is visible, or all continue without it.
 //
 //   Write (copies the states) -> step, Poll -> step, Poll: all have written -> agreed and published
 //
-// One checkpoint is under way at a time: a Write that comes earlier waits for it.
+// Only one checkpoint is written at a time: a Write that comes too early waits for the previous one.
 //
-// Owned by the rank's compute thread; borrows what it is given.
+// Owned by the rank's compute thread; borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_
 
@@ -24,51 +24,52 @@
 
 namespace lynx {
 
-// Whether a run writes a checkpoint when so many steps are done.
+// Whether a run writes a checkpoint after `steps_done` steps.
 bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
 
 class CheckpointWriter {
  public:
-  // `run`: the job's identity, whatever its step.
+  // `run`: the job's identity; its step is not used.
   CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat, ModelState& state,
                    ReportFile& reports);
 
-  // Collective: every rank calls it after any one step, the same on all. A checkpoint that cannot be written is
-  // reported by rank 0 and named on the stderr of the rank at fault, and is no error: training goes on. An error
-  // means that the run must end: the communicator's, or, on every rank, FailedPrecondition when a newer generation of
-  // the job has begun or another run's checkpoint stands in the way.
+  // Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0 reports it and the rank at
+  // fault says so on stderr, but that is not an error: training continues. An error means that the run must end: it is the
+  // communicator's or, on every rank, FailedPrecondition when a newer generation of the job has begun or when another run's
+  // checkpoint is in the way.
   absl::Status Write(int64_t steps_done);
 
   bool under_way() const { return pending_ != 0; }
-  // Collective, after each step: nothing while no checkpoint is under way. Else all ranks say whether their shard is
-  // written, and the last of them brings about what Write is for; errors as there.
+  // Collective; call it after each step. Does nothing if no checkpoint is in progress. Otherwise all ranks say whether their
+  // shard is written; when all are, it completes what Write began. Errors are those of Write.
   absl::Status Poll();
 
-  // As Write, but not beside anything: returns when the checkpoint is visible (true) or cannot be written (false, reported).
+  // Like Write, but not beside training: returns when the checkpoint is visible (true) or cannot be written (false; that is
+  // reported).
   absl::StatusOr<bool> WriteNow(int64_t steps_done);
 
-  // As Write after the last step, whose checkpoint is all that the run leaves: not beside anything, and it tries again until
-  // config.last_checkpoint_patience has passed, and is then an error on every rank, DataLoss.
+  // Like Write, for the last step, whose checkpoint is the run's only result. It does not run beside training, and it retries
+  // until config.last_checkpoint_patience has passed. After that it is DataLoss on every rank.
   absl::Status WriteLast(int64_t steps_done);
 
  private:
-  // Why a checkpoint is not visible; OK: it is.
+  // Why a checkpoint is not visible; OK: it is visible.
   struct Outcome {
     absl::Status failure;
   };
   CheckpointIdentity IdentityAt(int64_t steps_done) const;
-  // Begins to write this rank's shard, if it has one to write.
+  // Begins to write this rank's shard, if it writes one.
   void StartOwnShard(const CheckpointIdentity& identity);
   absl::Status FinishOwnShard(const CheckpointIdentity& identity);
-  // All that follows the writing of the shards, which it waits for. Errors are those of Write.
+  // Does everything that follows the writing of the shards, for which it waits. Errors are those of Write.
   absl::StatusOr<Outcome> Conclude(const CheckpointIdentity& identity);
-  // Of the checkpoint that is under way, if one is.
+  // Concludes the checkpoint that is in progress, if there is one.
   absl::Status ConcludePending();
-  // Whether the checkpoint is visible; if not, that is reported.
+  // Whether the checkpoint is visible; if not, it reports that.
   absl::StatusOr<bool> ConcludeAt(int64_t steps_done);
-  // On rank 0: makes the checkpoint visible, reports it, removes older ones.
+  // On rank 0: makes the checkpoint visible, reports it and removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);
-  // On rank 0.
+  // On rank 0: reports a checkpoint that could not be written.
   void Report(int64_t steps_done, const absl::Status& failure);
 
   const RankConfig& config_;
@@ -78,7 +79,7 @@ class CheckpointWriter {
   ModelState& state_;
   ReportFile& reports_;
   ShardWriter shard_;
-  int64_t pending_ = 0;  // steps done, of the checkpoint that is under way; 0: none is
+  int64_t pending_ = 0;  // steps done, of the checkpoint in progress; 0: there is none
 };
 
 }  // namespace lynx

@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// Of a node's list: some hundreds of shards.
+// The limit for a node's list; it has room for some hundreds of shards.
 constexpr size_t kMaxListBytes = size_t{512} << 10;
 
 }  // namespace
@@ -52,7 +52,7 @@ void CopyResume::Tell(const std::string& reason) {
 absl::StatusOr<std::set<PlacedCopy>> CopyResume::Verify() {
   const std::vector<int32_t> here = copies_.RanksHere();
   const auto place = static_cast<size_t>(std::find(here.begin(), here.end(), seat_.rank) - here.begin());
-  std::string own;  // files that are damaged, a line each
+  std::string own;  // damaged files, one per line
   size_t counted = 0;
   for (size_t i = 0; i < current_->files.size(); ++i) {
     if (current_->nodes[i] != copies_.node() || counted++ % here.size() != place) continue;
@@ -89,7 +89,7 @@ absl::StatusOr<bool> CopyResume::Load(const CheckpointIdentity& run, ModelState&
   const absl::Status failure = FirstFailure(loaded);
   if (failure.ok()) return true;
   if (absl::IsFailedPrecondition(failure)) return failure;
-  // Which shard it was is not known: the step as a whole is not to be had.
+  // It is not known which shard failed, so the whole step is rejected.
   if (!own.ok()) Tell(std::string(own.message()));
   for (int32_t node = 0; node < copies_.node_count(); ++node) {
     for (const ShardRecord& file : current_->files) {

@@ -1,6 +1,6 @@
-// Copy resume: the newest states that the nodes' memories hold together. The ranks tell one another what their nodes have,
-// choose the same step (copies/copy_choice.h), verify it, each node what it has, and load it, each rank what it needs, from its
-// own node or another's. What is damaged is told and passed over.
+// CopyResume: resumes from the newest in-memory checkpoint. The ranks tell each other what their nodes have, and choose the
+// same step (copies/copy_choice.h). Each node verifies the shards that it has; then each rank loads what it needs, from its own
+// node or another one. Damaged shards are reported and not used.
 //
 // Collective; runs on the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_RESUME_H_
@@ -21,18 +21,20 @@ namespace lynx {
 
 class CopyResume {
  public:
-  // Errors are the communicator's.
+  // The only errors are the communicator's.
   static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const Seat& seat,
                                                            ReportFile& reports);
 
-  // The newest that was not passed over; nothing: there is none. The same on every rank.
+  // The newest in-memory checkpoint that was not rejected; nullopt: there is none. The same on every rank.
   const std::optional<WholeCopies>& current() const { return current_; }
-  // Whether the current copies are loaded into `state`; if not, they are passed over, and where `state` may have changed,
-  // touched() holds. FailedPrecondition when they are of another run; the communicator's errors.
+  // Loads the current in-memory checkpoint into `state` and returns whether that succeeded. If not, it is rejected, and
+  // touched() says whether `state` may have changed. FailedPrecondition when it belongs to another run; otherwise the
+  // communicator's errors.
   absl::StatusOr<bool> Load(const CheckpointIdentity& run, ModelState& state);
   bool touched() const { return touched_; }
 
-  // The generation goes on after so many steps, from wherever: what older ones did after that does not count any more.
+  // Records that the generation continues after `step` steps, from any source: what older generations did after that step no
+  // longer counts.
   void MarkResumed(int64_t step);
 
  private:
@@ -40,7 +42,7 @@ class CopyResume {
       : config_(config), copies_(copies), seat_(seat), reports_(reports) {}
 
   void Choose();
-  // Damaged shards of the current copies, by node; on every rank.
+  // Damaged shards of the current in-memory checkpoint, by node; on every rank.
   absl::StatusOr<std::set<PlacedCopy>> Verify();
   void Tell(const std::string& reason);
 

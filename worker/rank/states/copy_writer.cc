@@ -17,10 +17,10 @@
 namespace lynx {
 namespace {
 
-// Copies that are made as often as they cost little: training waits for them a twentieth of its time, and what goes on beside
-// it takes a tenth, since it may take the cores and the network from training.
+// In-memory checkpoints are made as often as they are cheap: training waits for them at most a twentieth of its time, and the
+// work beside training takes at most a tenth, because it may take cores and network from training.
 constexpr int64_t kWaitShare = 20, kBesideShare = 10;
-// Steps after a copy that failed.
+// The number of steps to wait after a failure.
 constexpr int64_t kStepsAfterFailure = 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
@@ -78,7 +78,7 @@ void CopyWriter::AfterStep(int64_t steps_done, const CopyVotes& all) {
   Begin(steps_done);
 }
 
-// Every rank's part of the pending copy is over.
+// Every rank's part of the pending in-memory checkpoint is finished.
 void CopyWriter::Conclude(const CopyVotes& all) {
   if (thread_.joinable()) thread_.join();
   const int64_t steps = *std::exchange(pending_, std::nullopt);
@@ -143,7 +143,7 @@ absl::StatusOr<OwnedFd> CopyWriter::WriteStates(int64_t steps_done, std::optiona
   return file;
 }
 
-// On the thread.
+// Runs on the thread.
 absl::Status CopyWriter::CompleteAndSend(int64_t steps_done, std::optional<int64_t> replaced, int fd) {
   const CopyKey key = KeyOf(steps_done);
   const std::string what = copies_->store().ShardPath(key);

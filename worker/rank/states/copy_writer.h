@@ -1,14 +1,14 @@
-// CopyWriter: copies of a rank's states in memory, beside training. After a step the states are written to the node's memory,
-// which is what training waits for; a thread of low priority then digests them, completes the copy there and sends it to a
-// rank of another node.
+// CopyWriter: writes in-memory checkpoints of a rank's states beside training. After a step, training waits only until the
+// states are written to the node's memory. A thread of low priority then computes the digest, completes the copy there and
+// sends it to a rank of another node.
 //
-//   step -> AfterStep (writes) -> step: Votes ... all are idle: the copy is whole everywhere, or failed -> AfterStep ...
+//   step -> AfterStep (writes) -> step: Votes ... all are idle: the checkpoint is whole everywhere, or failed -> AfterStep ...
 //
-// The ranks agree with the sums of each step: a copy begins after the same step on all of them, and only when the one before is
-// over on all. So two files for each shard are enough: the newest copy that all know to be whole, and the one that is being
-// written, in the place of the one before.
+// The ranks agree with the sums of each step. An in-memory checkpoint begins after the same step on all ranks, and only when
+// the previous one is finished on all. So two files for each shard are enough: one of the newest in-memory checkpoint that all
+// ranks know to be whole, and one that is being written over the file of an earlier one.
 //
-// Owned by the rank's compute thread; borrows what it is given.
+// Owned by the rank's compute thread; borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_COPY_WRITER_H_
 
@@ -30,22 +30,23 @@ namespace lynx {
 
 class CopyWriter {
  public:
-  // `copies`: null, none are made. `run`: the job's identity, whatever its step.
+  // `copies`: null: the rank makes none. `run`: the job's identity; its step is not used.
   CopyWriter(const RankConfig& config, const CheckpointIdentity& run, PeerCopies* copies, ModelState& state,
              ReportFile& reports, const Clock& clock);
-  // Gives up a copy that is under way.
+  // Abandons an in-memory checkpoint that is in progress.
   ~CopyWriter();
   CopyWriter(const CopyWriter&) = delete;
   CopyWriter& operator=(const CopyWriter&) = delete;
 
   bool makes() const { return copies_ != nullptr && copies_->makes(); }
-  // For Engine::SetCopyVotes.
+  // This rank's votes, for Engine::SetCopyVotes.
   CopyVotes Votes() const;
-  // After each step, with what all ranks said by its end. Begins a copy of the states after `steps_done` if one is due and all
-  // want it. What goes wrong is told and reported once, and is no error.
+  // Call it after each step with all ranks' votes at the end of that step. Begins an in-memory checkpoint of the states after
+  // `steps_done` steps if one is due and all ranks want it. A failure goes to stderr and is reported once; it is not an error.
   void AfterStep(int64_t steps_done, const CopyVotes& all);
 
-  // There is a checkpoint of the very states with which the run ends: the job's copies here are worth nothing any more.
+  // Removes the job's copies on this node. Call it when a checkpoint on disk has the final states of the run, so that the
+  // copies are not needed any more.
   void Drop();
 
   int64_t copied_steps() const { return whole_.value_or(0); }
@@ -63,25 +64,25 @@ class CopyWriter {
   const RankConfig& config_;
   const CheckpointIdentity run_;
   PeerCopies* const copies_;
-  CopyClient* const partner_;  // null: nothing is sent
+  CopyClient* const partner_;  // null: this rank sends nothing
   ModelState& state_;
   ReportFile& reports_;
   const Clock& clock_;
 
-  std::optional<int64_t> whole_;    // steps done of the newest copy that all know to be whole
-  std::optional<int64_t> spare_;    // of the one whose files may be written over
-  std::optional<int64_t> pending_;  // of the one that is under way, or over with not all knowing
-  int64_t not_before_step_ = 0;     // after a failure
-  Nanos began_, waited_;            // of the newest copy: when, and how long training did
+  std::optional<int64_t> whole_;    // steps done of the newest one that all ranks know to be whole
+  std::optional<int64_t> spare_;    // of the one whose files may be overwritten
+  std::optional<int64_t> pending_;  // of the one in progress, or finished but not yet known to be so by all
+  int64_t not_before_step_ = 0;     // set after a failure
+  Nanos began_, waited_;            // of the newest one: when it began, and how long training waited
   bool replaced_ = false;           // a newer generation has begun
-  bool told_ = false;               // of a failure
+  bool told_ = false;               // a failure was reported
   bool first_whole_ = true;
   int64_t skipped_ = 0;
 
   std::thread thread_;
   std::atomic<bool> idle_ = true;
-  std::atomic<int64_t> took_ns_ = 0;  // of the thread, until idle_
-  absl::Status status_;               // of this rank's part, until idle_
+  std::atomic<int64_t> took_ns_ = 0;  // time that the thread needed; valid when idle_
+  absl::Status status_;               // outcome of this rank's part; valid when idle_
 };
 
 }  // namespace lynx

@@ -15,7 +15,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
-// Beside the states: headers and records.
+// Added to the size of the states for headers and records.
 constexpr Bytes kHeaders = kKiB * 512;
 constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
@@ -46,7 +46,7 @@ void Tell(const RankConfig& config, const std::string& reason, ReportFile& repor
   reports.Append(CopiesNotice{.reason = "none are made: " + reason});
 }
 
-// "" when there is room on every node.
+// "" if there is room on every node; otherwise says what is missing.
 std::string MissingRoom(const std::vector<Card>& cards, const std::vector<int32_t>& nodes,
                         const std::vector<ShardKeepers>& keepers) {
   std::vector<Bytes> shard_bytes;

@@ -1,5 +1,5 @@
-// PeerCopies: what the ranks of a generation know of one another's memory: which of them share a node, where copies of the
-// states go, whether there is room for them, and how they are had from another node.
+// PeerCopies: what the ranks of a generation know about each other's memory for in-memory checkpoints: which ranks share a
+// node, where shards are sent, whether there is room for them, and how to read them from another node.
 //
 // Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_STATES_PEER_COPIES_H_
@@ -26,8 +26,8 @@ namespace lynx {
 
 class PeerCopies {
  public:
-  // Collective. Null, on every rank, where the job wants no copies or a node keeps none; why not is reported by rank 0 where
-  // that is news. `shard`: what this rank's states have as a shard. Errors are the communicator's.
+  // Collective. Returns null, on every rank, if the job wants no in-memory checkpoints or a node keeps none; rank 0 reports the
+  // reason if that is news. `shard`: the size of this rank's states as a shard. The only errors are the communicator's.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
                                                           const Seat& seat, ReportFile& reports);
 
@@ -38,15 +38,15 @@ class PeerCopies {
   std::vector<int32_t> RanksHere() const { return RanksOfNode(nodes_, node()); }
   bool leads() const { return RanksHere().front() == rank_; }  // the first rank of its node
 
-  // Whether there is room for two copies on every node: else none are made, but those that are there can be read.
+  // Whether every node has room for two copies. If not, none are made, but existing ones can be read.
   bool makes() const { return makes_; }
-  // The shard that this rank writes on its own node, and the rank that it sends it to; nothing, -1: none.
+  // The shard that this rank writes on its own node (nullopt: none), and the rank that it sends the shard to (-1: none).
   const std::optional<std::string>& own_shard() const { return own_shard_; }
   int32_t partner() const { return partner_; }
-  const std::vector<std::string>& taken() const { return taken_; }  // shards that it is sent
+  const std::vector<std::string>& taken() const { return taken_; }  // shards that are sent to this rank
 
   CopyClient& Client(int32_t rank);
-  // Of a rank of that node, another one for each of this node's.
+  // A client to a rank of that node; different ranks of this node use different ranks there.
   CopyClient& ClientOfNode(int32_t node);
   void StopServing() { server_->Stop(); }
 
@@ -69,17 +69,17 @@ class PeerCopies {
   std::unique_ptr<CopyServer> server_;
 };
 
-// What a node may use for a job's copies.
+// The memory that a node may use for a job's in-memory checkpoints.
 struct CopyRoom {
-  Bytes limit;      // of all jobs' copies; 0: none
-  Bytes others;     // that other jobs' copies use
-  Bytes own;        // that the job's own use, which go when it has newer ones
-  Bytes free;       // of the file system
-  Bytes available;  // memory of the machine, of which copies take no more than half
+  Bytes limit;      // for all jobs; 0: no limit
+  Bytes others;     // used by other jobs
+  Bytes own;        // used by the job's own, which are removed when it has newer ones
+  Bytes free;       // free space of the file system
+  Bytes available;  // available memory of the machine; in-memory checkpoints use at most half of it
 };
-// The most that the job's copies may have on the node.
+// The most that the job's in-memory checkpoints may use on the node.
 Bytes MostCopies(const CopyRoom& room);
-// What two copies take on each node. `shard_bytes`: by rank.
+// The size of two copies of each node's shards, by node. `shard_bytes`: by rank.
 std::vector<Bytes> CopiesByNode(const std::vector<ShardKeepers>& keepers, const std::vector<int32_t>& nodes,
                                 const std::vector<Bytes>& shard_bytes);
 

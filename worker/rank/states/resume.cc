@@ -17,18 +17,18 @@ namespace {
 
 constexpr int64_t kInitialStates = -1;
 
-// What all ranks load next. Plain bytes: rank 0 tells the others.
+// What all ranks load next. Plain bytes: rank 0 sends it to the others.
 struct NextLoad {
   int64_t step = kInitialStates;
-  int64_t start = 0;       // 1: of checkpoint.from, not of the job's own directory
-  int64_t generation = 0;  // that wrote it
+  int64_t start = 0;       // 1: from checkpoint.from; 0: from the job's own directory
+  int64_t generation = 0;  // the generation that wrote it
 };
 
 StartWith StartWithOf(const CheckpointSpec& checkpoint) {
   return checkpoint.weights_only ? StartWith::kWeights : StartWith::kAll;
 }
 
-// Steps done when it has been loaded.
+// The number of steps done when it has been loaded.
 int64_t StepsDone(const CheckpointSpec& checkpoint, const NextLoad& next) {
   return next.start == 1 && StartWithOf(checkpoint) == StartWith::kWeights ? 0 : next.step;
 }
@@ -46,7 +46,7 @@ class Search {
     for (CheckpointSummary& summary : found) {
       (summary.identity.job == run.job ? search.candidates_ : search.foreign_).push_back(std::move(summary));
     }
-    // What cannot be read may be this job's, unless this generation is its first.
+    // An unreadable checkpoint may be this job's, unless this generation is the first.
     const bool first = config.generation == Generation(1);
     search.anew_ = config.resume_step < 0 && search.candidates_.empty() && (first || search.reasons_.empty());
     search.starts_ = search.anew_ && !config.spec.checkpoint.from.empty();
@@ -54,7 +54,7 @@ class Search {
     return search;
   }
 
-  // What to load next, or kInitialStates; an error when there is nothing and should be.
+  // What to load next, or kInitialStates; an error if there should be something but there is not.
   absl::StatusOr<NextLoad> Next() const {
     if (next_ < candidates_.size()) {
       const CheckpointIdentity& identity = candidates_[next_].identity;
@@ -98,7 +98,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition when another job's checkpoint is in the way of one that this run will write.
+  // FailedPrecondition when another job's checkpoint is in the way of a checkpoint that this run will write.
   absl::Status CheckWayAhead(int64_t steps_done) const {
     for (const CheckpointSummary& other : foreign_) {
       const int64_t step = other.identity.step;
@@ -111,7 +111,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition when another run has done all the steps of this one: it would leave nothing.
+  // FailedPrecondition when the checkpoint has all steps of this run already, so that nothing would be left to do.
   absl::Status CheckStepsLeft(const NextLoad& start) const {
     const int64_t steps = config_->spec.train.steps;
     if (StepsDone(config_->spec.checkpoint, start) < steps) return absl::OkStatus();
@@ -123,17 +123,19 @@ class Search {
 
   const RankConfig* config_;
   std::vector<CheckpointSummary> candidates_;  // to resume from, or to begin with; newest first
-  std::vector<CheckpointSummary> foreign_;     // of other jobs in the job's own directory
-  std::vector<std::string> reasons_;           // why those that are passed over are
-  bool anew_ = false;                          // nothing of this job was ever there
+  std::vector<CheckpointSummary> foreign_;     // other jobs' checkpoints in the job's own directory
+  std::vector<std::string> reasons_;           // why each rejected checkpoint was rejected
+  bool anew_ = false;                          // this job never had anything here
   bool starts_ = false;                        // the candidates are those of checkpoint.from
-  size_t next_ = 0;                            // of candidates_
+  size_t next_ = 0;                            // index in candidates_
 };
 
-// A damaged checkpoint, or one that not every rank can see; anything else would befall an older one as well.
+// True for a damaged checkpoint, and for one that not every rank can see. Any other error would also happen with an older
+// checkpoint.
 bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
-// What to try next, on every rank what rank 0's search says. Where copies are to be had, no checkpoint need be.
+// What to try next: on every rank what rank 0's search says. If there is an in-memory checkpoint, there need not be one on
+// disk.
 absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const Seat& seat) {
   NextLoad own;
   if (search.has_value()) {
@@ -145,8 +147,8 @@ absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies,
   return all[0];
 }
 
-// Whether the copies are of a later step, and of the same line of generations: a generation that wrote a checkpoint goes back
-// to none that an older one made after it.
+// Whether the in-memory checkpoint is of a later step and belongs to the same line of generations. If a generation wrote a
+// checkpoint, the run never returns to what an older generation did after that.
 bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) {
   const bool older_line = disk.start == 0 && copies.identity.generation.value < disk.generation;
   return copies.identity.step > steps_done && !older_line;
@@ -166,7 +168,7 @@ absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, Che
       seat);
 }
 
-// On rank 0: news for the server.
+// Called on rank 0: reports a checkpoint that the server may not know.
 void ReportNewer(const RankConfig& config, const CheckpointSummary& found, ReportFile& reports) {
   if (found.identity.step <= config.resume_step) return;
   reports.Append(CheckpointReport{.step = found.identity.step, .path = found.path, .bytes = found.bytes});

@@ -1,17 +1,17 @@
-// Resume: from which step a generation trains, and its states.
+// Resume: finds the step from which a generation trains, and loads its states.
 //
 //   rank 0 claims the checkpoint directory -> looks for the job's checkpoints, newest first
-//   all ranks load one -> all agree that it is whole; where it is not, the one before, and so on
+//   all ranks load one -> all agree that it is whole; if not, the previous one, and so on
 //
-// What the server knows to be published may be older than what is there: reports of the newest may have been lost
-// with a machine. So the directory decides, and the server learns by a report. No generation begins afresh where
-// there was a checkpoint: if none is whole, that is an error.
+// The newest checkpoint that the server knows may be older than the newest that exists, because reports may be lost with a
+// machine. So the directory decides, and a report tells the server. No generation starts from the beginning if there was a
+// checkpoint: if none is whole, that is an error.
 //
-// What the nodes hold in memory (copy_resume.h) is newer as a rule; then the ranks go on from that, and the directory is only
-// claimed. All ranks know what both have, so all choose the same.
+// The in-memory checkpoint (copy_resume.h) is usually newer. Then the ranks resume from it, and only claim the directory. All
+// ranks know what both have, so all choose the same.
 //
-// A job that has none, nor ever had, begins with what its checkpoint.from names, if it names anything: the newest whole
-// checkpoint there, of whatever job.
+// A job that has no checkpoint and never had one begins with the newest whole checkpoint that its checkpoint.from names, of any
+// job, if that is set.
 //
 // Collective; runs on the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_STATES_RESUME_H_
@@ -33,16 +33,15 @@ struct ResumePoint {
   int64_t steps_done = 0;
   bool from_copies = false;
 };
-// From `copies`, unless null, where these are newer than what is on disk. The number of steps done is 0 with `state` as it was
-// or with weights of another run, or that of the checkpoint or the copies loaded into it. `run` is the job's identity, whatever
-// its step. Errors: FailedPrecondition when a newer
-// generation has begun, another job's checkpoint stands where this run will come to write one, or the run cannot
-// begin with what checkpoint.from names; NotFound or DataLoss when there should be a checkpoint and none is whole
-// (naming what is wrong with each); the communicator's; others as errno says.
+// Resumes from `copies`, unless null, if these are newer than what is on disk. Returns 0 steps done if `state` is unchanged or
+// has weights of another run; otherwise the step of the checkpoint that was loaded into `state`. `run` is the job's identity;
+// its step is not used. Errors: FailedPrecondition when a newer generation has begun, when another job's checkpoint is where
+// this run will write one, or when the run cannot begin with what checkpoint.from names; NotFound or DataLoss when there should
+// be a checkpoint but none is whole (naming what is wrong with each); the communicator's errors; others follow errno.
 absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
                                             CopyResume* copies, ModelState& state, ReportFile& reports);
 
-// The error of a generation that finds that a newer one has begun.
+// The error of a generation when it finds that a newer one has begun.
 absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason);
 
 }  // namespace lynx

@@ -15,11 +15,11 @@
 namespace lynx {
 namespace {
 
-// A quarter of a core that training wants too: the shard is durable soon enough, and most waits of training are
-// longer.
+// Gives the thread a quarter of a core that training also wants. The shard is durable soon enough, and most waits of training
+// are longer.
 constexpr int kNiceness = 5;
 
-// Signals belong to the threads that the program has set up for them.
+// Starts a thread that blocks all signals: they must go to the threads that the program has set up for them.
 std::thread StartThread(std::function<void()> run) {
   sigset_t all, before;
   sigfillset(&all);
@@ -59,7 +59,7 @@ void ShardWriter::Start(SafetensorsHeader header, const TensorContent& content, 
   if (!status_.ok()) return;
   done_ = false;
   thread_ = StartThread([this, header = std::move(header), write = std::move(write)] {
-    // Of this thread alone, on Linux. Where it is not allowed, the thread keeps its priority.
+    // On Linux this applies only to this thread. If it is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     status_ = write(header, [&](size_t tensor) { return TensorOfCopy(header, tensor); });
     done_.store(true, std::memory_order_release);

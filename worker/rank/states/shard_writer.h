@@ -1,13 +1,13 @@
-// ShardWriter: writes a rank's shard of a checkpoint beside the steps that follow it. The states are copied, which is
-// what training waits for; a thread of low priority writes the copy, makes it durable and verifies it.
+// ShardWriter: writes a rank's shard of a checkpoint beside the next steps. Training waits only until the states are copied; a
+// thread of low priority writes the copy to disk, makes it durable and verifies it.
 //
 //   Start (copies) -> Done? ... Done -> Finish (says how it went) -> Start ...
 //
-// The copy is as large as the shard and is kept for the next one. Where it would take more than half of the memory
-// that the machine has left, nothing is copied, and the shard is written before Start returns.
+// The copy is as large as the shard, and its memory is kept for the next one. If it would take more than half of the machine's
+// available memory, nothing is copied, and the shard is written before Start returns.
 //
-// Owned by the rank's compute thread. The destructor gives up a shard that is being written; it waits for the one
-// call to the disk that is under way.
+// Owned by the rank's compute thread. The destructor abandons a shard that is being written; it waits only for the present call
+// to the disk.
 #ifndef LYNX_WORKER_RANK_STATES_SHARD_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_SHARD_WRITER_H_
 
@@ -27,7 +27,7 @@ namespace lynx {
 class ShardWriter {
  public:
   using WriteFile = std::function<absl::Status(const SafetensorsHeader& header, const TensorContent& content)>;
-  // What the machine has left; AvailableMemory unless a test says otherwise.
+  // Returns the machine's available memory; AvailableMemory unless a test replaces it.
   using Available = std::function<Bytes()>;
 
   explicit ShardWriter(Available available);
@@ -35,12 +35,12 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // `write` writes the file that the header describes; it runs on the thread, and `content` gives Cancelled when it
-  // shall give up. `content` of this call is read before it returns.
+  // `write` writes the file that the header describes. It runs on the thread, and its `content` returns Cancelled when it must
+  // stop. The `content` that is passed here is read before Start returns.
   void Start(SafetensorsHeader header, const TensorContent& content, WriteFile write);
-  // After Start: whether Finish returns at once.
+  // Call it after Start: whether Finish would return at once.
   bool Done() const { return done_.load(std::memory_order_acquire); }
-  // Waits; what `write` returned, or why the states could not be copied.
+  // Waits. Returns the result of `write`, or why the states could not be copied.
   absl::Status Finish();
   // Whether the last Start copied the states.
   bool copied() const { return copied_; }
@@ -52,10 +52,10 @@ class ShardWriter {
   const Available available_;
   std::vector<char> copy_;
   bool copied_ = false;
-  bool told_ = false;  // that there is no memory for a copy
+  bool told_ = false;  // the lack of memory for a copy was reported
   std::atomic<bool> done_ = true;
   std::atomic<bool> give_up_ = false;
-  absl::Status status_;  // of the thread until done_
+  absl::Status status_;  // result of the thread; valid when done_
   std::thread thread_;
 };
 
