@@ -148,9 +148,9 @@ absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& addr
                                           AdminOptions{.authority = tls_ == nullptr ? nullptr : &tls_->authority(),
                                                        .node_certificate_life = options.certificate_life,
                                                        .reached_at = ReachedAt(options, address)});
-  jobs_front_ = std::make_unique<JobsFront>(*guard_, *jobs_);
-  cluster_front_ = std::make_unique<ClusterFront>(*guard_, *cluster_);
-  admin_front_ = std::make_unique<AdminFront>(*guard_, *admin_);
+  jobs_front_ = std::make_unique<GuardedJobs>(*guard_, *jobs_);
+  cluster_front_ = std::make_unique<GuardedCluster>(*guard_, *cluster_);
+  admin_front_ = std::make_unique<GuardedAdmin>(*guard_, *admin_);
   return absl::OkStatus();
 }
 

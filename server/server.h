@@ -85,9 +85,9 @@ class Server {
   std::unique_ptr<JobsService> jobs_;
   std::unique_ptr<ClusterService> cluster_;
   std::unique_ptr<AdminService> admin_;
-  std::unique_ptr<JobsFront> jobs_front_;
-  std::unique_ptr<ClusterFront> cluster_front_;
-  std::unique_ptr<AdminFront> admin_front_;
+  std::unique_ptr<GuardedJobs> jobs_front_;
+  std::unique_ptr<GuardedCluster> cluster_front_;
+  std::unique_ptr<GuardedAdmin> admin_front_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<LivePage> page_;
   std::unique_ptr<HttpEndpoint> page_endpoint_;

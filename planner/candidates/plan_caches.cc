@@ -10,7 +10,7 @@
 
 namespace lynx {
 
-const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
+const StageHeu& ParetoCache::Solve(RecomputeProblem problem) {
   problem.budget = Bytes(0);
   if (problem.stall.value == 0 && problem.host_budget.value == 0) problem.layers = 1;
   const auto known = fronts_.find(problem);

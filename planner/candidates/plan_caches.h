@@ -22,7 +22,7 @@
 namespace lynx {
 
 // HEU's solved stages (Pareto fronts). Candidates with the same problem share them.
-class FrontCache {
+class ParetoCache {
  public:
   // The budget has no effect on the solution. The number of layers matters only if the stage shares a stall or copies
   // among its layers.
@@ -39,7 +39,7 @@ class PlanCaches {
   // `request` must outlive it.
   explicit PlanCaches(const PlanRequest& request) : request_(request) {}
 
-  FrontCache& fronts() { return fronts_; }
+  ParetoCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerLowerBound& Floor(const Candidate& candidate);
   const StateLowerBound& States(const Candidate& candidate);
@@ -54,7 +54,7 @@ class PlanCaches {
 
  private:
   const PlanRequest& request_;
-  FrontCache fronts_;
+  ParetoCache fronts_;
   // The key is what LayerLayout keeps: the shape, and which states how many ranks shard.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<LayerShape, LayerLowerBound> floors_;

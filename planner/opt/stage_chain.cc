@@ -22,7 +22,7 @@ Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capa
 std::vector<ChainNode> NodesOf(const RecomputeProblem& problem, const std::vector<PartsOfSet>& parts, bool top) {
   std::vector<ChainNode> nodes;
   for (const PartsOfSet& set : parts) {
-    for (const LatePart& late : set.late) {
+    for (const BackwardPart& late : set.late) {
       nodes.push_back({&set, &late, late.exposed - (top ? std::min(late.early, problem.early) : Nanos(0))});
     }
   }
@@ -56,7 +56,7 @@ void StageChain::NumberFaces() {
   std::map<std::pair<std::array<Nanos, kMaxWindows>, std::array<Bytes, kMaxPhases>>, int32_t> below, above;
   for (std::vector<ChainNode>* nodes : {&inner_, &top_}) {
     for (ChainNode& node : *nodes) {
-      const LatePart& late = *node.late;
+      const BackwardPart& late = *node.late;
       node.face_below = below.try_emplace({late.own_work, late.live}, static_cast<int32_t>(below.size())).first->second;
       node.face_above = above.try_emplace({late.above_work, late.above}, static_cast<int32_t>(above.size())).first->second;
     }
@@ -126,7 +126,7 @@ double StageChain::PricedBudget(const ChainScope& scope, const StagePrices& pric
          prices.host * static_cast<double>(problem_.host_budget.value);
 }
 
-Nanos StageChain::PairExposed(const LatePart& upper, const LatePart* lower) const {
+Nanos StageChain::PairExposed(const BackwardPart& upper, const BackwardPart* lower) const {
   Nanos exposed;
   for (size_t w = 0; w < problem_.backward.size(); ++w) {
     const Nanos work = upper.own_work[w] + (lower == nullptr ? Nanos(0) : lower->above_work[w]);
@@ -135,7 +135,7 @@ Nanos StageChain::PairExposed(const LatePart& upper, const LatePart* lower) cons
   return exposed;
 }
 
-Bytes StageChain::PairTransient(const LatePart& upper, const LatePart* lower) const {
+Bytes StageChain::PairTransient(const BackwardPart& upper, const BackwardPart* lower) const {
   Bytes transient;
   for (int k = 0; k < problem_.segments(); ++k) {
     transient = std::max(transient, upper.live[k] + (lower == nullptr ? Bytes(0) : lower->above[k]));
@@ -169,13 +169,13 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
 StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other,
                                       const std::vector<double>& values, const std::vector<int32_t>& order) const {
   Link best{kInfinite, -1};
-  const LatePart& late = *node(layer, index).late;
+  const BackwardPart& late = *node(layer, index).late;
   for (int32_t position : order) {
     const double value = values[static_cast<size_t>(position)];
     if (value >= best.value) break;
-    const LatePart& there = *node(other, (*scope.nodes[other])[static_cast<size_t>(position)]).late;
-    const LatePart& upper = other > layer ? there : late;
-    const LatePart& lower = other > layer ? late : there;
+    const BackwardPart& there = *node(other, (*scope.nodes[other])[static_cast<size_t>(position)]).late;
+    const BackwardPart& upper = other > layer ? there : late;
+    const BackwardPart& lower = other > layer ? late : there;
     const double with_pair = value + static_cast<double>(PairExposed(upper, &lower).value);
     if (with_pair < best.value && PairTransient(upper, &lower) <= scope.most_transient) best = {with_pair, position};
   }
@@ -227,7 +227,7 @@ std::vector<LayerValues> StageChain::Values(const ChainScope& scope, const Stage
     sums = std::move(next);
   }
   for (int32_t index : *scope.nodes[0]) {
-    const LatePart& late = *node(0, index).late;
+    const BackwardPart& late = *node(0, index).late;
     const bool fits = PairTransient(late, nullptr) <= scope.most_transient;
     layers[0].below.push_back(fits ? static_cast<double>(PairExposed(late, nullptr).value) : kInfinite);
   }
@@ -251,7 +251,7 @@ ChainBound StageChain::Bound(const ChainScope& scope, const StagePrices& prices)
   if (position < 0) return bound;
   bound.feasible = true;
   bound.bound = LowerEnd(least, PricedBudget(scope, prices));
-  const LatePart* lower = nullptr;
+  const BackwardPart* lower = nullptr;
   for (int32_t l = 0; l < problem_.layers; ++l) {
     const ChainNode& node = this->node(l, (*scope.nodes[l])[static_cast<size_t>(position)]);
     const KeptPart& kept = *layers[l].kept[static_cast<size_t>(position)];

@@ -41,7 +41,7 @@ struct StagePrices {
 // A late part of one layer.
 struct ChainNode {
   const PartsOfSet* set = nullptr;
-  const LatePart* late = nullptr;
+  const BackwardPart* late = nullptr;
   Nanos exposed;  // minus what `early` hides
   // Nodes with the same number look the same to the layer below, or to the layer above.
   int32_t face_below = 0, face_above = 0;
@@ -121,8 +121,8 @@ class StageChain {
 
   // For two neighbours: time beyond the windows that they share, and their transient memory. lower == nullptr: there is
   // no layer below.
-  Nanos PairExposed(const LatePart& upper, const LatePart* lower) const;
-  Bytes PairTransient(const LatePart& upper, const LatePart* lower) const;
+  Nanos PairExposed(const BackwardPart& upper, const BackwardPart* lower) const;
+  Bytes PairTransient(const BackwardPart& upper, const BackwardPart* lower) const;
 
  private:
   struct Link {

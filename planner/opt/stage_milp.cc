@@ -13,13 +13,13 @@ double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
 // The properties of a late part that matter to a neighbour.
 using Face = std::array<int64_t, kMaxWindows + kMaxPhases>;
-Face FaceBelow(const LatePart& late) {
+Face FaceBelow(const BackwardPart& late) {
   Face face{};
   for (int w = 0; w < kMaxWindows; ++w) face[w] = late.own_work[w].value;
   for (int k = 0; k < kMaxPhases; ++k) face[kMaxWindows + k] = late.live[k].value;
   return face;
 }
-Face FaceAbove(const LatePart& late) {
+Face FaceAbove(const BackwardPart& late) {
   Face face{};
   for (int w = 0; w < kMaxWindows; ++w) face[w] = late.above_work[w].value;
   for (int k = 0; k < kMaxPhases; ++k) face[kMaxWindows + k] = late.above[k].value;
@@ -55,7 +55,7 @@ class StageMilp {
   struct NodeColumn {
     int column;
     int32_t layer;
-    const LatePart* late;
+    const BackwardPart* late;
   };
   struct KeptColumn {
     int column;
@@ -64,7 +64,7 @@ class StageMilp {
   };
   // Nodes of a layer that look the same to a neighbour.
   struct FaceGroup {
-    const LatePart* late;
+    const BackwardPart* late;
     int row = -1;
     double least = 0;  // smallest value of a chain's part from the far end up to one of these nodes
   };
@@ -113,12 +113,12 @@ class StageMilp {
     const LayerValues& values = values_[layer];
     for (size_t i = 0; i < values.own.size(); ++i) {
       if (!Within(values.Through(i))) continue;
-      const LatePart& late = *chain_.node(layer, (*scope_.nodes[layer])[i]).late;
+      const BackwardPart& late = *chain_.node(layer, (*scope_.nodes[layer])[i]).late;
       AddFace(faces_below_.back(), FaceBelow(late), late, values.own[i] + values.above[i], layer > 0);
       AddFace(faces_above_.back(), FaceAbove(late), late, values.own[i] + values.below[i], layer + 1 < problem_.layers);
     }
   }
-  void AddFace(std::map<Face, FaceGroup>& groups, const Face& face, const LatePart& late, double value, bool seen) {
+  void AddFace(std::map<Face, FaceGroup>& groups, const Face& face, const BackwardPart& late, double value, bool seen) {
     auto [it, inserted] = groups.try_emplace(face, FaceGroup{&late, -1, value});
     it->second.least = std::min(it->second.least, value);
     if (inserted && seen) it->second.row = program_.AddRow(0, 0);
@@ -196,7 +196,7 @@ class StageMilp {
   StagePolicy PolicyOf(const std::vector<double>& values) const {
     StagePolicy policy;
     for (int32_t l = 0; l < problem_.layers; ++l) {
-      const LatePart* late = nullptr;
+      const BackwardPart* late = nullptr;
       const KeptPart* kept = nullptr;
       for (const NodeColumn& c : nodes_) {
         if (c.layer == l && values[static_cast<size_t>(c.column)] > 0.5) late = c.late;

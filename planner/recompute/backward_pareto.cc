@@ -55,13 +55,13 @@ void BackwardPareto::FindBounds(int i, PlacementSet placements) {
   possible_ |= hideable_;
 }
 
-std::span<const LatePoint> BackwardPareto::Of(ItemSet late) {
+std::span<const BackwardPoint> BackwardPareto::Of(ItemSet late) {
   Range& range = ranges_[late];
   if (range.begin < 0) {
     first_ = points_.size();
     if ((late & ~(possible_ & (read_ | inputs_[late]))) == 0) Extend(root_, late);
     std::sort(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(),
-              [](const LatePoint& a, const LatePoint& b) { return a.transient < b.transient; });
+              [](const BackwardPoint& a, const BackwardPoint& b) { return a.transient < b.transient; });
     range = {static_cast<int32_t>(first_), static_cast<int32_t>(points_.size())};
   }
   return {points_.begin() + range.begin, points_.begin() + range.end};
@@ -83,7 +83,7 @@ BackwardPareto::Floor BackwardPareto::FloorOf(const State& state, ItemSet rest) 
 }
 
 bool BackwardPareto::Bettered(const Floor& floor) const {
-  return std::any_of(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(), [&](const LatePoint& point) {
+  return std::any_of(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(), [&](const BackwardPoint& point) {
     return point.transient <= floor.transient && point.exposed <= floor.exposed;
   });
 }
@@ -91,7 +91,7 @@ bool BackwardPareto::Bettered(const Floor& floor) const {
 void BackwardPareto::Finish(const State& state) {
   const Floor floor = FloorOf(state, 0);
   if (Bettered(floor)) return;
-  const auto bettered = [&](const LatePoint& point) {
+  const auto bettered = [&](const BackwardPoint& point) {
     return point.transient >= floor.transient && point.exposed >= floor.exposed;
   };
   points_.erase(std::remove_if(points_.begin() + static_cast<ptrdiff_t>(first_), points_.end(), bettered), points_.end());

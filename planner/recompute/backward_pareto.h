@@ -20,7 +20,7 @@
 
 namespace lynx {
 
-struct LatePoint {
+struct BackwardPoint {
   LayerPolicy policy{};  // of the late items; kStore elsewhere
   Bytes transient;
   Nanos exposed;  // critical time, plus what exceeds the backward windows
@@ -33,7 +33,7 @@ class BackwardPareto {
 
   // All non-dominated points with exactly these late items, ordered by transient memory. Empty if an item in the set
   // cannot be late or has no reader. Valid until the next call.
-  std::span<const LatePoint> Of(ItemSet late);
+  std::span<const BackwardPoint> Of(ItemSet late);
   // Lower bounds for all points of the set.
   struct Floor {
     Bytes transient;
@@ -88,7 +88,7 @@ class BackwardPareto {
   std::vector<ItemSet> inputs_;
   std::vector<std::array<Bytes, kMaxPhases>> must_live_;
   std::vector<Range> ranges_;
-  std::vector<LatePoint> points_;
+  std::vector<BackwardPoint> points_;
   size_t first_ = 0;  // where the points of the current set begin in points_
 };
 

@@ -61,7 +61,7 @@ struct ItemTables {
 // A partial late part. Items are decided from the last to the first, so that all readers of an item are decided before
 // it. Undecided items record when they are due and until when they are read.
 struct LateState {
-  LatePart part;
+  BackwardPart part;
   ItemSet set = 0;     // late items
   ItemSet inputs = 0;  // items that their recomputation reads
   ItemNumbers due;     // for undecided items: the last moment that serves their readers
@@ -116,7 +116,7 @@ class LateMaking {
  private:
   LateState Make(int i, Placement placement, int moment, const LateState& state) const {
     LateState next = state;
-    LatePart& part = next.part;
+    BackwardPart& part = next.part;
     const RecomputeItem& item = problem_.items[i];
     const int phase = PhaseOf(moment);
     next.set |= ItemBit(i);
@@ -150,23 +150,23 @@ class LateMaking {
 
 // Finds the late parts of every set. All states of one item are computed before the next item is decided. States with
 // equal due, last and set compete.
-class LateFrontSearch {
+class BackwardParetoSearch {
  public:
-  LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
+  BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
       : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), top_(top),
         packing_(MostNumbers(problem)) {}
 
   // Indexed by the set of late items.
-  std::vector<std::vector<LatePart>> OfAllSets() {
-    std::vector<std::vector<LatePart>> parts(size_t{1} << items_);
+  std::vector<std::vector<BackwardPart>> OfAllSets() {
+    std::vector<std::vector<BackwardPart>> parts(size_t{1} << items_);
     for (const Node& node : Grow(std::nullopt, std::numeric_limits<size_t>::max())) {
       if (!node.dominated) parts[node.state.set].push_back(node.state.part);
     }
     return parts;
   }
   // Continues at most about `beam` states from item to item.
-  std::vector<LatePart> Of(ItemSet late, size_t beam) {
-    std::vector<LatePart> parts;
+  std::vector<BackwardPart> Of(ItemSet late, size_t beam) {
+    std::vector<BackwardPart> parts;
     for (const Node& node : Grow(late, beam)) {
       if (!node.dominated) parts.push_back(node.state.part);
     }
@@ -185,7 +185,7 @@ class LateFrontSearch {
   };
 
   // Numbers in which a dominating part must not be larger.
-  static PackedNumbers::Numbers NumbersOf(const LatePart& part) {
+  static PackedNumbers::Numbers NumbersOf(const BackwardPart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;
     for (const Bytes bytes : part.above) numbers[1] += bytes.value;
@@ -230,7 +230,7 @@ class LateFrontSearch {
     std::erase_if(nodes, [](const Node& node) { return node.dominated; });
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
     for (size_t n = 0; n < nodes.size(); ++n) {
-      const LatePart& part = nodes[n].state.part;
+      const BackwardPart& part = nodes[n].state.part;
       order.emplace_back(AlikeExposed(problem_, top_, part), AlikeTransient(problem_, part), n);
     }
     if (order.size() <= beam) return;
@@ -259,7 +259,7 @@ class LateFrontSearch {
   // Both parts recompute the same items, and what is not exposed is in windows. So a part that exposes less does more
   // work in some window. It dominates even if that work must be paid as exposed time, provided that it does not do less
   // in any window.
-  bool Dominates(const LatePart& a, const LatePart& b) const {
+  bool Dominates(const BackwardPart& a, const BackwardPart& b) const {
     if (a.exposed > b.exposed || a.early < b.early) return false;
     for (int w = 0; w < making_.windows(); ++w) {
       if (a.above_work[w] < b.above_work[w] || a.own_work[w] < b.own_work[w]) return false;
@@ -288,7 +288,7 @@ struct EarlyPart {
   Nanos exposed;
 };
 
-// Finds the early parts of every set of early items; decides items in the same order as LateFrontSearch.
+// Finds the early parts of every set of early items; decides items in the same order as BackwardParetoSearch.
 class EarlySearch {
  public:
   EarlySearch(const RecomputeProblem& problem, const ItemTables& tables)
@@ -443,7 +443,7 @@ class KeptSearch {
 
 }  // namespace
 
-LayerPolicy JoinPolicies(const LatePart& late, const KeptPart& kept) {
+LayerPolicy JoinPolicies(const BackwardPart& late, const KeptPart& kept) {
   LayerPolicy policy = kept.policy;
   for (int i = 0; i < kMaxItems; ++i) {
     if (late.policy[i] != Placement::kStore) policy[i] = late.policy[i];
@@ -451,7 +451,7 @@ LayerPolicy JoinPolicies(const LatePart& late, const KeptPart& kept) {
   return policy;
 }
 
-LayerUse JoinUses(const LatePart& late, const KeptPart& kept) {
+LayerUse JoinUses(const BackwardPart& late, const KeptPart& kept) {
   return {.held = kept.held,
           .live = late.live,
           .above = late.above,
@@ -465,13 +465,13 @@ LayerUse JoinUses(const LatePart& late, const KeptPart& kept) {
           .host = kept.host};
 }
 
-Bytes AlikeTransient(const RecomputeProblem& problem, const LatePart& late) {
+Bytes AlikeTransient(const RecomputeProblem& problem, const BackwardPart& late) {
   Bytes transient;
   for (int k = 0; k < problem.segments(); ++k) transient = std::max(transient, late.live[k] + late.above[k]);
   return transient;
 }
 
-Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const LatePart& late) {
+Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart& late) {
   Nanos exposed = late.exposed - (top ? std::min(late.early, problem.early) : Nanos(0));
   for (size_t w = 0; w < problem.backward.size(); ++w) {
     exposed += Positive(late.own_work[w] + late.above_work[w] - problem.backward[w]);
@@ -485,7 +485,7 @@ namespace {
 std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptSearch& kept,
                                   const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, top);
-  std::vector<std::vector<LatePart>> late = LateFrontSearch(problem, making, top).OfAllSets();
+  std::vector<std::vector<BackwardPart>> late = BackwardParetoSearch(problem, making, top).OfAllSets();
   auto next_known = known.begin();
   std::vector<PartsOfSet> parts;
   for (size_t set = 0; set < tables.bytes.size(); ++set) {
@@ -516,9 +516,9 @@ StageParts PartsOfStage(const RecomputeProblem& problem) {
   return parts;
 }
 
-std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items, size_t beam) {
+std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items, size_t beam) {
   const LateMaking making(problem, top);
-  return LateFrontSearch(problem, making, top).Of(late_items, beam);
+  return BackwardParetoSearch(problem, making, top).Of(late_items, beam);
 }
 
 }  // namespace lynx

@@ -22,7 +22,7 @@
 
 namespace lynx {
 
-struct LatePart {
+struct BackwardPart {
   LayerPolicy policy{};  // of the late items; kStore elsewhere
   std::array<Bytes, kMaxPhases> live{}, above{};
   std::array<Nanos, kMaxWindows> above_work{}, own_work{};
@@ -39,18 +39,18 @@ struct KeptPart {
   Bytes host;
 };
 
-LayerPolicy JoinPolicies(const LatePart& late, const KeptPart& kept);
-LayerUse JoinUses(const LatePart& late, const KeptPart& kept);
+LayerPolicy JoinPolicies(const BackwardPart& late, const KeptPart& kept);
+LayerUse JoinUses(const BackwardPart& late, const KeptPart& kept);
 
 // Both assume that the layers above and below have the same late part. AlikeTransient: the largest transient memory of
 // all phases. AlikeExposed: critical time plus what exceeds the backward windows.
-Bytes AlikeTransient(const RecomputeProblem& problem, const LatePart& late);
-Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const LatePart& late);
+Bytes AlikeTransient(const RecomputeProblem& problem, const BackwardPart& late);
+Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart& late);
 
 // The parts whose late items are `late_items`.
 struct PartsOfSet {
   ItemSet late_items = 0;
-  std::vector<LatePart> late;
+  std::vector<BackwardPart> late;
   std::vector<KeptPart> kept;
 };
 
@@ -67,8 +67,8 @@ StageParts PartsOfStage(const RecomputeProblem& problem);
 
 // The late parts of one set of late items that are not dominated, with any neighbours; empty if the set has no parts. If
 // there are more than `beam` partial parts, only those that expose least with alike neighbours are continued.
-std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items,
-                                  size_t beam = std::numeric_limits<size_t>::max());
+std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items,
+                                      size_t beam = std::numeric_limits<size_t>::max());
 
 }  // namespace lynx
 

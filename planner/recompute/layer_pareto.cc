@@ -435,7 +435,7 @@ class Search {
 
   void Join(ItemSet late, const std::vector<Kept>& kept, Joined& of) const {
     uint16_t index = 0;
-    for (const LatePoint& point : of.late->Of(late)) {
+    for (const BackwardPoint& point : of.late->Of(late)) {
       for (const Kept& with : kept) {
         const Value value = Join(with, point.exposed, point.transient);
         if (Bettered(value, of)) continue;
@@ -476,7 +476,7 @@ class Search {
   }
 
   LayerPoint PointOf(const Found& found, BackwardPareto& front) {
-    const LatePoint& late = front.Of(found.late)[found.late_point];
+    const BackwardPoint& late = front.Of(found.late)[found.late_point];
     LayerPoint point{.policy = late.policy, .late_items = found.late};
     kept_.early().Write(found.early, point.policy);
     for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {

@@ -25,10 +25,10 @@ constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-std::vector<const FrontPoint*> InOrderOfHeld(const std::vector<FrontPoint>& front) {
-  std::vector<const FrontPoint*> sorted;
-  for (const FrontPoint& point : front) sorted.push_back(&point);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const FrontPoint* a, const FrontPoint* b) {
+std::vector<const ParetoPoint*> InOrderOfHeld(const std::vector<ParetoPoint>& front) {
+  std::vector<const ParetoPoint*> sorted;
+  for (const ParetoPoint& point : front) sorted.push_back(&point);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const ParetoPoint* a, const ParetoPoint* b) {
     return std::tie(a->held, a->exposed) < std::tie(b->held, b->exposed);
   });
   return sorted;
@@ -36,9 +36,9 @@ std::vector<const FrontPoint*> InOrderOfHeld(const std::vector<FrontPoint>& fron
 
 // From points ordered by held memory: those with at most that transient memory, without those that hold more but expose
 // no less than another.
-std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& points, Bytes transient) {
-  std::vector<const FrontPoint*> kept;
-  for (const FrontPoint* point : points) {
+std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>& points, Bytes transient) {
+  std::vector<const ParetoPoint*> kept;
+  for (const ParetoPoint* point : points) {
     if (point->transient > transient) continue;
     if (kept.empty() || point->exposed < kept.back()->exposed) kept.push_back(point);
   }
@@ -46,11 +46,11 @@ std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& 
 }
 
 // From points ordered by held memory: those on the lower convex hull of exposed over held.
-std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points) {
-  std::vector<const FrontPoint*> hull;
-  for (const FrontPoint* c : points) {
+std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& points) {
+  std::vector<const ParetoPoint*> hull;
+  for (const ParetoPoint* c : points) {
     // The middle point of three leaves the hull unless the slope before it is steeper than the slope after it.
-    const auto above = [&](const FrontPoint* a, const FrontPoint* b) {
+    const auto above = [&](const ParetoPoint* a, const ParetoPoint* b) {
       return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
              static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
     };
@@ -65,7 +65,7 @@ std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points
 namespace {
 
 // The non-dominated points in the problem's stage, one for each value.
-std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
+std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
   // A layer's equal share of what the stage shares.
   const Nanos stall = problem.stall / problem.layers;
   const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
@@ -86,19 +86,19 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
   });
   // In this order, only an earlier point can dominate a point.
   std::map<Bytes, Bytes> least;  // transient memory of the points so far by held memory; decreasing
-  std::vector<FrontPoint> front;
+  std::vector<ParetoPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
     auto after = least.upper_bound(held);
     if (after != least.begin() && std::prev(after)->second <= transient) continue;
     while (after != least.end() && after->second >= transient) after = least.erase(after);
     least[held] = transient;
-    FrontPoint& added = front.emplace_back(FrontPoint{.policy = point->policy,
-                                                      .late_items = point->late_items,
-                                                      .use = point->use,
-                                                      .kept_exposed = point->kept_exposed,
-                                                      .held = held,
-                                                      .transient = transient,
-                                                      .exposed = exposed});
+    ParetoPoint& added = front.emplace_back(ParetoPoint{.policy = point->policy,
+                                                        .late_items = point->late_items,
+                                                        .use = point->use,
+                                                        .kept_exposed = point->kept_exposed,
+                                                        .held = held,
+                                                        .transient = transient,
+                                                        .exposed = exposed});
     added.use.held = held;
     added.use.host = point->offloaded * problem.in_flight;
   }
@@ -107,16 +107,16 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
 
 }  // namespace
 
-std::vector<FrontPoint> LayerPareto(const RecomputeProblem& problem, bool top) {
+std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, bool top) {
   return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
 }
 
 // `fast_count` inner layers have `fast`, one has `filler`, the others have `slow`.
 struct StageHeu::Mix {
-  const FrontPoint* slow = nullptr;
-  const FrontPoint* fast = nullptr;
-  const FrontPoint* filler = nullptr;
-  const FrontPoint* top = nullptr;
+  const ParetoPoint* slow = nullptr;
+  const ParetoPoint* fast = nullptr;
+  const ParetoPoint* filler = nullptr;
+  const ParetoPoint* top = nullptr;
   int64_t fast_count = 0;
   Nanos exposed;
   Bytes bytes;
@@ -164,7 +164,7 @@ class StageHeu::MixSearch {
   }
 
   void Search(const Level& level, Bytes budget) {
-    for (const FrontPoint* top : level.top) {
+    for (const ParetoPoint* top : level.top) {
       const Bytes left = budget - level.transient - top->held;
       if (left < LeastHeld(level)) break;  // the next points need even more memory
       if (full() && top->exposed + LeastExposed(level, inner_layers_, left) >= WorthLooking()) continue;
@@ -177,15 +177,15 @@ class StageHeu::MixSearch {
   }
 
   // The slower point of a pair is on the hull, where slowness costs least; the faster point may be any.
-  void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
+  void TryPairs(const Level& level, const ParetoPoint& top, Bytes left) {
     const Nanos least = level.inner.back()->exposed;
-    for (const FrontPoint* slow : level.hull) {
+    for (const ParetoPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
       // If all layers but one can be fast, the choice of the slower point does not matter; the first slower point covers
       // these cases.
-      const auto at_least = [&](const FrontPoint* point, Bytes held) { return point->held < held; };
-      const auto all_fast = [&](Bytes room, const FrontPoint* point) { return room < point->held * (inner_layers_ - 1); };
+      const auto at_least = [&](const ParetoPoint* point, Bytes held) { return point->held < held; };
+      const auto all_fast = [&](Bytes room, const ParetoPoint* point) { return room < point->held * (inner_layers_ - 1); };
       const auto begin = slow == level.hull.front()
                              ? level.inner.begin()
                              : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
@@ -200,11 +200,11 @@ class StageHeu::MixSearch {
     }
   }
 
-  void TryHull(const Level& level, const FrontPoint& top, Bytes left) {
+  void TryHull(const Level& level, const ParetoPoint& top, Bytes left) {
     // The largest point of the hull that all layers can have, and the next one.
     const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
-                                        [&](Bytes bytes, const FrontPoint* p) { return bytes < p->held * inner_layers_; });
-    const FrontPoint& slow = **std::prev(after);
+                                        [&](Bytes bytes, const ParetoPoint* p) { return bytes < p->held * inner_layers_; });
+    const ParetoPoint& slow = **std::prev(after);
     TryPair(level, top, slow, after == level.hull.end() ? slow : **after, left - slow.held * inner_layers_);
   }
 
@@ -213,13 +213,13 @@ class StageHeu::MixSearch {
   }
 
   // As many layers as fit into the slack get the faster point; one more layer gets the best point that then fits.
-  void TryPair(const Level& level, const FrontPoint& top, const FrontPoint& slow, const FrontPoint& fast, Bytes slack) {
+  void TryPair(const Level& level, const ParetoPoint& top, const ParetoPoint& slow, const ParetoPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
     const int64_t fit = FastLayers(step, slack);
     const Bytes filled = slow.held + slack - step * fit;
     const auto after = std::upper_bound(level.inner.begin(), level.inner.end(), filled,
-                                        [](Bytes bytes, const FrontPoint* point) { return bytes < point->held; });
-    const FrontPoint& filler = **std::prev(after);
+                                        [](Bytes bytes, const ParetoPoint* point) { return bytes < point->held; });
+    const ParetoPoint& filler = **std::prev(after);
     const int64_t slow_count = inner_layers_ - 1 - fit;
     Add({.slow = &slow,
          .fast = &fast,
@@ -251,7 +251,7 @@ class StageHeu::MixSearch {
 class StageHeu::Placing {
  public:
   struct Choices {
-    std::vector<LatePart> parts;
+    std::vector<BackwardPart> parts;
     std::vector<Nanos> exposed;  // of each part, without backward windows
   };
   struct PairCost {
@@ -271,10 +271,10 @@ class StageHeu::Placing {
   Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
 
   // Replaces the late part of each point, from the bottom layer on, by a better one; nullopt if nothing fits.
-  std::optional<StageSolution> Solve(const std::vector<const FrontPoint*>& points) {
+  std::optional<StageSolution> Solve(const std::vector<const ParetoPoint*>& points) {
     const size_t layers = points.size();
     Bytes held;
-    for (const FrontPoint* point : points) held += point->use.held;
+    for (const ParetoPoint* point : points) held += point->use.held;
     const Bytes cap = problem_.budget - held;
     std::vector<const Choices*> choices(layers);
     for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
@@ -290,7 +290,7 @@ class StageHeu::Placing {
         for (Nanos& exposed : least) exposed = exposed < kNever ? exposed + *steady : kNever;
         continue;
       }
-      const std::vector<LatePart>&upper_parts = choices[l + 1]->parts, &lower_parts = choices[l]->parts;
+      const std::vector<BackwardPart>&upper_parts = choices[l + 1]->parts, &lower_parts = choices[l]->parts;
       std::vector<PairCost>& pairs = PairingOf(*choices[l + 1], *choices[l]).pairs;
       order.resize(upper_parts.size());
       std::iota(order.begin(), order.end(), 0);
@@ -334,14 +334,14 @@ class StageHeu::Placing {
   }
 
  private:
-  static const LatePart kNoPart;
+  static const BackwardPart kNoPart;
 
-  const Choices& ChoicesOf(const FrontPoint& point, bool top) {
+  const Choices& ChoicesOf(const ParetoPoint& point, bool top) {
     auto [it, inserted] = cache_.choices.try_emplace({top, point.late_items});
     Choices& choices = it->second;
     if (!inserted) return choices;
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
-    std::vector<LatePart> parts = LatePartsOf(problem_, top, point.late_items, kBeam);
+    std::vector<BackwardPart> parts = LatePartsOf(problem_, top, point.late_items, kBeam);
     for (size_t i = 0; i < parts.size(); ++i) {
       order.emplace_back(AlikeExposed(problem_, top, parts[i]), AlikeTransient(problem_, parts[i]), i);
     }
@@ -355,7 +355,7 @@ class StageHeu::Placing {
   }
 
   // The shared resources that a part and the part of the layer below use.
-  PairCost PairValue(const LatePart& upper, const LatePart& lower) const {
+  PairCost PairValue(const BackwardPart& upper, const BackwardPart& lower) const {
     PairCost cost;
     for (size_t w = 0; w < problem_.backward.size(); ++w) {
       cost.exposed += Excess(upper.own_work[w] + lower.above_work[w], problem_.backward[w]);
@@ -384,7 +384,7 @@ class StageHeu::Placing {
     return it->second;
   }
 
-  static void Take(const FrontPoint& point, const LatePart& part, StageSolution& solution, std::vector<LayerUse>& uses) {
+  static void Take(const ParetoPoint& point, const BackwardPart& part, StageSolution& solution, std::vector<LayerUse>& uses) {
     LayerPolicy policy = point.policy;
     for (int i = 0; i < kMaxItems; ++i) {
       if (part.policy[i] != Placement::kStore) policy[i] = part.policy[i];
@@ -404,7 +404,7 @@ class StageHeu::Placing {
   Cache& cache_;
 };
 
-const LatePart StageHeu::Placing::kNoPart;
+const BackwardPart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
   // For any stage. `top_late` is empty if the top layer is like the others.
@@ -463,16 +463,16 @@ void StageHeu::FindFronts() {
 
 void StageHeu::MakeLevels() {
   std::set<Bytes> transients;
-  for (const FrontPoint& point : inner_) transients.insert(point.transient);
-  for (const FrontPoint& point : top_) transients.insert(point.transient);
-  const std::vector<const FrontPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
+  for (const ParetoPoint& point : inner_) transients.insert(point.transient);
+  for (const ParetoPoint& point : top_) transients.insert(point.transient);
+  const std::vector<const ParetoPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
   for (Bytes transient : transients) {
     Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}, {}};
     if (level.top.empty()) continue;
     level.hull = Hull(level.inner);
     for (size_t i = 0; i + 1 < level.hull.size(); ++i) {
-      const FrontPoint& low = *level.hull[i];
-      const FrontPoint& high = *level.hull[i + 1];
+      const ParetoPoint& low = *level.hull[i];
+      const ParetoPoint& high = *level.hull[i + 1];
       level.gains.push_back(static_cast<double>((low.exposed - high.exposed).value) /
                             static_cast<double>((high.held - low.held).value));
     }
@@ -485,8 +485,8 @@ void StageHeu::MakeLevels() {
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
-                                      [](Bytes each, const FrontPoint* point) { return each < point->held; });
-  const FrontPoint& low = **std::prev(after);
+                                      [](Bytes each, const ParetoPoint* point) { return each < point->held; });
+  const ParetoPoint& low = **std::prev(after);
   if (after == level.hull.end()) return low.exposed * layers;
   const double gain = level.gains[static_cast<size_t>(after - level.hull.begin()) - 1];
   const auto saved = static_cast<int64_t>(gain * static_cast<double>((held - low.held * layers).value));
@@ -494,10 +494,10 @@ Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
 }
 
 // The given points without changes, from the bottom layer on.
-StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points) {
+StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const ParetoPoint*>& points) {
   StageSolution solution;
   std::vector<LayerUse> uses;
-  for (const FrontPoint* point : points) {
+  for (const ParetoPoint* point : points) {
     solution.policy.layers.push_back(point->policy);
     uses.push_back(point->use);
   }
@@ -511,7 +511,7 @@ const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   // From the third layer of a kind on, each layer adds only its held memory.
   const int32_t few = std::min(layers, 3);
   const auto points_of = [&](const Level& level, int32_t count) {
-    std::vector<const FrontPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);
+    std::vector<const ParetoPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);
     points.push_back(level.top.front());
     return points;
   };
@@ -521,7 +521,7 @@ const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   for (const Level& level : levels_) {
     if (layers > 1 && level.inner.empty()) continue;
     uses.clear();
-    for (const FrontPoint* point : points_of(level, few)) uses.push_back(point->use);
+    for (const ParetoPoint* point : points_of(level, few)) uses.push_back(point->use);
     const Bytes bytes = Combine(problem_, uses).bytes() + uses.front().held * (layers - few);
     if (best != nullptr && bytes >= least) continue;
     best = &level;
@@ -558,7 +558,7 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     if (solution && Fits(problem, solution->value) && (!best || Better(solution->value, best->value))) best = solution;
   };
   Placing placing(problem, shared_->placing);
-  std::vector<const FrontPoint*> points;
+  std::vector<const ParetoPoint*> points;
   const auto try_points = [&] {
     consider(AsTheyAre(problem, points));
     consider(placing.Solve(points));

@@ -19,7 +19,7 @@
 
 namespace lynx {
 
-struct FrontPoint {
+struct ParetoPoint {
   LayerPolicy policy{};
   ItemSet late_items = 0;
   LayerUse use;
@@ -32,7 +32,7 @@ struct FrontPoint {
 
 // All points that are not dominated in held, transient and exposed together, one for each such triple, ordered by
 // exposed, then held. Not empty. Offloading takes at most the layer's equal share of the host's memory.
-std::vector<FrontPoint> LayerPareto(const RecomputeProblem& problem, bool top);
+std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, bool top);
 
 class StageHeu {
  public:
@@ -69,10 +69,10 @@ class StageHeu {
   // ordered by held. `inner` may be empty: for a stage with one layer.
   struct Level {
     Bytes transient;
-    std::vector<const FrontPoint*> inner, top;
-    std::vector<const FrontPoint*> hull;  // the lower convex hull of inner
-    std::vector<double> gains;            // for each point of the hull except the last: exposed time saved per byte up to
-                                          // the next
+    std::vector<const ParetoPoint*> inner, top;
+    std::vector<const ParetoPoint*> hull;  // the lower convex hull of inner
+    std::vector<double> gains;             // for each point of the hull except the last: exposed time saved per byte up to
+                                           // the next
   };
   struct Mix;
   class MixSearch;
@@ -80,12 +80,12 @@ class StageHeu {
   struct Shared;
 
   static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
-  static StageSolution AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points);
+  static StageSolution AsTheyAre(const RecomputeProblem& problem, const std::vector<const ParetoPoint*>& points);
   const StageSolution& LeastMemory(int32_t layers) const;
 
   RecomputeProblem problem_;
   std::shared_ptr<Shared> shared_;
-  std::vector<FrontPoint> inner_, top_;
+  std::vector<ParetoPoint> inner_, top_;
   std::vector<Level> levels_;
   mutable std::map<int32_t, StageSolution> least_memory_;  // by layers
 };

@@ -66,7 +66,7 @@ std::vector<int32_t> LayoutPlanner::EqualPartition() const {
   return both;
 }
 
-std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& cost, const StageFloor& floor) const {
+std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& cost, const StageLowerBound& floor) const {
   if (fits_.pipeline().bidirectional()) {
     const std::vector<int32_t> equal = EqualPartition();
     for (int32_t rank = 0; rank < stages(); ++rank) {

@@ -102,7 +102,7 @@ class LayoutPlanner {
   Nanos StepBound(const std::vector<int64_t>& stage_costs) const;
   // The best partition for these costs. In a bidirectional pipeline two ranks hold each piece of the model, so ranks
   // cannot be balanced one by one; there all pieces are equal.
-  std::optional<std::vector<int32_t>> Partition(const StageCost& cost, const StageFloor& floor) const;
+  std::optional<std::vector<int32_t>> Partition(const StageCost& cost, const StageLowerBound& floor) const;
   std::vector<int32_t> EqualPartition() const;
   PartitionMethod partition_method() const { return request_.spec.parallel.partition; }
   bool exact_partition() const { return partition_method() == PartitionMethod::kExact; }

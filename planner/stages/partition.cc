@@ -52,7 +52,7 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
 }
 
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
-                                                      const StageFloor& floor) {
+                                                      const StageLowerBound& floor) {
   LYNX_CHECK(stages >= 1 && stages <= layers);
   // No stage of the best partition costs more than the largest stage of any other partition.
   int64_t limit = std::numeric_limits<int64_t>::min();

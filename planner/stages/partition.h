@@ -22,9 +22,9 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
 // The same partition with fewer calls of an expensive `cost`. `floor(stage, layers)` is a cheap lower bound of `cost`
 // that never decreases with more layers; it is the largest number if the layers do not fit. `cost` is not called for
 // numbers of layers that `floor` excludes from every best partition.
-using StageFloor = std::function<int64_t(int32_t stage, int32_t layers)>;
+using StageLowerBound = std::function<int64_t(int32_t stage, int32_t layers)>;
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
-                                                      const StageFloor& floor);
+                                                      const StageLowerBound& floor);
 
 // Balances stages from `start` on as the Lynx paper does. In each round one layer moves out of the stage with the largest
 // cost, if that stage keeps `least` layers, to the stage where the larger of both costs becomes smallest. Stops when the

@@ -82,9 +82,9 @@ std::vector<Effect> Controller::Finish() {
   for (const NodeId& name : std::exchange(worker_dirty_, {})) {
     const auto node = nodes_.find(name);
     if (node == nodes_.end() || !node->second.worker_attached()) continue;
-    effects_.push_back(SendWorker{node->second.worker_link.stream, WishOf(node->second)});
+    effects_.push_back(SendWorker{node->second.worker_link.stream, DesiredOf(node->second)});
   }
-  stray_acks_.clear();
+  orphan_acks_.clear();
   DropOldJobs();
   for (auto& [id, events] : std::exchange(notices_, {})) effects_.push_back(NotifyWatchers{id, std::move(events)});
   return std::exchange(effects_, {});
@@ -328,29 +328,29 @@ std::vector<NodeSummary> Controller::Summaries() const {
   return list;
 }
 
-ClusterStats Controller::TakeCensus() const {
-  ClusterStats census{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
-  for (const auto& [id, job] : jobs_) ++census.jobs.at(static_cast<size_t>(job.record.state));
+ClusterStats Controller::TakeClusterStats() const {
+  ClusterStats stats{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
+  for (const auto& [id, job] : jobs_) ++stats.jobs.at(static_cast<size_t>(job.record.state));
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
     if (const int32_t held = DevicesHeld(id); held > 0)
-      (KindOf(job) == DeviceKind::kCuda ? census.cuda : census.cpu).used += held;
+      (KindOf(job) == DeviceKind::kCuda ? stats.cuda : stats.cpu).used += held;
     if (job.record.state != JobState::kQueued) continue;
     const std::vector<PendingReason>& pending = job.record.pending;
     for (auto reason = pending.begin(); reason != pending.end(); ++reason) {
       const auto same = [&](const PendingReason& other) { return other.kind == reason->kind; };
-      if (std::none_of(pending.begin(), reason, same)) ++census.pending[reason->kind];
+      if (std::none_of(pending.begin(), reason, same)) ++stats.pending[reason->kind];
     }
   }
   for (const auto& [name, node] : nodes_) {
     const bool worker = node.worker_attached();
-    census.agents += node.agent_attached() ? 1 : 0;
-    census.workers += worker ? 1 : 0;
-    if (node.seen > Nanos(0) || !node.jobs.empty()) ++census.nodes.at(static_cast<size_t>(PresenceOf(node)));
+    stats.agents += node.agent_attached() ? 1 : 0;
+    stats.workers += worker ? 1 : 0;
+    if (node.seen > Nanos(0) || !node.jobs.empty()) ++stats.nodes.at(static_cast<size_t>(PresenceOf(node)));
     if (!worker) continue;
-    for (const Device& device : node.agent.devices) ++(device.kind == DeviceKind::kCuda ? census.cuda : census.cpu).all;
+    for (const Device& device : node.agent.devices) ++(device.kind == DeviceKind::kCuda ? stats.cuda : stats.cpu).all;
   }
-  return census;
+  return stats;
 }
 
 int32_t Controller::DevicesHeld(const JobId& id) const {

@@ -78,7 +78,7 @@ enum class Mistake : uint8_t {
   kSucceedEarly,         // a job succeeds with its last step, before the checkpoint of that step
   kForgetTheQueue,       // a restarted server forgets queued jobs
   kNeverLoseNodes,       // waits forever for a node that is away
-  kForgetStrays,         // ignores ranks that still run on a node that was given up and came back
+  kForgetOrphans,        // ignores ranks that still run on a node that was given up and came back
   kStartSilently,        // a generation begins without an event
   kForgetCordons,        // a restarted server starts ranks on cordoned nodes
   kForgetDependencies,   // a job does not wait for the jobs that it depends on
@@ -180,7 +180,7 @@ class Controller {
   };
   std::vector<QueueView> Queues() const;
   const RankLogs& logs() const { return logs_; }
-  ClusterStats TakeCensus() const;
+  ClusterStats TakeClusterStats() const;
   // Number of devices that an unfinished job has or is planned for.
   int32_t DevicesHeld(const JobId& id) const;
 
@@ -389,7 +389,7 @@ class Controller {
   void StopMoving(const NodeId& name);
   void AskToGiveWay(Job& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason,
                     Nanos deadline = Nanos(0));
-  void CheckWishes(Job& job);
+  void CheckRequests(Job& job);
   void Requeue(Job& job, EventKind kind, std::string reason);
   void LeaveDevices(Job& job);
   void ForceOut(Job& job);
@@ -516,11 +516,11 @@ class Controller {
   Node* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
   Node& NodeOf(const NodeId& name);
   bool IsLive(const RankKey& key, const Node& node) const;
-  bool HasStrays(const Node& node) const;
-  void AcknowledgeStrays(const WorkerState& state, const Node& node);
+  bool HasOrphans(const Node& node) const;
+  void AcknowledgeOrphans(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
   void ForgetNode(const NodeId& name);
-  WorkerDesired WishOf(const Node& node) const;
+  WorkerDesired DesiredOf(const Node& node) const;
 
   // controller_copies.cc: copies of states in the memory of nodes
   void NoteCopies(Node& node, const std::set<JobId>& copies);
@@ -528,7 +528,7 @@ class Controller {
   std::vector<JobId> EndedOf(const Node& node) const;
   void TouchHoldersOf(const Job& job);
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
-  void HoldBack(WorkerDesired& wish) const;
+  void HoldBack(WorkerDesired& desired) const;
   static std::vector<Bytes> ProgramTextOf(const Plan& plan);
 
   const ControllerOptions options_;
@@ -572,10 +572,10 @@ class Controller {
   // State of the Step in progress.
   Nanos now_, wall_;
   std::vector<Effect> effects_;
-  std::set<JobId> touched_;                              // jobs whose records must be written
-  std::map<JobId, std::vector<JobEvent>> notices_;       // events to send to watchers
-  std::set<NodeId> agent_dirty_, worker_dirty_;          // nodes to which a new desired state must be sent
-  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // acknowledgements for orphans: ranks of generations that are over
+  std::set<JobId> touched_;                               // jobs whose records must be written
+  std::map<JobId, std::vector<JobEvent>> notices_;        // events to send to watchers
+  std::set<NodeId> agent_dirty_, worker_dirty_;           // nodes to which a new desired state must be sent
+  std::map<NodeId, std::vector<ReportAck>> orphan_acks_;  // acknowledgements for orphans: ranks of generations that are over
   bool schedule_ = false;
 };
 

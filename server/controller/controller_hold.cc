@@ -94,7 +94,7 @@ void Controller::OnCordon(const CordonRequested& event) {
   const auto node = nodes_.find(event.node);
   if (node == nodes_.end()) return;
   const std::set<JobId> jobs = node->second.jobs;
-  for (const JobId& id : jobs) CheckWishes(jobs_.at(id));
+  for (const JobId& id : jobs) CheckRequests(jobs_.at(id));
 }
 
 // Takes back the request of an earlier call that jobs leave the node, unless some of their ranks have already left.
@@ -127,7 +127,7 @@ Nanos Controller::Trained(const Job& job) const {
 }
 
 // Asks a job that has ranks to give way if there is a reason, unless it is already leaving.
-void Controller::CheckWishes(Job& job) {
+void Controller::CheckRequests(Job& job) {
   const JobRecord& record = job.record;
   const bool placed = record.state == JobState::kRunning || record.state == JobState::kStarting;
   if (!placed || record.stop != StopKind::kNone || (now_ < job.spared_until && !IsPastDeadline(job))) return;

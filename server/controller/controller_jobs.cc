@@ -194,7 +194,7 @@ NodeDevices Controller::DevicesOf(const Node& node, DeviceKind kind, const std::
 }
 
 bool Controller::TakesRanks(const Node& node, bool cordoned) const {
-  return node.worker_attached() && !HasStrays(node) && (cordoned || !cordons_.contains(node.name));
+  return node.worker_attached() && !HasOrphans(node) && (cordoned || !cordons_.contains(node.name));
 }
 
 // All devices of this kind on attached nodes, except the used ones.
@@ -206,7 +206,7 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
         DevicesOf(node, kind, [&](const DeviceRef& device) { return used.empty() || !used.contains(device); });
     if (!devices.free.empty()) free.push_back(std::move(devices));
   }
-  SortNear(free);
+  SortByLocality(free);
   return free;
 }
 
@@ -225,7 +225,7 @@ std::vector<NodeDevices> Controller::StillThere(const std::vector<DeviceRef>& he
     if (!devices.free.empty()) there.push_back(std::move(devices));
     while (at != wanted.end() && at->node == name) ++at;
   }
-  SortNear(there);
+  SortByLocality(there);
   return there;
 }
 
@@ -376,7 +376,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   const DeviceKind kind = KindOf(*job);
   std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, StillThere(reserved, kind, *job));
   EndPlanning(*job);
-  if (!placement.has_value()) placement = PlaceRanksNear(plan->layout, FreeDevices(kind, job));
+  if (!placement.has_value()) placement = PlaceRanksByLocality(plan->layout, FreeDevices(kind, job));
   const bool speculative = std::exchange(job->speculative, false);
   if (!placement.has_value()) {
     job->tried_kind = DeviceKind::kAny;  // there may be enough devices of another kind

@@ -93,7 +93,7 @@ void Controller::TellMeasured(Job& job) {
 bool Controller::Measures(const Node& node, const Job& job) { return job.replanning.trigger.empty() || node.jobs.empty(); }
 
 AgentDesired Controller::ShapesFor(const Node& node) const {
-  AgentDesired wish;
+  AgentDesired desired;
   for (const JobId& id : measuring_) {
     const Job& job = jobs_.at(id);
     if (!IsPlanned(job) || job.plan_asked || !Measures(node, job)) continue;
@@ -101,11 +101,11 @@ AgentDesired Controller::ShapesFor(const Node& node) const {
     const auto here = [&](const DeviceRef& device) { return device.node == node.name; };
     if (std::none_of(devices.begin(), devices.end(), here)) continue;
     for (const LayerShape& shape : job.wanted) {
-      const bool known = std::find(wish.shapes.begin(), wish.shapes.end(), shape) != wish.shapes.end();
-      if (!known && wish.shapes.size() < kMaxShapes) wish.shapes.push_back(shape);
+      const bool known = std::find(desired.shapes.begin(), desired.shapes.end(), shape) != desired.shapes.end();
+      if (!known && desired.shapes.size() < kMaxShapes) desired.shapes.push_back(shape);
     }
   }
-  return wish;
+  return desired;
 }
 
 }  // namespace lynx

@@ -114,7 +114,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     CheckSucceeded(job);
     CheckStopped(job);
   }
-  AcknowledgeStrays(state, *node);
+  AcknowledgeOrphans(state, *node);
 }
 
 // True if the rank belongs to its job's current generation and is placed on this node.
@@ -127,23 +127,24 @@ bool Controller::IsLive(const RankKey& key, const Node& node) const {
 
 // True if orphans run on the node: processes of a generation that is over. The node was given up as lost and came back. Its
 // devices are not free until these processes have ended.
-bool Controller::HasStrays(const Node& node) const {
-  if (Makes(Mistake::kForgetStrays)) return false;
+bool Controller::HasOrphans(const Node& node) const {
+  if (Makes(Mistake::kForgetOrphans)) return false;
   return std::any_of(node.ranks.begin(), node.ranks.end(), [&](const auto& entry) {
     return entry.second.phase == RankPhase::kRunning && !IsLive(entry.first, node);
   });
 }
 
 // Acknowledges reports of orphans: ranks of a job or generation that is over, perhaps since this very report. Their reports are
-// processed or refused for good, so the node must not resend them forever. Orphans that have ended will be released (WishOf).
-void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
+// processed or refused for good, so the node must not resend them forever. Orphans that have ended will be released
+// (DesiredOf).
+void Controller::AcknowledgeOrphans(const WorkerState& state, const Node& node) {
   std::map<RankKey, int64_t> stray;
   for (const RankMessage& message : state.messages) {
     if (IsLive(message.key, node)) continue;
     ++fenced_reports_;
     stray[message.key] = std::max(stray[message.key], message.sequence);
   }
-  for (const auto& [key, sequence] : stray) stray_acks_[node.name].push_back({.key = key, .sequence = sequence});
+  for (const auto& [key, sequence] : stray) orphan_acks_[node.name].push_back({.key = key, .sequence = sequence});
   const bool ended = std::any_of(state.ranks.begin(), state.ranks.end(), [&](const RankObservation& rank) {
     return rank.phase == RankPhase::kExited && !IsLive(rank.key, node);
   });
@@ -259,9 +260,9 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
 
 // One message cannot hold all programs. Ranks whose programs do not fit keep listening until other ranks of the node have
 // started.
-void Controller::HoldBack(WorkerDesired& wish) const {
+void Controller::HoldBack(WorkerDesired& desired) const {
   Bytes text;
-  for (RankAssignment& rank : wish.ranks) {
+  for (RankAssignment& rank : desired.ranks) {
     if (rank.peers == nullptr || rank.started) continue;
     const size_t stage = static_cast<size_t>(CoordinatesOf(rank.plan->layout, rank.key.rank).stage);
     text += jobs_.at(rank.key.job).program_text.at(stage);
@@ -269,26 +270,26 @@ void Controller::HoldBack(WorkerDesired& wish) const {
   }
 }
 
-WorkerDesired Controller::WishOf(const Node& node) const {
-  WorkerDesired wish;
+WorkerDesired Controller::DesiredOf(const Node& node) const {
+  WorkerDesired desired;
   for (const JobId& id : node.jobs) {
     const Job& job = jobs_.at(id);
     for (const int32_t r : job.ranks_on.at(node.name)) {
       const RankRecord& rank = job.record.ranks[static_cast<size_t>(r)];
       const RankAssignment assignment = AssignmentOf(job, r, node);
-      if (!IsStopping(job)) wish.ranks.push_back(assignment);
-      if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
+      if (!IsStopping(job)) desired.ranks.push_back(assignment);
+      if (rank.acknowledged > 0) desired.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }
   }
-  HoldBack(wish);
-  if (const auto stray = stray_acks_.find(node.name); stray != stray_acks_.end()) {
-    wish.acks.insert(wish.acks.end(), stray->second.begin(), stray->second.end());
+  HoldBack(desired);
+  if (const auto stray = orphan_acks_.find(node.name); stray != orphan_acks_.end()) {
+    desired.acks.insert(desired.acks.end(), stray->second.begin(), stray->second.end());
   }
   for (const auto& [key, rank] : node.ranks) {
-    if (rank.phase == RankPhase::kExited && !IsLive(key, node)) wish.acks.push_back({.key = key, .released = true});
+    if (rank.phase == RankPhase::kExited && !IsLive(key, node)) desired.acks.push_back({.key = key, .released = true});
   }
-  wish.ended = EndedOf(node);
-  return wish;
+  desired.ended = EndedOf(node);
+  return desired;
 }
 
 }  // namespace lynx

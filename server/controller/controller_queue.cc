@@ -199,7 +199,7 @@ bool Controller::Pass() {
 // The devices that the job would get from `free`: those for its plan, or others that it would be planned for.
 std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std::vector<NodeDevices>& free) const {
   if (job.plan != nullptr) {
-    std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
+    std::optional<std::vector<DeviceRef>> placement = PlaceRanksByLocality(job.plan->layout, free);
     const bool too_many = IsElastic(job) && job.plan->layout.ranks() > DemandOf(job).max_ranks;
     if ((placement.has_value() && !too_many) || !IsElastic(job)) return placement;
   }
@@ -221,7 +221,7 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   }
   const int32_t needed = job.plan->layout.ranks();
   const bool too_many = IsElastic(job) && needed > DemandOf(job).max_ranks;
-  const std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
+  const std::optional<std::vector<DeviceRef>> placement = PlaceRanksByLocality(job.plan->layout, free);
   if (placement.has_value() && !too_many && IsTooLarge(job, *placement)) {
     return PlanForLessMemory(job, free, "the plan that it has takes more than there is");
   }
@@ -306,7 +306,7 @@ bool Controller::TryBackfill(Job& job, Line& line) {
   const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
   if (limited) return TryBegin(job, free);
   // The remaining time is that of the present plan, so the job must start with that plan.
-  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksNear(job.plan->layout, free).has_value())
+  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksByLocality(job.plan->layout, free).has_value())
     return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
   job.speculative = true;  // its plan will tell how long it takes

@@ -465,7 +465,7 @@ bool Controller::NodesServe(const Job& job) const {
   return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
     const auto node = nodes_.find(rank.where.node);
     if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
-    if (HasStrays(node->second)) return false;
+    if (HasOrphans(node->second)) return false;
     const std::vector<NodeId>& excluded = job.record.excluded;
     if (cordons_.contains(rank.where.node) || std::find(excluded.begin(), excluded.end(), rank.where.node) != excluded.end())
       return false;
@@ -491,7 +491,7 @@ void Controller::StartAgain(Job& job, EventKind kind, std::string reason) {
   for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
   const std::vector<NodeDevices> free = DevicesAgain(job, had);
   const std::optional<std::vector<DeviceRef>> placement =
-      NodesServe(job) ? std::optional(had) : PlaceRanksNear(job.plan->layout, free);
+      NodesServe(job) ? std::optional(had) : PlaceRanksByLocality(job.plan->layout, free);
   const bool too_large = placement.has_value() && IsTooLarge(job, *placement);
   if (placement.has_value() && !too_large) {
     StartGeneration(job, *placement, kind, reason);
@@ -510,7 +510,7 @@ void Controller::JobTimers(Job& job) {
   if (due(job.persist_at)) Touch(job);
   if (due(job.measure_deadline)) AdvancePlanning(job);
   CheckSucceeded(job);
-  CheckWishes(job);
+  CheckRequests(job);
   if (IsStopping(job)) CheckStopped(job);
   if (IsFinal(job.record.state) || IsStopping(job)) return;
   if (due(job.yield_deadline)) {

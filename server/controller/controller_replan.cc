@@ -241,7 +241,7 @@ void Controller::ChangePlan(Job& job) {
     const std::vector<DeviceRef> devices = job.reservation.devices;
     const std::vector<NodeDevices> free = FreeDevices(KindOf(job), &job);
     std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, job.replanning.placement));
-    if (!placement.has_value()) placement = PlaceRanksNear(plan->layout, free);
+    if (!placement.has_value()) placement = PlaceRanksByLocality(plan->layout, free);
     EndReplanning(job);
     if (placement.has_value()) {
       SetPlan(job, plan, cluster, devices);

@@ -17,7 +17,7 @@ namespace {
 
 // Limit for refusals that are recorded.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
-constexpr Nanos kCensusEvery{1'000'000'000};
+constexpr Nanos kStatsEvery{1'000'000'000};
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void ServerCore::Stop() {
     });
     loop_->Stop();
   }
-  courier_.Stop();
+  executor_.Stop();
   for (const auto& agent : agents_.All()) agent->Close(stopping);
   for (const auto& worker : workers_.All()) worker->Close(stopping);
   std::map<int64_t, Answer> left;
@@ -140,22 +140,22 @@ void ServerCore::CountWritten(const std::vector<Effect>& effects) {
 
 void ServerCore::Carry(Effect& effect) {
   if (auto* agent = std::get_if<SendAgent>(&effect)) {
-    courier_.Post([this, sent = std::move(*agent)] {
-      if (const auto stream = agents_.Find(sent.stream)) stream->Send(Encode(sent.wish, options_.controller.heartbeat));
+    executor_.Post([this, sent = std::move(*agent)] {
+      if (const auto stream = agents_.Find(sent.stream)) stream->Send(Encode(sent.desired, options_.controller.heartbeat));
     });
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
-    courier_.Post([this, sent = std::move(*worker)] {
+    executor_.Post([this, sent = std::move(*worker)] {
       const auto stream = workers_.Find(sent.stream);
-      if (stream != nullptr) stream->Send(Encode(sent.wish, options_.controller.heartbeat, options_.connection_key));
+      if (stream != nullptr) stream->Send(Encode(sent.desired, options_.controller.heartbeat, options_.connection_key));
     });
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
     metrics_.LeaseRenewed();
-    courier_.Post([this, sent = std::move(*renew)] {
+    executor_.Post([this, sent = std::move(*renew)] {
       if (const auto stream = workers_.Find(sent.stream)) stream->SendBeside(Encode(sent.renewal));
     });
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
-    courier_.Post([this, closed = std::move(*close)] {
+    executor_.Post([this, closed = std::move(*close)] {
       if (const auto stream = agents_.Find(closed.stream)) stream->Close(closed.reason);
       if (const auto stream = workers_.Find(closed.stream)) stream->Close(closed.reason);
     });
@@ -228,11 +228,11 @@ void ServerCore::Complete(const Reply& reply) {
 
 void ServerCore::OnTick() {
   if (options_.health != nullptr) options_.health->Ticked();
-  if (const Nanos now = clock_.Monotonic(); now >= next_census_) {
-    metrics_.Counted(controller_.TakeCensus());
-    next_census_ = now + kCensusEvery;
+  if (const Nanos now = clock_.Monotonic(); now >= next_stats_) {
+    metrics_.Counted(controller_.TakeClusterStats());
+    next_stats_ = now + kStatsEvery;
   }
-  metrics_.SetQueues(loop_->QueueLength(), courier_.Length());
+  metrics_.SetQueues(loop_->QueueLength(), executor_.Length());
   metrics_.Prune(clock_.Monotonic());
   curves_.Write(clock_.Monotonic(), [this](const JobId& id) { return controller_.Find(id); });
   watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {

@@ -60,7 +60,7 @@ class ServerCore {
   Store& store() { return *store_; }
   Watchers& watchers() { return watchers_; }
   JobCurveCache& curves() { return curves_; }
-  SerialExecutor& courier() { return courier_; }
+  SerialExecutor& executor() { return executor_; }
   const Clock& clock() const { return clock_; }
   ServerMetrics& metrics() { return metrics_; }
 
@@ -105,12 +105,12 @@ class ServerCore {
   std::unique_ptr<Store> store_;
   JobCurveCache curves_;
   Controller controller_;
-  Nanos next_census_;  // monotonic
+  Nanos next_stats_;  // monotonic
   ServerMetrics metrics_;
   Watchers watchers_;
   StreamTable<AgentStream> agents_;
   StreamTable<WorkerStream> workers_;
-  SerialExecutor courier_;
+  SerialExecutor executor_;
   std::atomic<int64_t> last_stream_{0};
 
   std::mutex mutex_;

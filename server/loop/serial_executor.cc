@@ -5,16 +5,16 @@
 
 namespace lynx {
 
-void SerialExecutor::Post(Task errand) {
+void SerialExecutor::Post(Task task) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
-  errands_.push_back(std::move(errand));
-  if (errands_.size() == 1) wake_.notify_one();
+  tasks_.push_back(std::move(task));
+  if (tasks_.size() == 1) wake_.notify_one();
 }
 
 size_t SerialExecutor::Length() const {
   const std::lock_guard lock(mutex_);
-  return errands_.size() + taken_;
+  return tasks_.size() + taken_;
 }
 
 void SerialExecutor::Stop() {
@@ -32,12 +32,12 @@ void SerialExecutor::Main() {
     {
       std::unique_lock lock(mutex_);
       taken_ = 0;
-      wake_.wait(lock, [this] { return stopping_ || !errands_.empty(); });
-      if (errands_.empty()) return;
-      errands = std::exchange(errands_, {});
+      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      errands = std::exchange(tasks_, {});
       taken_ = errands.size();
     }
-    for (Task& errand : errands) std::exchange(errand, nullptr)();
+    for (Task& task : errands) std::exchange(task, nullptr)();
   }
 }
 

@@ -22,7 +22,7 @@ class SerialExecutor {
   SerialExecutor& operator=(const SerialExecutor&) = delete;
 
   // Never blocks. Does nothing after Stop.
-  void Post(Task errand);
+  void Post(Task task);
   // Number of tasks that are not done. A batch of tasks that was taken together counts until its last task is done.
   size_t Length() const;
   // Tasks that were posted are still done. Idempotent. Must not be called from a task.
@@ -33,10 +33,10 @@ class SerialExecutor {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> errands_;  // guarded by mutex_
-  size_t taken_ = 0;          // guarded by mutex_; size of the batch that is being done
-  bool stopping_ = false;     // guarded by mutex_
-  std::thread thread_;        // the last member, because it uses the others
+  std::deque<Task> tasks_;  // guarded by mutex_
+  size_t taken_ = 0;        // guarded by mutex_; size of the batch that is being done
+  bool stopping_ = false;   // guarded by mutex_
+  std::thread thread_;      // the last member, because it uses the others
 };
 
 }  // namespace lynx

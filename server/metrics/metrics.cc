@@ -80,26 +80,25 @@ std::shared_ptr<prometheus::Collectable> ServerMetrics::page() const {
   return std::make_shared<Joined>(std::vector<std::shared_ptr<prometheus::Collectable>>{registry_, of_jobs_.page()});
 }
 
-void ServerMetrics::Counted(const ClusterStats& census) {
+void ServerMetrics::Counted(const ClusterStats& stats) {
   for (int i = 0; i < kJobStateCount; ++i) {
-    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}})
-        .Set(static_cast<double>(census.jobs[static_cast<size_t>(i)]));
+    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(stats.jobs[static_cast<size_t>(i)]));
   }
   for (const char* reason : kReasons) {
-    const auto found = census.pending.find(reason);
-    pending_.Add({{"reason", reason}}).Set(found == census.pending.end() ? 0 : static_cast<double>(found->second));
+    const auto found = stats.pending.find(reason);
+    pending_.Add({{"reason", reason}}).Set(found == stats.pending.end() ? 0 : static_cast<double>(found->second));
   }
   for (int i = 0; i < kNodePresenceCount; ++i) {
-    nodes_.Add({{"state", kPresences[i]}}).Set(static_cast<double>(census.nodes[static_cast<size_t>(i)]));
+    nodes_.Add({{"state", kPresences[i]}}).Set(static_cast<double>(stats.nodes[static_cast<size_t>(i)]));
   }
-  for (const auto& [kind, devices] : {std::pair("cpu", census.cpu), std::pair("cuda", census.cuda)}) {
+  for (const auto& [kind, devices] : {std::pair("cpu", stats.cpu), std::pair("cuda", stats.cuda)}) {
     devices_.Add({{"kind", kind}}).Set(static_cast<double>(devices.all));
     devices_used_.Add({{"kind", kind}}).Set(static_cast<double>(devices.used));
   }
-  cordoned_->Set(static_cast<double>(census.cordoned));
-  agents_->Set(static_cast<double>(census.agents));
-  workers_->Set(static_cast<double>(census.workers));
-  fenced_->Increment(std::max(0.0, static_cast<double>(census.fenced_reports) - fenced_->Value()));
+  cordoned_->Set(static_cast<double>(stats.cordoned));
+  agents_->Set(static_cast<double>(stats.agents));
+  workers_->Set(static_cast<double>(stats.workers));
+  fenced_->Increment(std::max(0.0, static_cast<double>(stats.fenced_reports) - fenced_->Value()));
 }
 
 void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took) {

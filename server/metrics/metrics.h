@@ -27,7 +27,7 @@ class ServerMetrics {
   // The series for the page. Any thread; the result stays valid for as long as it is held.
   std::shared_ptr<prometheus::Collectable> page() const;
 
-  void Counted(const ClusterStats& census);
+  void Counted(const ClusterStats& stats);
   // Numbers of events that wait for the owner thread, and of tasks that wait for the SerialExecutor.
   void SetQueues(size_t events, size_t errands);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);

@@ -26,7 +26,7 @@ std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<D
     std::sort(indices.begin(), indices.end());
     free.push_back({.node = name, .free = std::move(indices)});
   }
-  SortNear(free);
+  SortByLocality(free);
   return free;
 }
 

@@ -100,11 +100,11 @@ class Chooser {
 
 }  // namespace
 
-void SortNear(std::vector<NodeDevices>& nodes) {
+void SortByLocality(std::vector<NodeDevices>& nodes) {
   if (!std::is_sorted(nodes.begin(), nodes.end(), ComesBefore)) std::sort(nodes.begin(), nodes.end(), ComesBefore);
 }
 
-std::vector<NodeDevices> Nearest(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity) {
+std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity) {
   Chooser chooser(nodes, capacity);
   if (!nodes.empty()) chooser.Choose(0, nodes.size(), 0, needed);
   return chooser.chosen();

@@ -12,7 +12,7 @@ namespace lynx {
 
 // Sorts into locality order: by domain, then slow nodes last, then by name. Nodes in the same part of the network are then
 // neighbours.
-void SortNear(std::vector<NodeDevices>& nodes);
+void SortByLocality(std::vector<NodeDevices>& nodes);
 
 // How much of what is needed a node offers; 0 or more.
 using Capacity = std::function<int64_t(const NodeDevices&)>;
@@ -21,7 +21,7 @@ using Capacity = std::function<int64_t(const NodeDevices&)>;
 // several the one with the least left over. Otherwise several parts are taken, the largest first, so that they are few. The
 // same rule applies within each part; of equally close nodes the first are taken. If all nodes do not offer enough, all are
 // returned. `nodes` and the result are in locality order.
-std::vector<NodeDevices> Nearest(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
+std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
 
 }  // namespace lynx
 

@@ -19,7 +19,7 @@ Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, i
   Reservation reservation;
   reservation.topology = UniformCluster(nodes_wanted, per_node);
   const auto has_as_many = [&](const NodeDevices& node) { return static_cast<int32_t>(node.free.size()) >= per_node ? 1 : 0; };
-  for (const NodeDevices& node : Nearest(nodes, nodes_wanted, has_as_many)) {
+  for (const NodeDevices& node : SelectByLocality(nodes, nodes_wanted, has_as_many)) {
     for (int32_t i = 0; i < per_node; ++i) reservation.devices.push_back({node.node, node.free[static_cast<size_t>(i)]});
     Bytes& memory = reservation.topology.groups.front().memory_per_device;
     memory = SmallerKnown(memory, node.memory_per_device);
@@ -31,7 +31,7 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
   Reservation reservation;
   reservation.topology = UniformCluster(count, 1);
   const auto devices_of = [](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()); };
-  for (const NodeDevices& node : Nearest(nodes, count, devices_of)) {
+  for (const NodeDevices& node : SelectByLocality(nodes, count, devices_of)) {
     for (const int32_t device : node.free) {
       if (static_cast<int32_t>(reservation.devices.size()) == count) return reservation;
       reservation.devices.push_back({node.node, device});
@@ -97,9 +97,10 @@ std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, c
   return placement;
 }
 
-std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes) {
+std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout& layout,
+                                                           const std::vector<NodeDevices>& nodes) {
   const auto groups_of = [&](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()) / layout.tp; };
-  return PlaceRanks(layout, Nearest(nodes, layout.ranks() / layout.tp, groups_of));
+  return PlaceRanks(layout, SelectByLocality(nodes, layout.ranks() / layout.tp, groups_of));
 }
 
 }  // namespace lynx

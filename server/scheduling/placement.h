@@ -49,7 +49,7 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 // The same on nodes that lie closest together. `nodes` in locality order.
-std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
+std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx
 

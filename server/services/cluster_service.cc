@@ -32,7 +32,7 @@ grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* ClusterService::Atta
         if (!state.ok()) return state.status();
         const bool posted =
             core_.loop().PostReport(AgentReported{id, caller.from, *std::move(state)},
-                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
+                                    [this, next = std::move(next)]() mutable { core_.executor().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {
@@ -54,7 +54,7 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
         if (!state.ok()) return state.status();
         const bool posted =
             core_.loop().PostReport(WorkerReported{id, caller.from, *std::move(state)},
-                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
+                                    [this, next = std::move(next)]() mutable { core_.executor().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {

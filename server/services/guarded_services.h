@@ -54,9 +54,9 @@ Reactor* GuardStream(Guard& guard, const MethodRule& rule, grpc::CallbackServerC
                                                                  [&](const Call& call) { return service_.Method(call); }); \
   }
 
-class JobsFront : public v1::Jobs::CallbackService {
+class GuardedJobs : public v1::Jobs::CallbackService {
  public:
-  JobsFront(Guard& guard, JobsService& service) : guard_(guard), service_(service) {}
+  GuardedJobs(Guard& guard, JobsService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_UNARY(Jobs, SubmitJob)
   LYNX_GUARDED_UNARY(Jobs, GetJob)
   LYNX_GUARDED_UNARY(Jobs, ListJobs)
@@ -79,9 +79,9 @@ class JobsFront : public v1::Jobs::CallbackService {
   JobsService& service_;
 };
 
-class ClusterFront : public v1::Cluster::CallbackService {
+class GuardedCluster : public v1::Cluster::CallbackService {
  public:
-  ClusterFront(Guard& guard, ClusterService& service) : guard_(guard), service_(service) {}
+  GuardedCluster(Guard& guard, ClusterService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_NODE_STREAM(AttachAgent, v1::AgentReport, v1::AgentDesired)
   LYNX_GUARDED_NODE_STREAM(AttachWorker, v1::WorkerReport, v1::WorkerDesired)
   LYNX_GUARDED_UNARY(Cluster, ListNodes)
@@ -93,9 +93,9 @@ class ClusterFront : public v1::Cluster::CallbackService {
   ClusterService& service_;
 };
 
-class AdminFront : public v1::Admin::CallbackService {
+class GuardedAdmin : public v1::Admin::CallbackService {
  public:
-  AdminFront(Guard& guard, AdminService& service) : guard_(guard), service_(service) {}
+  GuardedAdmin(Guard& guard, AdminService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_UNARY(Admin, WhoAmI)
   LYNX_GUARDED_UNARY(Admin, CreateJoinToken)
   LYNX_GUARDED_UNARY(Admin, RevokeJoinTokens)

@@ -127,7 +127,7 @@ std::set<std::string> LowerCase(const std::vector<std::string>& names) {
   return lower;
 }
 
-JobSummary GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
+JobSummary ClusterSummaryOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
   return {.id = job.id,
           .name = job.spec->name,
           .queue = job.spec->scheduling.queue,
@@ -238,8 +238,8 @@ absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> w
 
 absl::StatusOr<std::string> LivePage::Cluster() {
   LYNX_ASSIGN_OR_RETURN(
-      const ClusterGlance cluster, OnOwner<ClusterGlance>([core = &core_]() -> absl::StatusOr<ClusterGlance> {
-        return ClusterGlance{core->controller().Summaries(), core->controller().TakeCensus().jobs, core->clock().Wall()};
+      const ClusterSummary cluster, OnOwner<ClusterSummary>([core = &core_]() -> absl::StatusOr<ClusterSummary> {
+        return ClusterSummary{core->controller().Summaries(), core->controller().TakeClusterStats().jobs, core->clock().Wall()};
       }));
   return ClusterJson(cluster);
 }
@@ -251,7 +251,7 @@ absl::StatusOr<std::string> LivePage::Jobs() {
         std::vector<JobSummary> list;
         const auto add = [&](const std::vector<JobState>& states) {
           for (const JobRecord* job : core->controller().List(kMaxJobs + 1 - list.size(), states)) {
-            list.push_back(GlanceOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
+            list.push_back(ClusterSummaryOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
           }
         };
         add({JobState::kRunning, JobState::kStarting, JobState::kPlanning});

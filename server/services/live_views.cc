@@ -61,7 +61,7 @@ std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most) {
   return cells;
 }
 
-std::string ClusterJson(const ClusterGlance& cluster) {
+std::string ClusterJson(const ClusterSummary& cluster) {
   MapCell all;
   for (const NodeSummary& node : cluster.nodes) Add(node, all);
   ordered_json jobs = ordered_json::object();

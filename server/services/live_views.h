@@ -28,12 +28,12 @@ inline constexpr size_t kMaxCells = 400;
 // `nodes`: sorted by name. Returns at most `most` cells (> 0), all with the same number of nodes except the last.
 std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most = kMaxCells);
 
-struct ClusterGlance {
+struct ClusterSummary {
   std::vector<NodeSummary> nodes;
   std::array<int64_t, kJobStateCount> jobs{};
   Nanos now;  // Unix
 };
-std::string ClusterJson(const ClusterGlance& cluster);
+std::string ClusterJson(const ClusterSummary& cluster);
 
 // One line of the list of jobs.
 struct JobSummary {

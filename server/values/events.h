@@ -172,11 +172,11 @@ struct PlanJob {
 };
 struct SendAgent {
   int64_t stream = 0;
-  AgentDesired wish;
+  AgentDesired desired;
 };
 struct SendWorker {
   int64_t stream = 0;
-  WorkerDesired wish;
+  WorkerDesired desired;
 };
 // Depends on nothing that is stored, so it is sent at once.
 struct RenewLease {

@@ -55,17 +55,17 @@ Nanos Eta(const JobRecord& job) {
 
 }  // namespace
 
-v1::AgentDesired Encode(const AgentDesired& wish, Nanos heartbeat) {
+v1::AgentDesired Encode(const AgentDesired& desired, Nanos heartbeat) {
   v1::AgentDesired m;
-  for (const LayerShape& shape : wish.shapes) *m.add_shapes() = ToProto(shape);
+  for (const LayerShape& shape : desired.shapes) *m.add_shapes() = ToProto(shape);
   m.set_heartbeat_ns(heartbeat.value);
   return m;
 }
 
-v1::WorkerDesired Encode(const WorkerDesired& wish, Nanos heartbeat, const ConnectionKey& key) {
+v1::WorkerDesired Encode(const WorkerDesired& desired, Nanos heartbeat, const ConnectionKey& key) {
   v1::WorkerDesired m;
-  for (const RankAssignment& rank : wish.ranks) *m.add_ranks() = EncodeAssignment(rank, key);
-  for (const ReportAck& ack : wish.acks) {
+  for (const RankAssignment& rank : desired.ranks) *m.add_ranks() = EncodeAssignment(rank, key);
+  for (const ReportAck& ack : desired.acks) {
     v1::ReportAck& to = *m.add_acks();
     to.set_job_id(ack.key.job.value);
     to.set_generation(ack.key.generation.value);
@@ -73,7 +73,7 @@ v1::WorkerDesired Encode(const WorkerDesired& wish, Nanos heartbeat, const Conne
     to.set_sequence(ack.sequence);
     to.set_released(ack.released);
   }
-  for (const JobId& job : wish.ended) m.add_ended_jobs(job.value);
+  for (const JobId& job : desired.ended) m.add_ended_jobs(job.value);
   m.set_heartbeat_ns(heartbeat.value);
   return m;
 }

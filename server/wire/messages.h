@@ -23,9 +23,9 @@ namespace lynx {
 absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
 
-v1::AgentDesired Encode(const AgentDesired& wish, Nanos heartbeat);
+v1::AgentDesired Encode(const AgentDesired& desired, Nanos heartbeat);
 // `key`: for the secrets of ranks that must be started.
-v1::WorkerDesired Encode(const WorkerDesired& wish, Nanos heartbeat, const ConnectionKey& key);
+v1::WorkerDesired Encode(const WorkerDesired& desired, Nanos heartbeat, const ConnectionKey& key);
 v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
 v1::JobState Encode(JobState state);

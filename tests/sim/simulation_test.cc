@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"StartBesideOldRanks", Mistake::kStartBesideOldRanks},
                     Seeded{"ForgetWhatIsHeld", Mistake::kForgetWhatIsHeld}, Seeded{"ForgetKeys", Mistake::kForgetKeys},
                     Seeded{"SucceedEarly", Mistake::kSucceedEarly}, Seeded{"ForgetTheQueue", Mistake::kForgetTheQueue},
-                    Seeded{"NeverLoseNodes", Mistake::kNeverLoseNodes}, Seeded{"ForgetStrays", Mistake::kForgetStrays},
+                    Seeded{"NeverLoseNodes", Mistake::kNeverLoseNodes}, Seeded{"ForgetStrays", Mistake::kForgetOrphans},
                     Seeded{"StartSilently", Mistake::kStartSilently}, Seeded{"ForgetCordons", Mistake::kForgetCordons},
                     Seeded{"ForgetDependencies", Mistake::kForgetDependencies}, Seeded{"ForgetHolds", Mistake::kForgetHolds},
                     Seeded{"ForgetQuorum", Mistake::kForgetQuorum}, Seeded{"ForgetMemory", Mistake::kForgetMemory},

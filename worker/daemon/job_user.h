@@ -19,7 +19,7 @@ struct JobUser {
 // InvalidArgument: root. FailedPrecondition: this process is neither root nor that user.
 absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 
-// The argument of lynx-rank --run-as (worker/rank/process/rights.h).
+// The argument of lynx-rank --run-as (worker/rank/process/drop_privileges.h).
 std::string RightsText(const JobUser& user);
 
 // FailedPrecondition when ranks would run as root on a node of a cluster with TLS, unless that is explicitly allowed.

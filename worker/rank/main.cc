@@ -33,11 +33,11 @@
 #include "worker/rank/measure/measure_gpu_links.h"
 #include "worker/rank/measure/measure_link.h"
 #include "worker/rank/peers/cancellation.h"
-#include "worker/rank/peers/caused.h"
+#include "worker/rank/peers/with_cause.h"
+#include "worker/rank/process/drop_privileges.h"
 #include "worker/rank/process/lease_watch.h"
 #include "worker/rank/process/memory_report.h"
 #include "worker/rank/process/pinning.h"
-#include "worker/rank/process/rights.h"
 #include "worker/rank/rank_backend.h"
 #include "worker/rank/rank_run.h"
 #include "worker/rank/records/report_file.h"
@@ -172,7 +172,7 @@ int RunMeasureGpuLinks(const std::string& path, char** argv) {
 
 int RunTraining(const Arguments& arguments, char** argv) {
   if (!arguments.run_as.empty()) {
-    if (const absl::Status became = BecomeUser(arguments.run_as); !became.ok()) return Fail(became);
+    if (const absl::Status became = DropPrivileges(arguments.run_as); !became.ok()) return Fail(became);
   }
   absl::StatusOr<ReportFile> reports = ReportFile::Open(arguments.report_file);
   if (!reports.ok()) return Fail(reports.status());

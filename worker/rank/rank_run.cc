@@ -18,11 +18,11 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/check/node_check.h"
 #include "worker/rank/peers/agreement.h"
-#include "worker/rank/peers/caused.h"
 #include "worker/rank/peers/device_transport.h"
 #include "worker/rank/peers/idle_limit.h"
-#include "worker/rank/peers/introduction.h"
 #include "worker/rank/peers/link_meter.h"
+#include "worker/rank/peers/same_data.h"
+#include "worker/rank/peers/with_cause.h"
 #include "worker/rank/records/run_log.h"
 #include "worker/rank/states/checkpoint_writer.h"
 #include "worker/rank/states/copy_resume.h"
@@ -134,19 +134,19 @@ void AppendTrace(const Training& training, int64_t step) {
 // Runs one step and reports it, with the evaluation that may follow.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
-  LYNX_ASSIGN_OR_RETURN(StepReport report, CausedByCode(training.engine.RunStep(step)));
+  LYNX_ASSIGN_OR_RETURN(StepReport report, WithCauseOfCode(training.engine.RunStep(step)));
   report.checkpoint = checkpoint_time;
   report.copied_steps = training.copies.copied_steps();
   report.copies_skipped = training.copies.skipped();
   report.links = training.links.SinceLast();
-  training.idle_limit.Took(report.duration);
+  training.idle_limit.RecordStep(report.duration);
   training.reports.Append(report);
   if (training.traces && IsTracedStep(step - training.first + 1)) AppendTrace(training, step);
   const std::string& skip_reason = training.engine.skip_reason();
   if (tells && !skip_reason.empty()) training.reports.Append(StepSkipped{.step = step, .reason = skip_reason});
   std::optional<EvaluationReport> evaluation;
   if (Evaluates(training.config.spec.train, step + 1)) {
-    LYNX_ASSIGN_OR_RETURN(evaluation, CausedByCode(Evaluate(training, step + 1)));
+    LYNX_ASSIGN_OR_RETURN(evaluation, WithCauseOfCode(Evaluate(training, step + 1)));
     if (tells) training.reports.Append(*evaluation);
   }
   if (training.log != nullptr) training.log->Add(report, evaluation);
@@ -209,7 +209,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
 }
 
 // Resumes from the newest states, in memory or on disk.
-absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
                                        PeerCopies* peer_copies, ModelState& state, ReportFile& reports) {
   std::unique_ptr<CopyResume> copies;
   if (peer_copies != nullptr) {
@@ -225,22 +225,22 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
                                     Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
-  const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
+  const RankGroup seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
       WithCause(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
                 FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
-                        CausedByCode(ModelState::Create(config.context, coordinates.tp,
-                                                        MembersOf(config.context.layout, config.rank, Group::kData).index,
-                                                        config.spec.train.seed, backend)));
+                        WithCauseOfCode(ModelState::Create(config.context, coordinates.tp,
+                                                           MembersOf(config.context.layout, config.rank, Group::kData).index,
+                                                           config.spec.train.seed, backend)));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                        CausedByCode(Engine::Create({.context = config.context,
-                                                     .rank = config.rank,
-                                                     .program = config.program,
-                                                     .arena = config.arena,
-                                                     .train = config.spec.train},
-                                                    backend, between_devices, state, *dataset)));
+                        WithCauseOfCode(Engine::Create({.context = config.context,
+                                                        .rank = config.rank,
+                                                        .program = config.program,
+                                                        .arena = config.arena,
+                                                        .train = config.spec.train},
+                                                       backend, between_devices, state, *dataset)));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, WithCause(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         CheckSameData(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
@@ -253,7 +253,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, seat, peer_copies.get(), state, reports));
-    LYNX_RETURN_IF_ERROR(CausedByCode(engine->GatherWeights()));
+    LYNX_RETURN_IF_ERROR(WithCauseOfCode(engine->GatherWeights()));
   }
   const int64_t first = resumed.steps_done;
   reports.Append(RankReady{.next_step = first,

@@ -17,7 +17,7 @@ using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
 // Of all late parts that are worth while with any neighbours.
 std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, bool top, ItemSet late) {
   std::vector<Pair> all;
-  for (const LatePart& part : LatePartsOf(problem, top, late)) {
+  for (const BackwardPart& part : LatePartsOf(problem, top, late)) {
     all.emplace_back(AlikeTransient(problem, part), AlikeExposed(problem, top, part));
   }
   std::sort(all.begin(), all.end());
@@ -41,7 +41,7 @@ TEST(BackwardPareto, AreTheFrontsOfAllPlacements) {
       BackwardPareto fronts(problem, top);
       for (ItemSet late = 0; late < 64; ++late) {
         std::vector<Pair> found;
-        for (const LatePoint& point : fronts.Of(late)) found.emplace_back(point.transient, point.exposed);
+        for (const BackwardPoint& point : fronts.Of(late)) found.emplace_back(point.transient, point.exposed);
         EXPECT_EQ(found, FrontOfParts(problem, top, late)) << "late items " << late << (top ? ", top" : "");
       }
     }
@@ -55,7 +55,7 @@ TEST(BackwardPareto, NoPointIsBelowTheFloorOfItsSet) {
       BackwardPareto fronts(ProblemOf(seed), top);
       for (ItemSet late = 0; late < 64; ++late) {
         const BackwardPareto::Floor floor = fronts.FloorOf(late);
-        for (const LatePoint& point : fronts.Of(late)) {
+        for (const BackwardPoint& point : fronts.Of(late)) {
           EXPECT_GE(point.transient, floor.transient);
           EXPECT_GE(point.exposed, floor.exposed);
         }
@@ -70,7 +70,7 @@ TEST(BackwardPareto, PointsAreWhatTheyClaim) {
     const RecomputeProblem problem = ProblemOf(seed);
     BackwardPareto fronts(problem, false);
     for (ItemSet late = 0; late < 64; ++late) {
-      for (const LatePoint& point : fronts.Of(late)) {
+      for (const BackwardPoint& point : fronts.Of(late)) {
         const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, false);
         ASSERT_TRUE(use.ok()) << use.status().message();
         Bytes transient;

@@ -36,7 +36,7 @@ TEST(LayerChoices, JoinedPartsArePoliciesOfTheLayer) {
     for (const bool top : {false, true}) {
       for (const PartsOfSet& parts : LayerChoices(problem, top)) {
         EXPECT_FALSE(parts.late.empty() || parts.kept.empty());
-        for (const LatePart& late : parts.late) {
+        for (const BackwardPart& late : parts.late) {
           for (const KeptPart& kept : parts.kept) {
             const LayerPolicy policy = JoinPolicies(late, kept);
             const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
@@ -57,7 +57,7 @@ TEST(LayerChoices, EveryPolicyCanBeReplacedByPartsWhateverTheNeighboursAre) {
     for (const bool top : {false, true}) {
       std::vector<LayerUse> uses;
       for (const PartsOfSet& parts : LayerChoices(problem, top)) {
-        for (const LatePart& late : parts.late) {
+        for (const BackwardPart& late : parts.late) {
           for (const KeptPart& kept : parts.kept) uses.push_back(JoinUses(late, kept));
         }
       }
@@ -82,9 +82,9 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
         sizes[parts.late_items] = parts.late.size();
       }
       for (ItemSet set = 0; set < 16; ++set) {
-        const std::vector<LatePart> late = LatePartsOf(problem, top, set);
+        const std::vector<BackwardPart> late = LatePartsOf(problem, top, set);
         EXPECT_TRUE(sizes[set] == 0 || late.size() == sizes[set]) << set;
-        for (const LatePart& part : late) {
+        for (const BackwardPart& part : late) {
           for (int i = 0; i < 4; ++i) EXPECT_EQ(part.policy[i] != Placement::kStore, (set >> i & 1) != 0);
         }
       }
@@ -100,21 +100,21 @@ TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
     RandomNumbers number(seed);
     const RecomputeProblem problem = RandomProblem({.items = 6, .forward = 2, .backward = 4}, number);
     for (const ItemSet set : {ItemSet{0b111111}, ItemSet{0b101101}}) {
-      const std::vector<LatePart> all = LatePartsOf(problem, false, set), few = LatePartsOf(problem, false, set, 24);
+      const std::vector<BackwardPart> all = LatePartsOf(problem, false, set), few = LatePartsOf(problem, false, set, 24);
       EXPECT_TRUE(few.empty() || !all.empty());
       sets += all.empty() ? 0 : 1;
       lost += few.empty() && !all.empty() ? 1 : 0;
       if (few.empty()) continue;
       narrowed += few.size() < all.size() ? 1 : 0;
       EXPECT_LE(few.size(), 24u);
-      const auto least = [&](const std::vector<LatePart>& parts) {
+      const auto least = [&](const std::vector<BackwardPart>& parts) {
         Nanos exposed = AlikeExposed(problem, false, parts.front());
-        for (const LatePart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, false, part));
+        for (const BackwardPart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, false, part));
         return exposed;
       };
       EXPECT_GE(least(few), least(all));
       lost += least(few) > least(all) ? 1 : 0;
-      for (const LatePart& part : few) {
+      for (const BackwardPart& part : few) {
         const absl::StatusOr<LayerUse> use = UseOf(problem, part.policy, false);
         ASSERT_TRUE(use.ok()) << use.status().message();
         EXPECT_EQ(use->own_work, part.own_work);

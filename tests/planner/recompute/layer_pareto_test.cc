@@ -46,7 +46,7 @@ std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vecto
 std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
   std::set<Triple> all;
   for (const PartsOfSet& parts : LayerChoices(problem, top)) {
-    for (const LatePart& late : parts.late) {
+    for (const BackwardPart& late : parts.late) {
       const Bytes transient = AlikeTransient(problem, late);
       const Nanos exposed = AlikeExposed(problem, top, late);
       for (const KeptPart& kept : parts.kept) {

@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 // held, transient, exposed
 using Triple = std::tuple<int64_t, int64_t, int64_t>;
 
-Triple TripleOf(const FrontPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
+Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
 // What a layer is worth in the middle of a stage of layers like it.
 Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, bool top) {
@@ -53,7 +53,7 @@ TEST(StageHeu, FrontEqualsBruteForceOnOneLayer) {
         RandomProblem({.items = 5, .forward = 2, .backward = 2, .layers = 3, .stall = seed % 2 == 0}, number);
     for (const bool top : {false, true}) {
       std::set<Triple> front;
-      for (const FrontPoint& point : LayerPareto(problem, top)) {
+      for (const ParetoPoint& point : LayerPareto(problem, top)) {
         EXPECT_TRUE(front.insert(TripleOf(point)).second) << "twice in the front";
         const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, top);
         ASSERT_TRUE(use.ok()) << use.status().message();
@@ -121,7 +121,7 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   const CostModel costs(RoundProfile(model, Nanos(400)), model, layout, 1, 2);
   const RecomputeProblem problem = MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = kLayers, .in_flight = 3});
   const StageHeu heu(problem);
-  const std::vector<FrontPoint> inner = LayerPareto(problem, false), top = LayerPareto(problem, true);
+  const std::vector<ParetoPoint> inner = LayerPareto(problem, false), top = LayerPareto(problem, true);
   const Bytes least = heu.LeastBytes(kLayers), most = StoreAllBytes(problem);
   int better = 0;
   for (int step = 0; step <= 40; ++step) {
@@ -130,8 +130,8 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
     ASSERT_TRUE(solution.has_value()) << step;
     EXPECT_LE(solution->value.bytes(), budget);
     Nanos alike{std::numeric_limits<int64_t>::max()};  // one policy for all layers but the top one
-    for (const FrontPoint& i : inner) {
-      for (const FrontPoint& t : top) {
+    for (const ParetoPoint& i : inner) {
+      for (const ParetoPoint& t : top) {
         std::vector<LayerUse> uses(kLayers, i.use);
         uses.back() = t.use;
         const StageValue value = Combine(problem, uses);

@@ -465,7 +465,7 @@ TEST(ControllerFailuresTest, CopiesOfEndedAndUnknownJobsAreToGo) {
   cluster.ReportAll();
   cluster.Exit(job, 3, 137);
   cluster.ReportAll();
-  for (const WorkerDesired& wish : cluster.Node(node).wishes) EXPECT_TRUE(wish.ended.empty());
+  for (const WorkerDesired& desired : cluster.Node(node).wishes) EXPECT_TRUE(desired.ended.empty());
   cluster.Node(node).copies = {job, JobId("unknown")};
   cluster.ReportAll();
   EXPECT_EQ(cluster.Node(node).wishes.back().ended, std::vector<JobId>{JobId("unknown")});

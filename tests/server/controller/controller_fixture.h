@@ -172,7 +172,7 @@ class Cluster {
       state.ranks.push_back(rank.seen);
       state.messages.insert(state.messages.end(), rank.unacknowledged.begin(), rank.unacknowledged.end());
     }
-    for (const RankMessage& message : strays_[name]) state.messages.push_back(message);
+    for (const RankMessage& message : orphans_[name]) state.messages.push_back(message);
     state.logs = std::exchange(node.logs, {});
     if (node.leases) {
       state.number = ++node.reports;
@@ -318,8 +318,8 @@ class Cluster {
   const std::vector<InsertCheckpoint>& checkpoints() const { return checkpoints_; }
   int64_t updates() const { return updates_; }
   const StepTrace* TraceOf(const JobId& id) const { return traces_.contains(id) ? &traces_.at(id) : nullptr; }
-  void AddOrphan(const std::string& node, const RankMessage& message) { strays_[node].push_back(message); }
-  const std::vector<RankMessage>& Strays(const std::string& node) { return strays_[node]; }
+  void AddOrphan(const std::string& node, const RankMessage& message) { orphans_[node].push_back(message); }
+  const std::vector<RankMessage>& Strays(const std::string& node) { return orphans_[node]; }
 
   void Send(EventBody body) { Carry(controller_->Step({now_, now_, std::move(body)})); }
   // Obedient workers do what they should and say so, until nothing changes.
@@ -354,10 +354,10 @@ class Cluster {
   }
 
   bool Obey(FakeNode& node) {
-    const WorkerDesired wish = *std::exchange(node.last_wish, std::nullopt);
+    const WorkerDesired desired = *std::exchange(node.last_wish, std::nullopt);
     bool changed = false;
     std::map<RankKey, FakeRank> kept;
-    for (const RankAssignment& assignment : wish.ranks) {
+    for (const RankAssignment& assignment : desired.ranks) {
       auto known = node.ranks.find(assignment.key);
       FakeRank rank;
       if (known != node.ranks.end()) {
@@ -396,13 +396,13 @@ class Cluster {
     return true;
   }
 
-  void Acknowledge(FakeNode& node, const WorkerDesired& wish) {
-    for (const ReportAck& ack : wish.acks) {
+  void Acknowledge(FakeNode& node, const WorkerDesired& desired) {
+    for (const ReportAck& ack : desired.acks) {
       if (const auto rank = node.ranks.find(ack.key); rank != node.ranks.end()) {
         std::erase_if(rank->second.unacknowledged, [&](const RankMessage& m) { return m.sequence <= ack.sequence; });
         rank->second.released = rank->second.released || ack.released;
       }
-      std::erase_if(strays_[node.name], [&](const RankMessage& m) { return m.key == ack.key && m.sequence <= ack.sequence; });
+      std::erase_if(orphans_[node.name], [&](const RankMessage& m) { return m.key == ack.key && m.sequence <= ack.sequence; });
     }
   }
 
@@ -438,7 +438,7 @@ class Cluster {
         plans_.push_back(*ask);
       } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
         for (auto& [name, node] : nodes_) {
-          if (node.agent_stream == agent->stream) node.wanted = agent->wish;
+          if (node.agent_stream == agent->stream) node.wanted = agent->desired;
         }
       } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
         for (auto& [name, node] : nodes_) {
@@ -447,9 +447,9 @@ class Cluster {
       } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
         for (auto& [name, node] : nodes_) {
           if (node.worker_stream != worker->stream) continue;
-          Acknowledge(node, worker->wish);
-          node.last_wish = worker->wish;
-          node.wishes.push_back(worker->wish);
+          Acknowledge(node, worker->desired);
+          node.last_wish = worker->desired;
+          node.wishes.push_back(worker->desired);
         }
       } else if (auto* close = std::get_if<CloseStream>(&effect)) {
         closed_[close->stream] = close->reason;
@@ -470,7 +470,7 @@ class Cluster {
   std::vector<InsertCheckpoint> checkpoints_;
   std::map<JobId, StepTrace> traces_;
   std::map<int64_t, absl::Status> closed_;
-  std::map<std::string, std::vector<RankMessage>> strays_;
+  std::map<std::string, std::vector<RankMessage>> orphans_;
   std::vector<PlanJob> plans_;
   std::optional<Reply> last_reply_;
   int64_t submissions_ = 0, requests_ = 0, streams_ = 0, updates_ = 0;

@@ -464,9 +464,9 @@ std::shared_ptr<const Plan> PlanWithPrograms(const std::string& program) {
 // How many ranks each desired state of the node starts.
 std::vector<int64_t> Starts(const FakeNode& node) {
   std::vector<int64_t> starts;
-  for (const WorkerDesired& wish : node.wishes) {
+  for (const WorkerDesired& desired : node.wishes) {
     const auto start = [](const RankAssignment& rank) { return rank.peers != nullptr && !rank.started; };
-    starts.push_back(std::count_if(wish.ranks.begin(), wish.ranks.end(), start));
+    starts.push_back(std::count_if(desired.ranks.begin(), desired.ranks.end(), start));
   }
   return starts;
 }

@@ -7,7 +7,7 @@ namespace {
 
 std::string Text(const Effect& effect) {
   if (const auto* worker = std::get_if<SendWorker>(&effect))
-    return "worker" + std::to_string(worker->stream) + "." + std::to_string(worker->wish.acks.size());
+    return "worker" + std::to_string(worker->stream) + "." + std::to_string(worker->desired.acks.size());
   if (const auto* agent = std::get_if<SendAgent>(&effect)) return "agent" + std::to_string(agent->stream);
   if (const auto* update = std::get_if<UpdateJob>(&effect))
     return "job" + update->job.id.value + "." + std::to_string(update->job.restarts);

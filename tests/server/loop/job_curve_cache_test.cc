@@ -13,9 +13,9 @@ namespace {
 
 constexpr Nanos kBegin{1'000'000'000};
 
-class CurveBookTest : public ::testing::Test {
+class JobCurveCacheTest : public ::testing::Test {
  protected:
-  CurveBookTest() {
+  JobCurveCacheTest() {
     std::string pattern = ::testing::TempDir() + "lynx_curves_XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
@@ -26,7 +26,7 @@ class CurveBookTest : public ::testing::Test {
     job_.generation = Generation(1);
     EXPECT_TRUE(store_->Commit({InsertJob{job_}}).ok());
   }
-  ~CurveBookTest() override { std::filesystem::remove_all(directory_); }
+  ~JobCurveCacheTest() override { std::filesystem::remove_all(directory_); }
 
   void Step(int64_t step) {
     book_->Step(job_, {.job = job_.id, .step = {.step = step, .loss = 1, .tokens = 1, .duration = Nanos(1)}}, Nanos(step));
@@ -43,7 +43,7 @@ class CurveBookTest : public ::testing::Test {
   bool known_ = true;
 };
 
-TEST_F(CurveBookTest, OfAJobThatTrainsTheyAreWrittenNowAndThen) {
+TEST_F(JobCurveCacheTest, OfAJobThatTrainsTheyAreWrittenNowAndThen) {
   Step(0);
   Write(kBegin);
   Write(kBegin + JobCurveCache::kWriteEvery - Nanos(1));
@@ -53,7 +53,7 @@ TEST_F(CurveBookTest, OfAJobThatTrainsTheyAreWrittenNowAndThen) {
   EXPECT_EQ(Stored(), 1u);
 }
 
-TEST_F(CurveBookTest, OfAJobThatHasEndedAtOnceAndThenNotHeldAnyMore) {
+TEST_F(JobCurveCacheTest, OfAJobThatHasEndedAtOnceAndThenNotHeldAnyMore) {
   Step(0);
   job_.state = JobState::kSucceeded;
   Write(kBegin);
@@ -62,7 +62,7 @@ TEST_F(CurveBookTest, OfAJobThatHasEndedAtOnceAndThenNotHeldAnyMore) {
   EXPECT_TRUE(book_->Of(job_.id)->empty()) << "told from the store";
 }
 
-TEST_F(CurveBookTest, AnotherServerGoesOnWithThem) {
+TEST_F(JobCurveCacheTest, AnotherServerGoesOnWithThem) {
   Step(0);
   book_->WriteAll();
   book_ = std::make_unique<JobCurveCache>(*store_);
@@ -76,7 +76,7 @@ TEST_F(CurveBookTest, AnotherServerGoesOnWithThem) {
   EXPECT_EQ(book_->Of(job_.id)->evaluations().size(), 1u);
 }
 
-TEST_F(CurveBookTest, WhatCannotBeWrittenStaysDue) {
+TEST_F(JobCurveCacheTest, WhatCannotBeWrittenStaysDue) {
   Step(0);
   job_.state = JobState::kFailed;
   for (int64_t i = 0; i < 400; ++i) book_->Step(job_, {.job = job_.id, .step = {.step = 2 * i + 2}}, Nanos(1));
@@ -88,7 +88,7 @@ TEST_F(CurveBookTest, WhatCannotBeWrittenStaysDue) {
   EXPECT_GT(Stored(), 300u);
 }
 
-TEST_F(CurveBookTest, OfAJobThatNobodyKnowsNothingIsKept) {
+TEST_F(JobCurveCacheTest, OfAJobThatNobodyKnowsNothingIsKept) {
   Step(0);
   known_ = false;
   ASSERT_TRUE(store_->Commit({DeleteJob{job_.id}}).ok());

@@ -16,9 +16,9 @@ TEST(SerialExecutor, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
   std::vector<int> done;
   std::thread::id where;
   {
-    SerialExecutor courier;
+    SerialExecutor executor;
     for (int i = 0; i < 1000; ++i) {
-      courier.Post([&, i] {
+      executor.Post([&, i] {
         done.push_back(i);
         where = std::this_thread::get_id();
       });
@@ -30,52 +30,52 @@ TEST(SerialExecutor, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
 }
 
 TEST(SerialExecutor, SaysHowManyErrandsAreNotDone) {
-  SerialExecutor courier;
-  EXPECT_EQ(courier.Length(), 0u);
+  SerialExecutor executor;
+  EXPECT_EQ(executor.Length(), 0u);
   std::promise<void> begun, go;
-  courier.Post([&] {
+  executor.Post([&] {
     begun.set_value();
     go.get_future().wait();
   });
   begun.get_future().wait();
-  EXPECT_EQ(courier.Length(), 1u) << "it is being done";
-  for (int i = 0; i < 3; ++i) courier.Post([] {});
-  EXPECT_EQ(courier.Length(), 4u);
+  EXPECT_EQ(executor.Length(), 1u) << "it is being done";
+  for (int i = 0; i < 3; ++i) executor.Post([] {});
+  EXPECT_EQ(executor.Length(), 4u);
   go.set_value();
-  while (courier.Length() > 0) std::this_thread::yield();
+  while (executor.Length() > 0) std::this_thread::yield();
 }
 
 TEST(SerialExecutor, PostersDoNotWaitForAnErrand) {
-  SerialExecutor courier;
+  SerialExecutor executor;
   std::promise<void> go, done;
-  courier.Post([&] { go.get_future().wait(); });
-  courier.Post([&] { done.set_value(); });
+  executor.Post([&] { go.get_future().wait(); });
+  executor.Post([&] { done.set_value(); });
   go.set_value();  // only now
   done.get_future().wait();
 }
 
 TEST(SerialExecutor, TakesFromManyThreads) {
   std::atomic<int> count{0};
-  SerialExecutor courier;
+  SerialExecutor executor;
   std::vector<std::thread> posters;
   for (int t = 0; t < 4; ++t) {
     posters.emplace_back([&] {
-      for (int i = 0; i < 500; ++i) courier.Post([&] { ++count; });
+      for (int i = 0; i < 500; ++i) executor.Post([&] { ++count; });
     });
   }
   for (std::thread& poster : posters) poster.join();
-  courier.Stop();
+  executor.Stop();
   EXPECT_EQ(count, 2000);
 }
 
 TEST(SerialExecutor, AnErrandIsForgottenOnceItIsDoneAndNothingIsTakenAfterTheStop) {
-  SerialExecutor courier;
+  SerialExecutor executor;
   const auto held = std::make_shared<int>(0);
-  courier.Post([held] {});
-  courier.Post([&] { EXPECT_EQ(held.use_count(), 1) << "the one before has let it go"; });
-  courier.Stop();
-  courier.Stop();
-  courier.Post([held] { ++*held; });
+  executor.Post([held] {});
+  executor.Post([&] { EXPECT_EQ(held.use_count(), 1) << "the one before has let it go"; });
+  executor.Stop();
+  executor.Stop();
+  executor.Post([held] { ++*held; });
   EXPECT_EQ(held.use_count(), 1);
   EXPECT_EQ(*held, 0);
 }

@@ -28,24 +28,24 @@ std::string Names(const std::vector<NodeDevices>& nodes) {
 }
 
 std::string NearestNames(std::vector<NodeDevices> nodes, int64_t needed) {
-  SortNear(nodes);
-  return Names(Nearest(nodes, needed, DevicesOf));
+  SortByLocality(nodes);
+  return Names(SelectByLocality(nodes, needed, DevicesOf));
 }
 
-TEST(Nearest, WithoutDomainsTheFirstByName) {
+TEST(SelectByLocality, WithoutDomainsTheFirstByName) {
   EXPECT_EQ(NearestNames({NodeIn("", "n2", 2), NodeIn("", "n0", 2), NodeIn("", "n1", 2)}, 3), "n0 n1");
   EXPECT_EQ(NearestNames({NodeIn("", "n0", 1)}, 2), "n0");
   EXPECT_EQ(NearestNames({}, 2), "");
 }
 
-TEST(Nearest, SlowOnesAreTakenAfterOthersThatLieAsClose) {
+TEST(SelectByLocality, SlowOnesAreTakenAfterOthersThatLieAsClose) {
   std::vector<NodeDevices> nodes = {NodeIn("r0", "n0", 1), NodeIn("r0", "n1", 1), NodeIn("r0", "n2", 1), NodeIn("r1", "n3", 1)};
   nodes[0].slow = true;
   EXPECT_EQ(NearestNames(nodes, 2), "n1 n2");
   EXPECT_EQ(NearestNames(nodes, 3), "n1 n2 n0") << "closer than n3, though slow";
 }
 
-TEST(Nearest, TheSmallestPartThatDoes) {
+TEST(SelectByLocality, TheSmallestPartThatDoes) {
   const std::vector<NodeDevices> nodes = {NodeIn("r0/a", "n0", 2), NodeIn("r0/a", "n1", 2), NodeIn("r0/b", "n2", 2),
                                           NodeIn("r0/b", "n3", 2), NodeIn("r0/b", "n4", 2), NodeIn("r1/a", "n5", 2),
                                           NodeIn("r1/b", "n6", 2)};
@@ -56,7 +56,7 @@ TEST(Nearest, TheSmallestPartThatDoes) {
   EXPECT_EQ(NearestNames(nodes, 12), "n0 n1 n2 n3 n4 n5") << "the large row, and one rack of the other";
 }
 
-TEST(Nearest, NodesOfUnknownPlaceAreAPartOfTheirOwn) {
+TEST(SelectByLocality, NodesOfUnknownPlaceAreAPartOfTheirOwn) {
   EXPECT_EQ(NearestNames({NodeIn("", "n0", 1), NodeIn("r1", "n1", 1), NodeIn("r1", "n2", 1)}, 2), "n1 n2");
 }
 
@@ -68,7 +68,7 @@ size_t Parts(const std::vector<NodeDevices>& nodes, size_t depth) {
   return parts.size();
 }
 
-TEST(Nearest, HoldsForRandomNetworks) {
+TEST(SelectByLocality, HoldsForRandomNetworks) {
   std::mt19937 rng(3);
   for (int round = 0; round < 500; ++round) {
     std::vector<NodeDevices> nodes;
@@ -81,9 +81,9 @@ TEST(Nearest, HoldsForRandomNetworks) {
       rows[row] += DevicesOf(nodes.back());
       racks[rack] += DevicesOf(nodes.back());
     }
-    SortNear(nodes);
+    SortByLocality(nodes);
     const int64_t needed = 1 + static_cast<int64_t>(rng() % 30);
-    const std::vector<NodeDevices> chosen = Nearest(nodes, needed, DevicesOf);
+    const std::vector<NodeDevices> chosen = SelectByLocality(nodes, needed, DevicesOf);
     int64_t offered = 0, least = 100;
     for (const NodeDevices& node : chosen) {
       offered += DevicesOf(node);
@@ -92,7 +92,7 @@ TEST(Nearest, HoldsForRandomNetworks) {
     EXPECT_EQ(offered >= needed, total >= needed);
     EXPECT_GT(least, 0) << "a node that offers nothing";
     std::vector<NodeDevices> sorted = chosen;
-    SortNear(sorted);
+    SortByLocality(sorted);
     EXPECT_EQ(Names(sorted), Names(chosen));
     const auto does = [&](const auto& parts) {
       return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.second >= needed; });

@@ -19,8 +19,8 @@
 #include "worker/rank/check/check_device.h"
 #include "worker/rank/check/check_pairs.h"
 #include "worker/rank/peers/agreement.h"
-#include "worker/rank/peers/caused.h"
 #include "worker/rank/peers/idle_limit.h"
+#include "worker/rank/peers/with_cause.h"
 
 namespace lynx {
 namespace {
@@ -110,7 +110,7 @@ absl::Status LinkCheck::Listen() {
     own.listener = OwnedFd(socket.fd);
     listening.insert(listening.end(), {pairs_[i].high, socket.port});
   }
-  const Seat seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
+  const RankGroup seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
   const std::string text(reinterpret_cast<const char*>(listening.data()), listening.size() * sizeof(int32_t));
   LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherTexts(text, seat));
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -204,7 +204,7 @@ absl::Status LinkCheck::Exchange(const std::vector<size_t>& pairs) {
 absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
   std::vector<Finding> findings;
   for (const auto& [pair, own] : own_) findings.push_back(own.finding);
-  const Seat seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
+  const RankGroup seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
   LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                         GatherTexts({reinterpret_cast<const char*>(findings.data()), findings.size() * sizeof(Finding)}, seat));
   std::map<std::pair<int32_t, int32_t>, size_t> index;
@@ -245,8 +245,8 @@ absl::Status CheckDevices(const RankConfig& config, Backend& backend, Communicat
   const DeviceCheck check = DeviceCheckOf(backend, config.context.model.dtype);
   const absl::Status own = Annotate(CheckDevice(check, backend), "node check");
   const bool failed = absl::IsDataLoss(own) || absl::IsAborted(own);
-  if (!own.ok() && !failed) return CausedByCode(own);
-  const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
+  if (!own.ok() && !failed) return WithCauseOfCode(own);
+  const RankGroup seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> all, GatherStatuses(own, seat));
   if (failed) return AfterAll(WithCause(own, FaultCause::kCheck), between_hosts);
   for (size_t rank = 0; rank < all.size(); ++rank) {

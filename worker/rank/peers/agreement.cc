@@ -17,14 +17,14 @@ struct StatusSlot {
 
 }  // namespace
 
-absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const Seat& seat) {
+absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const RankGroup& seat) {
   LYNX_CHECK(static_cast<int64_t>(slots.size()) == seat.ranks * slot_floats);
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                         seat.communicator.StartAllGather(Group::kWorld, slots.data(), slot_floats));
   return seat.communicator.Wait(ticket).status();
 }
 
-absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const Seat& seat) {
+absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const RankGroup& seat) {
   const std::string message(own.message());
   StatusSlot slot{};
   slot.code = own.raw_code();
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own
   return statuses;
 }
 
-absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat) {
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const RankGroup& seat) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, GatherValues(static_cast<int64_t>(own.size()), seat));
   const auto longest = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
   const size_t slot_floats = (longest + sizeof(float) - 1) / sizeof(float);

@@ -18,7 +18,7 @@ namespace lynx {
 inline constexpr int kAgreementMessageBytes = 504;
 
 // One rank's access to an exchange among all ranks.
-struct Seat {
+struct RankGroup {
   int32_t rank = 0;
   int32_t ranks = 1;
   Communicator& communicator;
@@ -26,21 +26,21 @@ struct Seat {
 
 // The statuses of all ranks, by rank, on every rank. No rank returns before every rank has called. The only errors are the
 // communicator's.
-absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const Seat& seat);
+absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const RankGroup& seat);
 
 // The texts of all ranks, by rank, on every rank; they may have any length. Otherwise like GatherStatuses.
-absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat);
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const RankGroup& seat);
 
 // OK if all statuses are OK; else the first failing rank's code, with "rank N: " before its message.
 absl::Status FirstFailure(const std::vector<absl::Status>& statuses);
 
 // `slots` has room for `slot_floats` floats of every rank; this rank's slot must be filled, and the others are received.
-absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const Seat& seat);
+absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const RankGroup& seat);
 
 // The values of all ranks, by rank, on every rank; otherwise like GatherStatuses. T is plain bytes, and its size a multiple of
 // four.
 template <class T>
-absl::StatusOr<std::vector<T>> GatherValues(const T& own, const Seat& seat) {
+absl::StatusOr<std::vector<T>> GatherValues(const T& own, const RankGroup& seat) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(float) == 0);
   constexpr int64_t kSlotFloats = sizeof(T) / sizeof(float);
   std::vector<float> slots(seat.ranks * kSlotFloats);  // bit patterns: the gather only moves them

@@ -33,7 +33,7 @@ std::string Text(const std::string& nccl) { return nccl.empty() ? "no NCCL" : nc
 
 }  // namespace
 
-absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const Seat& seat) {
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& seat) {
   Card own;
   Write(own_nccl, own.nccl);
   Write(node, own.node);

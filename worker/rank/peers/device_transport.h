@@ -12,7 +12,7 @@ namespace lynx {
 
 // Whether the devices use NCCL. `own_nccl`: this rank's NcclName. `node`: the name of its machine. FailedPrecondition, on every
 // rank, when a rank has another version of NCCL than rank 0, or only one of them has NCCL: names both nodes and what each has.
-absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const Seat& seat);
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& seat);
 
 // The name that the system has for this machine.
 std::string MachineName();

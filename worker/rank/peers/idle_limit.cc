@@ -5,7 +5,7 @@
 
 namespace lynx {
 
-void IdleLimit::Took(Nanos step) {
+void IdleLimit::RecordStep(Nanos step) {
   if (steps_.size() < kWindow) {
     steps_.push_back(step);
   } else {

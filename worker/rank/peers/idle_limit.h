@@ -43,7 +43,7 @@ class IdleLimit {
   IdleLimit& operator=(const IdleLimit&) = delete;
 
   // Call it after each step with the step's duration.
-  void Took(Nanos step);
+  void RecordStep(Nanos step);
   Nanos now() const { return now_; }
   void Set(Nanos limit) const { communicator_.SetIdleTimeout(limit); }
 

@@ -26,8 +26,8 @@ bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done) {
   return every_steps > 0 && steps_done < spec.train.steps && steps_done % every_steps == 0;
 }
 
-CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat, ModelState& state,
-                                   ReportFile& reports)
+CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
+                                   ModelState& state, ReportFile& reports)
     : config_(config), run_(run), seat_(seat), coordinates_(CoordinatesOf(config.context.layout, config.rank)), state_(state),
       reports_(reports), shard_([] { return AvailableMemory(); }) {}
 

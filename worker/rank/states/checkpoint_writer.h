@@ -30,7 +30,7 @@ bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
 class CheckpointWriter {
  public:
   // `run`: the job's identity; its step is not used.
-  CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat, ModelState& state,
+  CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat, ModelState& state,
                    ReportFile& reports);
 
   // Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0 reports it and the rank at
@@ -74,7 +74,7 @@ class CheckpointWriter {
 
   const RankConfig& config_;
   const CheckpointIdentity run_;
-  const Seat seat_;
+  const RankGroup seat_;
   const RankCoordinates coordinates_;
   ModelState& state_;
   ReportFile& reports_;

@@ -16,8 +16,8 @@ constexpr size_t kMaxListBytes = size_t{512} << 10;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CopyResume>> CopyResume::Begin(const RankConfig& config, PeerCopies& copies, const Seat& seat,
-                                                              ReportFile& reports) {
+absl::StatusOr<std::unique_ptr<CopyResume>> CopyResume::Begin(const RankConfig& config, PeerCopies& copies,
+                                                              const RankGroup& seat, ReportFile& reports) {
   std::unique_ptr<CopyResume> resume(new CopyResume(config, copies, seat, reports));
   std::string own;
   if (copies.leads()) {

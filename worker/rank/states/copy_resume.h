@@ -22,7 +22,7 @@ namespace lynx {
 class CopyResume {
  public:
   // The only errors are the communicator's.
-  static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const Seat& seat,
+  static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& seat,
                                                            ReportFile& reports);
 
   // The newest in-memory checkpoint that was not rejected; nullopt: there is none. The same on every rank.
@@ -38,7 +38,7 @@ class CopyResume {
   void MarkResumed(int64_t step);
 
  private:
-  CopyResume(const RankConfig& config, PeerCopies& copies, const Seat& seat, ReportFile& reports)
+  CopyResume(const RankConfig& config, PeerCopies& copies, const RankGroup& seat, ReportFile& reports)
       : config_(config), copies_(copies), seat_(seat), reports_(reports) {}
 
   void Choose();
@@ -48,7 +48,7 @@ class CopyResume {
 
   const RankConfig& config_;
   PeerCopies& copies_;
-  const Seat seat_;
+  const RankGroup seat_;
   ReportFile& reports_;
   std::vector<NodeCopies> nodes_;
   std::set<PlacedCopy> damaged_;

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Prepare(const RankConfig
 }
 
 absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& config, const CheckpointIdentity& run,
-                                                             Bytes shard, const Seat& seat, ReportFile& reports) {
+                                                             Bytes shard, const RankGroup& seat, ReportFile& reports) {
   if (config.spec.checkpoint.copy_every_steps == 0) return nullptr;
   absl::StatusOr<std::unique_ptr<PeerCopies>> prepared = Prepare(config);
   if (prepared.ok()) {

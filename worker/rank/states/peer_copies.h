@@ -29,7 +29,7 @@ class PeerCopies {
   // Collective. Returns null, on every rank, if the job wants no in-memory checkpoints or a node keeps none; rank 0 reports the
   // reason if that is news. `shard`: the size of this rank's states as a shard. The only errors are the communicator's.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
-                                                          const Seat& seat, ReportFile& reports);
+                                                          const RankGroup& seat, ReportFile& reports);
 
   const CopyStore& store() const { return store_; }
   const std::vector<int32_t>& nodes() const { return nodes_; }  // by rank

@@ -136,7 +136,7 @@ bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || abs
 
 // What to try next: on every rank what rank 0's search says. If there is an in-memory checkpoint, there need not be one on
 // disk.
-absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const Seat& seat) {
+absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const RankGroup& seat) {
   NextLoad own;
   if (search.has_value()) {
     const absl::StatusOr<NextLoad> next = search->Next();
@@ -156,7 +156,7 @@ bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) 
 
 // How each rank fared with its part of the checkpoint.
 absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity, const NextLoad& next,
-                                                   const Seat& seat, ModelState& state) {
+                                                   const RankGroup& seat, ModelState& state) {
   identity.step = next.step;
   const int32_t tp_rank = CoordinatesOf(config.context.layout, config.rank).tp;
   const ReadShare share{seat.rank, seat.ranks};
@@ -181,7 +181,7 @@ absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason)
       absl::StrCat("this run (generation ", config.generation.value, ") has been replaced: ", std::string(reason.message())));
 }
 
-absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
                                             CopyResume* copies, ModelState& state, ReportFile& reports) {
   std::optional<Search> search;
   if (seat.rank == 0) {

@@ -38,7 +38,7 @@ struct ResumePoint {
 // its step is not used. Errors: FailedPrecondition when a newer generation has begun, when another job's checkpoint is where
 // this run will write one, or when the run cannot begin with what checkpoint.from names; NotFound or DataLoss when there should
 // be a checkpoint but none is whole (naming what is wrong with each); the communicator's errors; others follow errno.
-absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
                                             CopyResume* copies, ModelState& state, ReportFile& reports);
 
 // The error of a generation when it finds that a newer one has begun.

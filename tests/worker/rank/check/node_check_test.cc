@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/rank/peers/caused.h"
+#include "worker/rank/peers/with_cause.h"
 
 namespace lynx {
 namespace {

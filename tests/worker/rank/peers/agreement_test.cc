@@ -7,7 +7,7 @@
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/rank/peers/device_transport.h"
 #include "worker/rank/peers/idle_limit.h"
-#include "worker/rank/peers/introduction.h"
+#include "worker/rank/peers/same_data.h"
 
 namespace lynx {
 namespace {

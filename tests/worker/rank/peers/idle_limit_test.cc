@@ -24,7 +24,7 @@ class LimitOnly : public NoTransfers {
 TEST(IdleLimit, IsLongUntilTheStepsAreKnown) {
   LimitOnly communicator;
   IdleLimit limit(communicator);
-  for (size_t step = 0; step + 1 < IdleLimit::kStepsKnown; ++step) limit.Took(Nanos(1));
+  for (size_t step = 0; step + 1 < IdleLimit::kStepsKnown; ++step) limit.RecordStep(Nanos(1));
   EXPECT_EQ(limit.now(), kIdleLimit);
   EXPECT_EQ(communicator.sets, 0);
 }
@@ -32,7 +32,7 @@ TEST(IdleLimit, IsLongUntilTheStepsAreKnown) {
 TEST(IdleLimit, OfShortStepsIsTenSeconds) {
   LimitOnly communicator;
   IdleLimit limit(communicator);
-  for (int step = 0; step < 100; ++step) limit.Took(Nanos(5'000'000 + step));
+  for (int step = 0; step < 100; ++step) limit.RecordStep(Nanos(5'000'000 + step));
   EXPECT_EQ(communicator.limit, Seconds(10));
   EXPECT_EQ(communicator.sets, 1);  // nobody is woken for nothing
 }
@@ -40,16 +40,16 @@ TEST(IdleLimit, OfShortStepsIsTenSeconds) {
 TEST(IdleLimit, OfLongStepsIsThreeOfTheNewestMedian) {
   LimitOnly communicator;
   IdleLimit limit(communicator);
-  for (const int64_t seconds : {400, 20, 30}) limit.Took(Seconds(seconds));
+  for (const int64_t seconds : {400, 20, 30}) limit.RecordStep(Seconds(seconds));
   EXPECT_EQ(communicator.limit, Seconds(90));
-  for (size_t step = 0; step < IdleLimit::kWindow; ++step) limit.Took(Seconds(7));
+  for (size_t step = 0; step < IdleLimit::kWindow; ++step) limit.RecordStep(Seconds(7));
   EXPECT_EQ(communicator.limit, Seconds(21));
 }
 
 TEST(IdleLimit, IsThatOfACheckpointWhileOneIsUnderWay) {
   LimitOnly communicator;
   IdleLimit limit(communicator);
-  for (int step = 0; step < 3; ++step) limit.Took(Seconds(5));
+  for (int step = 0; step < 3; ++step) limit.RecordStep(Seconds(5));
   {
     const CheckpointPatience patience(limit, kSlowDiskPerSecond * 7);
     EXPECT_EQ(communicator.limit, kIdleLimit + Seconds(7));

@@ -1,4 +1,4 @@
-#include "worker/rank/peers/caused.h"
+#include "worker/rank/peers/with_cause.h"
 
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ absl::Status WithCause(absl::Status status, FaultCause cause) {
   return status;
 }
 
-absl::Status CausedByCode(absl::Status status) {
+absl::Status WithCauseOfCode(absl::Status status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted: return WithCause(std::move(status), FaultCause::kMemory);
     case absl::StatusCode::kAborted: return WithCause(std::move(status), FaultCause::kDevice);

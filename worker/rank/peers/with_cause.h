@@ -1,7 +1,7 @@
 // A FaultCause that is attached to a status, and travels with it from where the cause is known to the rank's last report.
 // Annotate (common/status.h) keeps only the code, so the cause must be attached after the last Annotate. Thread-safe.
-#ifndef LYNX_WORKER_RANK_PEERS_CAUSED_H_
-#define LYNX_WORKER_RANK_PEERS_CAUSED_H_
+#ifndef LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_
+#define LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ absl::Status WithCause(absl::Status status, FaultCause cause);
 // Attaches the cause that follows from the code of an error of the backend, the states or the engine
 // (worker/backend/backend.h): memory, the device, or the program. DataLoss means a bad token in the data that the engine was
 // given (worker/data/dataset.h). Other codes give no cause.
-absl::Status CausedByCode(absl::Status status);
+absl::Status WithCauseOfCode(absl::Status status);
 FaultCause CauseOf(const absl::Status& status);
 // DataLoss with the cause kLink: the links to these ranks are bad.
 absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>& peers);
@@ -31,9 +31,9 @@ absl::StatusOr<T> WithCause(absl::StatusOr<T> result, FaultCause cause) {
   return WithCause(result.status(), cause);
 }
 template <class T>
-absl::StatusOr<T> CausedByCode(absl::StatusOr<T> result) {
+absl::StatusOr<T> WithCauseOfCode(absl::StatusOr<T> result) {
   if (result.ok()) return result;
-  return CausedByCode(result.status());
+  return WithCauseOfCode(result.status());
 }
 
 // True for errors that the communicator returns when another rank is gone, is silent or gave up.
@@ -41,4 +41,4 @@ inline bool IsPeerLoss(const absl::Status& status) { return absl::IsUnavailable(
 
 }  // namespace lynx
 
-#endif  // LYNX_WORKER_RANK_PEERS_CAUSED_H_
+#endif  // LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_

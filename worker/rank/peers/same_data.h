@@ -1,8 +1,8 @@
 // CheckSameData: before the ranks of a generation train, they tell each other what data they read and how much they have to
 // store. Ranks that read different data would train on a mixture that nobody asked for. Collective; owned by the rank's compute
 // thread.
-#ifndef LYNX_WORKER_RANK_PEERS_INTRODUCTION_H_
-#define LYNX_WORKER_RANK_PEERS_INTRODUCTION_H_
+#ifndef LYNX_WORKER_RANK_PEERS_SAME_DATA_H_
+#define LYNX_WORKER_RANK_PEERS_SAME_DATA_H_
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
@@ -13,8 +13,8 @@ namespace lynx {
 
 // Returns the size of a whole checkpoint, the sum of the ranks' shards (0: the rank writes no shard). FailedPrecondition, on
 // every rank, when ranks read different data: names the first rank that differs from rank 0, and both data sets.
-absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const Seat& seat);
+absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& seat);
 
 }  // namespace lynx
 
-#endif  // LYNX_WORKER_RANK_PEERS_INTRODUCTION_H_
+#endif  // LYNX_WORKER_RANK_PEERS_SAME_DATA_H_

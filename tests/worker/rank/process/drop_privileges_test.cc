@@ -1,4 +1,4 @@
-#include "worker/rank/process/rights.h"
+#include "worker/rank/process/drop_privileges.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ std::string ProcessStatus() {
 
 TEST(RightsTest, TextsThatNameNobodyOrRootAreRefused) {
   for (const char* bad : {"", "1000", "1000:1000", "nobody:1:", "0:0:", "0:1000:", "1000:1000:x", "1000:1000:1:1"}) {
-    const absl::Status status = BecomeUser(bad);
+    const absl::Status status = DropPrivileges(bad);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr("--run-as")) << bad;
   }
@@ -40,7 +40,7 @@ TEST(RightsTest, TextsThatNameNobodyOrRootAreRefused) {
 TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_TRUE(HoldsInChild([] {
-    if (!BecomeUser("65534:65533:65532,65531").ok()) return false;
+    if (!DropPrivileges("65534:65533:65532,65531").ok()) return false;
     gid_t groups[8];
     const int count = ::getgroups(8, groups);
     const std::string status = ProcessStatus();
@@ -53,9 +53,9 @@ TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
 // A rank starts itself again when it has its cores.
 TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  EXPECT_TRUE(HoldsInChild([] { return BecomeUser("65534:65534:").ok() && BecomeUser("65534:65534:").ok(); }));
+  EXPECT_TRUE(HoldsInChild([] { return DropPrivileges("65534:65534:").ok() && DropPrivileges("65534:65534:").ok(); }));
   EXPECT_TRUE(HoldsInChild([] {
-    return BecomeUser("65534:65534:").ok() && BecomeUser("65533:65534:").code() == absl::StatusCode::kPermissionDenied;
+    return DropPrivileges("65534:65534:").ok() && DropPrivileges("65533:65534:").code() == absl::StatusCode::kPermissionDenied;
   }));
 }
 

@@ -1,7 +1,7 @@
 // Rights: before a rank reads anything, it gives up the rights of the daemon that started it, and can never get more rights
 // again. The daemon looks up the user; here the user is only numbers.
-#ifndef LYNX_WORKER_RANK_PROCESS_RIGHTS_H_
-#define LYNX_WORKER_RANK_PROCESS_RIGHTS_H_
+#ifndef LYNX_WORKER_RANK_PROCESS_DROP_PRIVILEGES_H_
+#define LYNX_WORKER_RANK_PROCESS_DROP_PRIVILEGES_H_
 
 #include <string>
 
@@ -13,8 +13,8 @@ namespace lynx {
 // the process starts can get more rights (no_new_privs). Does nothing if it is that user already, because the process may have
 // restarted itself. InvalidArgument for other texts and for root; PermissionDenied if this process may not do it, or could undo
 // it.
-absl::Status BecomeUser(const std::string& text);
+absl::Status DropPrivileges(const std::string& text);
 
 }  // namespace lynx
 
-#endif  // LYNX_WORKER_RANK_PROCESS_RIGHTS_H_
+#endif  // LYNX_WORKER_RANK_PROCESS_DROP_PRIVILEGES_H_

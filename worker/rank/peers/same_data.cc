@@ -1,4 +1,4 @@
-#include "worker/rank/peers/introduction.h"
+#include "worker/rank/peers/same_data.h"
 
 #include <cstring>
 #include <string>
@@ -25,7 +25,7 @@ DataFingerprint DataOf(const Card& card) {
 
 }  // namespace
 
-absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const Seat& seat) {
+absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& seat) {
   LYNX_CHECK(data.sha256.size() == kDigestDigits);
   Card own{static_cast<int64_t>(data.kind), data.bytes.value, own_shard.value, {}};
   std::memcpy(own.data_sha256, data.sha256.data(), kDigestDigits);

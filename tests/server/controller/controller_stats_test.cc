@@ -13,12 +13,12 @@ using ::lynx::testing::kTwo;
 using ::lynx::testing::MakeSpec;
 using ::lynx::testing::RunSteps;
 
-int64_t Jobs(const ClusterStats& census, JobState state) { return census.jobs[static_cast<size_t>(state)]; }
-int64_t Nodes(const ClusterStats& census, NodePresence presence) { return census.nodes[static_cast<size_t>(presence)]; }
+int64_t Jobs(const ClusterStats& stats, JobState state) { return stats.jobs[static_cast<size_t>(state)]; }
+int64_t Nodes(const ClusterStats& stats, NodePresence presence) { return stats.nodes[static_cast<size_t>(presence)]; }
 
-TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
+TEST(ControllerStats, CountsJobsReasonsNodesAndDevices) {
   Cluster cluster;
-  EXPECT_EQ(Nodes(cluster.controller().TakeCensus(), NodePresence::kAttached), 0);
+  EXPECT_EQ(Nodes(cluster.controller().TakeClusterStats(), NodePresence::kAttached), 0);
   cluster.AddNode("n0");
   cluster.AddNode("n1");
   cluster.AddNode("g0", 3, DeviceKind::kCuda);
@@ -33,25 +33,25 @@ TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
   cluster.DetachAgent("n1");
   cluster.SetCordon("n1", Cordon{.reason = "work"});
   cluster.Advance(2);
-  const ClusterStats census = cluster.controller().TakeCensus();
-  EXPECT_EQ(Jobs(census, JobState::kRunning), 1);
-  EXPECT_EQ(Jobs(census, JobState::kQueued), 2);
-  EXPECT_EQ(census.pending, (std::map<std::string, int64_t>{{"structural", 1}, {"capacity", 1}}));
-  EXPECT_EQ(Nodes(census, NodePresence::kAttached), 2);
-  EXPECT_EQ(Nodes(census, NodePresence::kPartial), 1);
-  EXPECT_EQ(census.agents, 2);
-  EXPECT_EQ(census.workers, 3);
-  EXPECT_EQ(census.cordoned, 1);
-  EXPECT_EQ(census.cpu.all, 4);
-  EXPECT_EQ(census.cpu.used, 4);
-  EXPECT_EQ(census.cuda.all, 3);
+  const ClusterStats stats = cluster.controller().TakeClusterStats();
+  EXPECT_EQ(Jobs(stats, JobState::kRunning), 1);
+  EXPECT_EQ(Jobs(stats, JobState::kQueued), 2);
+  EXPECT_EQ(stats.pending, (std::map<std::string, int64_t>{{"structural", 1}, {"capacity", 1}}));
+  EXPECT_EQ(Nodes(stats, NodePresence::kAttached), 2);
+  EXPECT_EQ(Nodes(stats, NodePresence::kPartial), 1);
+  EXPECT_EQ(stats.agents, 2);
+  EXPECT_EQ(stats.workers, 3);
+  EXPECT_EQ(stats.cordoned, 1);
+  EXPECT_EQ(stats.cpu.all, 4);
+  EXPECT_EQ(stats.cpu.used, 4);
+  EXPECT_EQ(stats.cuda.all, 3);
   EXPECT_EQ(cluster.controller().DevicesHeld(job), 4);
   EXPECT_EQ(cluster.controller().DevicesHeld(JobId("nobody's")), 0);
   cluster.FinishAll(job);
   EXPECT_EQ(cluster.controller().DevicesHeld(job), 0);
 }
 
-TEST(ControllerCensus, GlancesTellOfEachNode) {
+TEST(ControllerStats, GlancesTellOfEachNode) {
   Cluster cluster;
   EXPECT_TRUE(cluster.controller().Summaries().empty());
   cluster.AddNode("n1");
@@ -81,24 +81,24 @@ TEST(ControllerCensus, GlancesTellOfEachNode) {
   EXPECT_EQ(glances[3].presence, NodePresence::kAbsent);
 }
 
-TEST(ControllerCensus, CountsLostNodesAndReportsThatCameTooLate) {
+TEST(ControllerStats, CountsLostNodesAndReportsThatCameTooLate) {
   Cluster cluster;
   cluster.AddNode("n0");
   const JobId job = cluster.Run(MakeSpec("a", 2, 2), kTwo);
-  EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 0);
+  EXPECT_EQ(cluster.controller().TakeClusterStats().fenced_reports, 0);
   const RankKey old{job, Generation(99), 0};
   cluster.AddOrphan("n0", {.key = old, .sequence = 1, .report = StepReport{}});
   cluster.Report("n0");
-  EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 1);
+  EXPECT_EQ(cluster.controller().TakeClusterStats().fenced_reports, 1);
   cluster.DetachAgent("n0");
   cluster.DetachWorker("n0");
   cluster.Advance(1);
-  EXPECT_EQ(Nodes(cluster.controller().TakeCensus(), NodePresence::kAbsent), 1);
+  EXPECT_EQ(Nodes(cluster.controller().TakeClusterStats(), NodePresence::kAbsent), 1);
   cluster.Advance(150, 1);
-  EXPECT_EQ(Nodes(cluster.controller().TakeCensus(), NodePresence::kLost), 1);
+  EXPECT_EQ(Nodes(cluster.controller().TakeClusterStats(), NodePresence::kLost), 1);
 }
 
-TEST(ControllerCensus, PlansSayWhatTheyAreFor) {
+TEST(ControllerStats, PlansSayWhatTheyAreFor) {
   Cluster cluster;
   cluster.AddNode("n0");
   const JobId job = cluster.Submit(Elastic(2, 4));

@@ -1,4 +1,4 @@
-#include "worker/rank/peers/caused.h"
+#include "worker/rank/peers/with_cause.h"
 
 #include <gtest/gtest.h>
 
@@ -22,15 +22,15 @@ TEST(WithCause, ALostPeerHasNone) {
 }
 
 TEST(WithCause, CodesOfTheBackendTell) {
-  EXPECT_EQ(CauseOf(CausedByCode(absl::ResourceExhaustedError("arena"))), FaultCause::kMemory);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::AbortedError("ECC"))), FaultCause::kDevice);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::FailedPreconditionError("arena of 3"))), FaultCause::kProgram);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::OutOfRangeError("the loss is nan"))), FaultCause::kProgram);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::DataLossError("token 300"))), FaultCause::kToken);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::InternalError("?"))), FaultCause::kUnknown);
-  EXPECT_EQ(CauseOf(CausedByCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::ResourceExhaustedError("arena"))), FaultCause::kMemory);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::AbortedError("ECC"))), FaultCause::kDevice);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::FailedPreconditionError("arena of 3"))), FaultCause::kProgram);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::OutOfRangeError("the loss is nan"))), FaultCause::kProgram);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::DataLossError("token 300"))), FaultCause::kToken);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::InternalError("?"))), FaultCause::kUnknown);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
   // A code outlives what is put before the message on its way.
-  EXPECT_EQ(CauseOf(CausedByCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
+  EXPECT_EQ(CauseOf(WithCauseOfCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
 }
 
 TEST(WithCause, ABadLinkNamesItsOtherEnds) {

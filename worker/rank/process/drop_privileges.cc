@@ -1,4 +1,4 @@
-#include "worker/rank/process/rights.h"
+#include "worker/rank/process/drop_privileges.h"
 
 #include <grp.h>
 #include <sys/prctl.h>
@@ -38,7 +38,7 @@ absl::StatusOr<Rights> Parse(const std::string& text) {
 
 }  // namespace
 
-absl::Status BecomeUser(const std::string& text) {
+absl::Status DropPrivileges(const std::string& text) {
   LYNX_ASSIGN_OR_RETURN(const Rights rights, Parse(text));
   uid_t real = 0, effective = 0, saved = 0;
   getresuid(&real, &effective, &saved);
