@@ -1,5 +1,8 @@
 #include "common/meminfo.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -22,6 +25,19 @@ Bytes AvailableMemory(const std::string& meminfo) {
 Bytes AvailableMemory() {
   std::ifstream file("/proc/meminfo");
   return AvailableMemory(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+// The second figure is all that is in RAM, the third what of it is backed by files.
+Bytes ResidentMemory(const std::string& statm, Bytes page) {
+  const std::vector<std::string> words = absl::StrSplit(statm, ' ', absl::SkipEmpty());
+  int64_t resident = 0, shared = 0;
+  if (words.size() < 3 || !absl::SimpleAtoi(words[1], &resident) || !absl::SimpleAtoi(words[2], &shared)) return Bytes(0);
+  return page * std::max<int64_t>(0, resident - shared);
+}
+
+Bytes ResidentMemory() {
+  std::ifstream file("/proc/self/statm");
+  return ResidentMemory(std::string(std::istreambuf_iterator<char>(file), {}), Bytes(sysconf(_SC_PAGESIZE)));
 }
 
 }  // namespace lynx

@@ -13,6 +13,12 @@ Bytes AvailableMemory(const std::string& meminfo);
 // The available memory of this machine now; 0: unknown.
 Bytes AvailableMemory();
 
+// From the text of /proc/self/statm: the process's own memory that is in RAM, without pages of files and shared memory; 0 if
+// the text has another form.
+Bytes ResidentMemory(const std::string& statm, Bytes page);
+// The same for this process, now.
+Bytes ResidentMemory();
+
 }  // namespace lynx
 
 #endif  // LYNX_COMMON_MEMINFO_H_

@@ -479,6 +479,13 @@ inline constexpr Metric kRankArenaPeak{"lynx_rank_arena_peak_bytes",
                                        "job_id, rank",
                                        Daemon::kWorker,
                                        "Highest byte of the activation arena that the rank has used."};
+inline constexpr Metric kRankResident{
+    "lynx_rank_resident_bytes",
+    Type::kGauge,
+    "B",
+    "job_id, rank",
+    Daemon::kWorker,
+    "Memory of the rank's process in RAM after its newest step, without copies in shared files."};
 
 }  // namespace lynx::metric
 

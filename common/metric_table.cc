@@ -105,6 +105,7 @@ constexpr const Metric* kAll[] = {
     &kRankPhaseSeconds,
     &kRankBytesSent,
     &kRankArenaPeak,
+    &kRankResident,
 };
 
 constexpr char kIntroduction[] = R"(# Metrics

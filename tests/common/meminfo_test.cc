@@ -13,5 +13,12 @@ TEST(AvailableMemory, IsMemAvailable) {
 
 TEST(AvailableMemory, ThisMachineHasSome) { EXPECT_GT(AvailableMemory(), kMiB); }
 
+TEST(ResidentMemory, IsWhatFilesDoNotBack) {
+  EXPECT_EQ(ResidentMemory("1000 500 200 10 0 300 0\n", Bytes(4096)), Bytes(300 * 4096));
+  EXPECT_EQ(ResidentMemory("", Bytes(4096)), Bytes(0));
+  EXPECT_EQ(ResidentMemory("1000 x 200", Bytes(4096)), Bytes(0));
+  EXPECT_GT(ResidentMemory(), Bytes(0));
+}
+
 }  // namespace
 }  // namespace lynx

@@ -41,6 +41,7 @@ StepReport SomeStep() {
                   .core_wait = Nanos(95),
                   .copied_steps = 6,
                   .copies_skipped = 2,
+                  .resident = Bytes(1 << 24),
                   .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}}};
   return step;
 }

@@ -65,6 +65,7 @@ struct StepReport {
   int64_t copied_steps = 0;  // steps done of the newest in-memory checkpoint that all ranks know to be whole; 0: none yet
   // In-memory checkpoints of this generation that failed, or were due while the previous one was not finished.
   int64_t copies_skipped = 0;
+  Bytes resident;              // memory of the rank's process in RAM when the step ends, without copies in shared files
   std::vector<LinkUse> links;  // in this step, ascending by peer, at most kMaxLinkUses; empty where nothing is known about them
   bool operator==(const StepReport&) const = default;
 };

@@ -120,6 +120,7 @@ void Describe(Fields& fields, StepReport& step) {
   if (fields.Has("core_wait_ns")) fields.Number("core_wait_ns", step.core_wait, report_limits::kTimes);
   fields.Number("copied_steps", step.copied_steps, report_limits::kSteps);
   fields.Number("copies_skipped", step.copies_skipped, report_limits::kSteps);
+  if (fields.Has("resident_bytes")) fields.Number("resident_bytes", step.resident, report_limits::kSizes);
   if (fields.Has("links")) fields.Objects("links", step.links, report_limits::kLinks);
 }
 

@@ -44,7 +44,8 @@ WorkerMetrics::WorkerMetrics(bool of_ranks)
       node_core_wait_(Counters(*registry_, metric::kWorkerCoreWait).Add({})), steps_(Counters(*registry_, metric::kRankSteps)),
       tokens_(Counters(*registry_, metric::kRankTokens)), bytes_sent_(Counters(*registry_, metric::kRankBytesSent)),
       phase_seconds_(Counters(*registry_, metric::kRankPhaseSeconds)), loss_(Gauges(*registry_, metric::kRankLoss)),
-      arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)), step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
+      arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)), resident_(Gauges(*registry_, metric::kRankResident)),
+      step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
   AddBuildInfo(*registry_);
   // The series exist from the start, so that their first increase can be noticed.
   for (const RankOutcome outcome : kOutcomes) exits_.Add({{"outcome", RankOutcomeName(outcome)}});
@@ -64,6 +65,7 @@ void WorkerMetrics::AddRank(const RankKey& key) {
   series.bytes_sent = &bytes_sent_.Add(labels);
   series.loss = &loss_.Add(labels);
   series.arena_peak = &arena_peak_.Add(labels);
+  series.resident = &resident_.Add(labels);
   series.step_seconds = &step_seconds_.Add(labels, StepBuckets());
   for (const PhaseTime& phase : kPhases) {
     std::map<std::string, std::string> with_phase = labels;
@@ -83,6 +85,7 @@ void WorkerMetrics::RemoveRank(const RankKey& key) {
   bytes_sent_.Remove(series.bytes_sent);
   loss_.Remove(series.loss);
   arena_peak_.Remove(series.arena_peak);
+  resident_.Remove(series.resident);
   step_seconds_.Remove(series.step_seconds);
   for (const auto& [phase, counter] : series.phases) phase_seconds_.Remove(counter);
   ranks_.erase(found);
@@ -101,6 +104,7 @@ void WorkerMetrics::Observe(const RankKey& key, const StepReport& step) {
   series.bytes_sent->Increment(static_cast<double>(step.bytes_sent));
   series.loss->Set(step.loss);
   series.arena_peak->Set(static_cast<double>(step.arena_peak.value));
+  series.resident->Set(static_cast<double>(step.resident.value));
   series.step_seconds->Observe(Seconds(step.duration));
   for (const PhaseTime& phase : kPhases) series.phases[phase.phase]->Increment(Seconds(step.*phase.time));
 }

@@ -38,6 +38,7 @@ class WorkerMetrics {
     prometheus::Counter* bytes_sent;
     prometheus::Gauge* loss;
     prometheus::Gauge* arena_peak;
+    prometheus::Gauge* resident;
     prometheus::Histogram* step_seconds;
     std::map<std::string, prometheus::Counter*> phases;
   };
@@ -56,6 +57,7 @@ class WorkerMetrics {
   CounterFamily& phase_seconds_;
   GaugeFamily& loss_;
   GaugeFamily& arena_peak_;
+  GaugeFamily& resident_;
   HistogramFamily& step_seconds_;
   std::map<std::pair<JobId, int32_t>, RankSeries> ranks_;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/meminfo.h"
 #include "common/status.h"
 #include "planner/report/step_trace.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -139,6 +140,7 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   report.copied_steps = training.copies.copied_steps();
   report.copies_skipped = training.copies.skipped();
   report.links = training.links.SinceLast();
+  report.resident = ResidentMemory();
   training.idle_limit.RecordStep(report.duration);
   training.reports.Append(report);
   if (training.traces && IsTracedStep(step - training.first + 1)) AppendTrace(training, step);

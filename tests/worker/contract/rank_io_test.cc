@@ -225,6 +225,7 @@ StepReport SomeStep() {
   step.bytes_sent = 14;
   step.communication_cpu = Nanos(15);
   step.core_wait = Nanos(19);
+  step.resident = Bytes(20);
   step.links = {{.peer = 1, .bytes = 16, .busy = Nanos(17)}, {.peer = 5}};
   return step;
 }
@@ -261,8 +262,9 @@ TEST(RankReportTest, StepsOfAnEarlierReleaseAreRead) {
   StepReport step = SomeStep();
   step.links.clear();
   step.data_wait = step.core_wait = Nanos(0);
+  step.resident = Bytes(0);
   std::string line = RankReportLine(step);
-  for (const std::string later : {"\"data_wait_ns\":0,", "\"core_wait_ns\":0,", ",\"links\":[]"}) {
+  for (const std::string later : {"\"data_wait_ns\":0,", "\"core_wait_ns\":0,", "\"resident_bytes\":0,", ",\"links\":[]"}) {
     const size_t at = line.find(later);
     ASSERT_NE(at, std::string::npos) << later << " in " << line;
     line.erase(at, later.size());

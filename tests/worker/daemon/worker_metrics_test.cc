@@ -30,7 +30,8 @@ TEST(WorkerMetrics, ServesWhatARankReports) {
                           .forward = Nanos(250'000'000),
                           .recompute_hidden = Nanos(125'000'000),
                           .arena_peak = Bytes(4096),
-                          .bytes_sent = 10});
+                          .bytes_sent = 10,
+                          .resident = Bytes(8192)});
   }
   const std::string page = Page(metrics);
   EXPECT_TRUE(Has(page, "lynx_worker_attached 1")) << page;
@@ -40,6 +41,7 @@ TEST(WorkerMetrics, ServesWhatARankReports) {
   EXPECT_TRUE(Has(page, "lynx_rank_bytes_sent_total{job_id=\"j1\",rank=\"3\"} 20"));
   EXPECT_TRUE(Has(page, "lynx_rank_loss{job_id=\"j1\",rank=\"3\"} 2.5"));
   EXPECT_TRUE(Has(page, "lynx_rank_arena_peak_bytes{job_id=\"j1\",rank=\"3\"} 4096"));
+  EXPECT_TRUE(Has(page, "lynx_rank_resident_bytes{job_id=\"j1\",rank=\"3\"} 8192"));
   EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"forward\",rank=\"3\"} 0.5"));
   EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"recompute_hidden\",rank=\"3\"} 0.25"));
   EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"checkpoint\",rank=\"3\"} 0"));
