@@ -27,7 +27,7 @@ std::string DetailOf(const GpuFacts& gpu, int32_t numa_node) {
   return text;
 }
 
-// Of what --check-cuda printed.
+// The free memory in the output of --check-cuda.
 std::optional<Bytes> FreeBytesIn(const std::string& output) {
   const std::vector<std::string> lines = absl::StrSplit(output, '\n');
   int64_t bytes = 0;

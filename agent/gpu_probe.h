@@ -32,7 +32,7 @@ class GpuProbe : public DeviceProbe {
   // A device's index is NVML's. NotFound: there is no GPU. FailedPrecondition: none of them can be used, with the
   // reasons. InvalidArgument: `gpus` or `cores` name what is not there.
   absl::StatusOr<std::vector<NodeDevice>> Find() override;
-  // Of GPUs that were found but cannot be used. `since` is left open.
+  // The conditions of GPUs that were found but cannot be used. `since` is not set.
   const std::vector<NodeCondition>& conditions() const { return conditions_; }
 
  private:

@@ -23,7 +23,8 @@ namespace lynx {
 
 class GpuWatch {
  public:
-  // Of the GPUs among `devices`. `wake` is raised when conditions have changed; it, `clock` and `registry` outlive it.
+  // Watches the GPUs among `devices`. Raises `wake` when conditions change. `wake`, `clock` and `registry` must outlive
+  // it.
   GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& devices, const std::string& node,
            prometheus::Registry& registry, const Clock& clock, WakeEvent& wake);
   // Waits for the reading under way.

@@ -89,7 +89,8 @@ absl::StatusOr<Bytes> SizeFlag(const std::string& name, const std::string& text)
   return size.ok() ? size : Annotate(size.status(), "--" + name);
 }
 
-// Of a node of CPUs none: theirs is the node's.
+// The memory that GPUs may offload to. A node of CPUs has no memory of this kind: its devices use the node's memory
+// already.
 absl::StatusOr<Bytes> HostMemory(const AgentFlags& flags, const std::vector<NodeDevice>& devices) {
   if (devices.front().kind == DeviceKind::kCpu) return Bytes(0);
   if (!flags.host_memory.empty()) return SizeFlag("host-memory", flags.host_memory);

@@ -17,7 +17,7 @@ namespace {
 
 using nvml::kSuccess;
 
-// Of a function that fills one number.
+// Calls an NVML function that fills one number. nullopt: the library lacks the function, or the call failed.
 template <class Value, class Function, class... Arguments>
 std::optional<Value> Ask(Function function, Arguments... arguments) {
   Value value{};

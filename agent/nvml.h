@@ -59,7 +59,7 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   const std::string& driver_version() const { return driver_version_; }
-  // Of all GPUs that the driver has, those that do not answer too.
+  // The number of GPUs that the driver has, including those that do not answer.
   int32_t count() const { return static_cast<int32_t>(devices_.size()); }
   // FailedPrecondition: the GPU does not answer, and why.
   absl::StatusOr<GpuFacts> Facts(int32_t index) const;

@@ -46,7 +46,8 @@ inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
-// Of two GPUs' common ancestor (nvmlGpuTopologyLevel_t): up to here there are PCIe switches between them, and no host bridge.
+// Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level only PCIe switches are between them,
+// no host bridge.
 inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
 // Why clocks are lower than they could be.

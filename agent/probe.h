@@ -21,7 +21,8 @@ struct NodeDevice {
   Bytes memory;                        // that a rank on it may use
   std::vector<int32_t> cores;          // that a rank on it is pinned to; devices may share cores
   std::string uuid, detail;            // of a GPU, as in proto/lynx/v1/cluster.proto
-  // Of a GPU: what `memory` leaves of it (0: stated, not to be changed), and of that what a process took that did nothing yet.
+  // For a GPU. reserved: the part of its memory that `memory` leaves out; 0: the user stated it, so it stays as it is.
+  // process_memory: the part of that which an idle process took.
   Bytes reserved, process_memory;
   std::vector<int32_t> nvlinks, pcie_neighbours;  // as GpuFacts has them
   int32_t numa_node = -1;                         // -1: none, or not known
@@ -35,7 +36,7 @@ bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& con
 // rank's process may not be enough.
 Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory);
 
-// Of this node's memory, what GPUs may offload to: 80% of what is available now. NotFound where the system does not say.
+// How much of this node's memory GPUs may offload to: 80% of what is available now. NotFound: the system does not say.
 absl::StatusOr<Bytes> HostMemoryForOffloading();
 
 class DeviceProbe {

@@ -45,7 +45,7 @@ def spread(values, unit=""):
 
 
 def step_reports(path):
-    """Of a rank's file; the last line may be half written."""
+    """The step reports in a rank's file. The last line is ignored, because it may be half written."""
     lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     return [line for line in lines if line["type"] == "step"]
 

@@ -411,7 +411,7 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   audit->callback([&] { code = Audit(global, audit_options); });
 }
 
-// Of lynx-agent's --devices; "" where it is right.
+// What is wrong with a value for lynx-agent's --devices; "" if it is right.
 std::string DevicesText(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string word = text.substr(0, colon);

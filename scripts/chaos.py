@@ -159,7 +159,7 @@ class Jobs:
         return [job for job in self.acknowledged if job not in self.ended]
 
     def steps_done(self):
-        """Of unfinished jobs."""
+        """The steps that each unfinished job has done."""
         return {job: int(self.last[job].get("progress", {}).get("stepsDone", 0)) for job in self.unfinished() if job in self.last}
 
 

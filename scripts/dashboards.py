@@ -55,7 +55,7 @@ def port_near(wanted):
 
 
 def targets(cluster):
-    """Of a cluster.json: what Prometheus scrapes, with the label that the rules know."""
+    """What Prometheus scrapes for a cluster.json, with the label that the alert rules expect."""
     by_kind = {}
     for daemon in cluster["daemons"]:
         by_kind.setdefault("lynx-" + daemon["name"].rpartition(".")[2], []).append(daemon["metricsAddress"])

@@ -12,7 +12,7 @@ import sys
 import xml.etree.ElementTree
 
 ALLOWED = pathlib.Path(__file__).resolve().parent / "skips_allowed.txt"
-# Of tests/program.py, and of every program that ends with 77.
+# What tests/program.py prints, and every program that exits with 77.
 TOLD = re.compile(r"^skipped: (.+)$", re.MULTILINE)
 # What GTEST_SKIP() << "why" makes of it.
 GOOGLE_TEST = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", re.MULTILINE | re.DOTALL)

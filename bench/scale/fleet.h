@@ -33,7 +33,7 @@ class Samples {
   std::mutex mutex_;
   std::vector<double> values_;
 };
-// Of sorted values; 0 if there are none.
+// The quantile of sorted values; 0 if the list is empty.
 double Quantile(const std::vector<double>& sorted, double share);
 
 struct FleetOptions {

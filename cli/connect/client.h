@@ -45,7 +45,7 @@ class Client {
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes(const v1::ListNodesRequest& request = {});
-  // Of the Admin service.
+  // Calls a method of the Admin service.
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request) {

@@ -19,7 +19,7 @@ struct QuickSubmit {
   double timeout_seconds = 10;
 };
 
-// Of the arguments after the program's name. nullopt: it is no such command, or one with other options.
+// Parses the arguments after the program's name. nullopt: the command is not a submit, or it has other options.
 std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& arguments);
 
 struct QuickSubmitted {

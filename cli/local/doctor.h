@@ -75,7 +75,7 @@ struct MachineFacts {
 MachineFacts LookAtMachine(const std::string& folder);
 // Whether what listens there on loopback serves a page of metrics in which that one is; it is given two seconds.
 bool ServesMetric(int port, const std::string& name);
-// Of "host:port", with a name or a numeric host. False where the name stands for nothing.
+// True if the host of "host:port" is this machine. The host is a name or numeric. False if the name cannot be resolved.
 bool IsThisMachine(const std::string& address);
 
 std::vector<Finding> Diagnose(const MachineFacts& facts);

@@ -43,7 +43,7 @@ int64_t Limit(__rlimit_resource resource) {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
-// Of /proc/meminfo; 0 where there is no such line.
+// A value of /proc/meminfo; 0 if it has no such line.
 Bytes MemoryLine(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;

@@ -8,7 +8,7 @@
 
 namespace lynx {
 
-// Of the command line; "" = not given.
+// What the command line says about the connection; "" = not given.
 struct ConnectionFlags {
   std::string server;
   std::string context;  // a context's name, or a file (security/context_file.h)

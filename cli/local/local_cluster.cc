@@ -169,7 +169,7 @@ LocalCluster Describe(const LocalOptions& options) {
   return cluster;
 }
 
-// Of two logs at most, so that a cluster that lives long does not fill the disk with them.
+// Renames a long log to LOG.1. A daemon has at most two logs, so that a cluster that lives long does not fill the disk.
 void TurnLongLog(const std::string& log) {
   std::error_code error;
   const uintmax_t size = fs::file_size(log, error);
@@ -348,7 +348,8 @@ absl::Status StopRanks(const LocalDaemon& worker) {
   return fs::path(directory).is_absolute() && FindProcessesBelow(directory).empty() ? absl::OkStatus() : stopped;
 }
 
-// Of two at once on one directory the second waits: both would start what is not running.
+// Only one command works on a directory at a time; a second one waits. Otherwise both would start the daemons that are
+// not running.
 absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kLockTimeout;

@@ -32,8 +32,8 @@ struct LocalCluster {
 struct LocalOptions {
   std::string directory;  // absolute
   std::optional<int32_t> nodes;
-  // Of each node, as lynx-agent's --devices takes it: "2" or "cpu:2", "cuda", "cuda:1", "auto". A cluster that may offer GPUs
-  // has one node: two agents would offer the same ones.
+  // The devices of each node, in the form of lynx-agent's --devices: "2" or "cpu:2", "cuda", "cuda:1", "auto". A
+  // cluster that may offer GPUs has one node, because two agents would offer the same GPUs.
   std::optional<std::string> devices;
   // E.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes.
   std::optional<std::string> link_rate;

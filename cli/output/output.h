@@ -68,7 +68,7 @@ std::string Age(int64_t since_unix_ns, Nanos now);
 
 // Prints the message, or the listing of what is in it; `text`, unless empty, in place of its tables. The exit code.
 int Show(OutputFormat format, const google::protobuf::Message& message, const Listing& listing, const std::string& text = "");
-// Of what is no listing: csv and name are bad input.
+// For output that is not a listing; therefore csv and name are bad input.
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text);
 int ShowJson(OutputFormat format, const std::string& json, const std::string& text);
 // A listing that is no message: json and yaml of `json`.

@@ -69,7 +69,7 @@ void AddLink(const std::string& section, const std::string& what, LinkEntry Grou
   }
 }
 
-// Of sizes that an efficiency is given for.
+// A curve as a cluster file gives it: the efficiency at some sizes.
 struct CurveEntry {
   EfficiencyCurve points;
   std::string source;

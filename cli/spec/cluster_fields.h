@@ -44,7 +44,7 @@ const std::vector<Field<ClusterEntry>>& ClusterFields();
 const std::vector<Field<DeviceEntry>>& DeviceFields();
 const std::vector<Field<GroupEntry>>& GroupFields();
 const std::vector<Field<LinkEntry>>& InnerLinkFields();
-// Of curves over sizes that are counted in FLOPs, in tokens or in bytes.
+// The fields of a point of a curve. Its size is in FLOPs, tokens or bytes; this depends on the class of op.
 const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
 
 }  // namespace lynx

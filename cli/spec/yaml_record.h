@@ -75,7 +75,7 @@ class YamlReader {
   absl::Status Error(const YamlValue& at, const std::string& path, const std::string& message) const;
   // "FILE:LINE:COLUMN" of a field that has been read; "FILE" of others.
   std::string PlaceOf(const std::string& path) const;
-  // Of all scalars read so far, in the order of the file.
+  // The sources of all scalars read so far, in the order of the file.
   const std::vector<NumberSource>& sources() const { return sources_; }
 
  private:

@@ -42,7 +42,8 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(text, '|', absl::SkipWhitespace());
 }
 
-// Of the names that an option goes by, that which says what its value is; nullptr: none does.
+// What to call the option's value. An option may have several names; the first one that tells is used. nullptr: none
+// tells.
 const char* ValueNameOf(const CLI::Option& option) {
   if (const char* name = ValueName(option.get_positional() ? option.get_name(true) : ""); name != nullptr) return name;
   for (const std::string& name : option.get_lnames()) {

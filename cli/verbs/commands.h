@@ -173,7 +173,7 @@ int Events(const GlobalOptions& global, const EventsOptions& options);
 int Watch(const GlobalOptions& global, const std::string& job);
 int Cancel(const GlobalOptions& global, const CancelOptions& options);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
-// Of these names; of all, where there are none.
+// Lists the nodes with these names, or all nodes if `names` is empty.
 int Nodes(const GlobalOptions& global, const std::vector<std::string>& names = {});
 int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
 int Release(const GlobalOptions& global, const std::string& job);

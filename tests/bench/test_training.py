@@ -14,7 +14,7 @@ from pages import blocks_of, commands_of
 POLICIES = ("store all, no limit", "full", "full, keep collectives", "selective", "no overlap", "Lynx (HEU)")
 SMALL = "--layers 2 --hidden 32 --heads 2 --seq 32 --microbatches 2 --rounds 1 --steps 1"
 STAND_IN = pathlib.Path(__file__).resolve().parent / "stand_ins" / "pytorch_train.py"
-# Of the Python that throughput_bench begins.
+# True if the Python that throughput_bench starts has PyTorch.
 PYTORCH = subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0
 SIDE = "" if PYTORCH else f" --pytorch {shlex.quote(str(STAND_IN))}"
 CORES = len(os.sched_getaffinity(0))

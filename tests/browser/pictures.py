@@ -73,7 +73,7 @@ def take_live(folder, names):
 
 
 def take_plan(folder):
-    """Of the README's plan."""
+    """Takes pictures of the plan in the README."""
     command = re.search(r"^build/bin/lynxctl (plan .*) --html plan\.html$", (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
     with tempfile.TemporaryDirectory() as work:
         page = pathlib.Path(work) / "plan.html"

@@ -22,7 +22,7 @@ struct Setting {
   int32_t tp = 1, pp = 1;
   int32_t micro_batch = 1;
 };
-// Of a replica, per step.
+// The microbatches of one replica in one step.
 inline constexpr int32_t kMicrobatches = 16;
 
 // What Lynx is compared with: nothing here makes anything again inside a window.

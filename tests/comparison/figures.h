@@ -19,8 +19,8 @@ std::string MemoryFigure(const std::string& cluster, const std::vector<Curve>& c
 // cluster. SVG.
 std::string SpeedupFigure(const std::vector<Curve>& curves);
 
-// Of the points of a curve at which something has to be recomputed: the highest speedup over that baseline; 0 where it
-// never fits.
+// The highest speedup over the baseline among the points of a curve where something has to be recomputed. 0 if the
+// baseline never fits.
 double BestSpeedup(const Curve& curve, Baseline baseline);
 
 }  // namespace lynx::comparison

@@ -20,7 +20,7 @@ A, B = 'instance="s",job_id="a",job_name="one"', 'instance="s",job_id="b",job_na
 
 
 def queries(board, kind, title):
-    """Of a panel, with its variables filled in."""
+    """The queries of a panel, with its variables filled in."""
     dashboard, = (one for one in description.DASHBOARDS if one["uid"] == board)
     panel, = (panel for _, panel in generate.panels_of(dashboard) if panel[:2] == (kind, title))
     found = []
@@ -54,7 +54,7 @@ class PanelsTest(unittest.TestCase):
         self.check(queries("lynx-job", "graph", "Step")[0], none, {})
 
     def test_what_is_measured_of_stages_stands_beside_what_is_predicted(self):
-        """Of one rank and one step, though ranks add theirs up and half of the steps are done again."""
+        """The panel shows the time of one rank in one step, though the series add up all ranks and half of the steps are repeated."""
         series = {f'lynx_job_predicted_phase_seconds{{{job},stage="{stage}",phase="{phase}"}}': "1x60"
                   for job, stages in ((A, 2), (B, 1)) for stage in range(stages) for phase in ("forward", "stall")}
         series |= {f"lynx_job_ranks{{{A}}}": "4x60", f"lynx_job_ranks{{{B}}}": "3x60",

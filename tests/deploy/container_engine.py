@@ -28,7 +28,7 @@ exec docker-compose "$@"
 
 
 class Engine:
-    """Of one test, in its folder."""
+    """The container engine of one test. It keeps everything in the test's folder."""
 
     def __init__(self, folder):
         self.folder = folder

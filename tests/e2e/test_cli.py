@@ -14,7 +14,7 @@ from cluster import BIN, ClusterTest, processes
 
 
 class Page(html.parser.HTMLParser):
-    """Of a page: its tags are closed in their order, and what stands where."""
+    """Checks that a page closes its tags in order, and collects what the page contains and where."""
 
     VOID = {"meta", "link", "br", "rect", "line", "path", "circle"}
 

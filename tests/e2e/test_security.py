@@ -55,7 +55,7 @@ class SecureClusterTest(unittest.TestCase):
         self.start(f"{node}.worker", "lynx-worker", *common, *self.job_flags(), "--data-dir", self.directory / f"{node}.worker")
 
     def job_flags(self):
-        """Of a worker daemon: ranks are nobody's, and read and write below two directories only."""
+        """The flags of a worker daemon whose ranks run as user nobody and may read and write below two directories only."""
         checkpoints, data = self.directory / "server/jobs", self.directory / "data"
         for path in (checkpoints, data):
             path.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
-# Of logits and losses from the same fp32 weights: both sides compute in double precision.
+# Tolerance for logits and losses from the same fp32 weights: both sides compute in double precision.
 EXACT = 1e-8
 # Relative, of losses after training in fp32; as in reference_test.cc.
 TRAINED = 1e-4

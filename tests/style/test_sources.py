@@ -70,7 +70,7 @@ def sources():
 
 
 def room_of(path):
-    """Of a path below the root, as text."""
+    """The room of a path, which is given as text relative to the root."""
     return next((room for room in INNER_ROOMS if path.startswith(room + "/")), path.split("/")[0])
 
 

@@ -163,7 +163,7 @@ TEST(Doctor, TheWorstCounts) {
 TEST(Doctor, KnowsThisMachineByItsAddresses) {
   for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"})
     EXPECT_TRUE(IsThisMachine(address)) << address;
-  // Of a network for documentation, and what is no address.
+  // Addresses from the ranges reserved for documentation, and strings that are not addresses.
   for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"})
     EXPECT_FALSE(IsThisMachine(address)) << address;
 }

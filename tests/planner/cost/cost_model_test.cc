@@ -184,7 +184,7 @@ TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
   profile.measured.clear();
   profile.flops_per_second = profile.memory_bytes_per_second = 1'000'000'000'000'000;
   const CostModel costs(profile, model, {.cp = 2}, 1, 2);
-  // Of 10 tokens' keys and values, 16 wide in 32 bits, half comes from the other rank.
+  // There are 10 tokens' keys and values, 16 wide in 32 bits; half of them come from the other rank.
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kForward), Nanos(640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kBackward), Nanos(2 * 640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kContext, Pass::kForward), Nanos(1));
@@ -245,7 +245,7 @@ TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {
   profile.overlap_slowdown_permille = 1250;
   profile.communication_compute_permille = 200;
   const CostModel costs(profile, model, {}, 1, 1);
-  // Of 1000 ns the core has 800 left, in which 640 ns of work get done.
+  // The core has 800 of the 1000 ns left, and completes 640 ns of work in them.
   EXPECT_EQ(costs.OverlapCapacity(Nanos(1000)), Nanos(640));
   EXPECT_EQ(costs.OverlappedTime(Nanos(320), Nanos(1000)), Nanos(500));
   EXPECT_EQ(costs.OverlappedTime(Nanos(640), Nanos(1000)), Nanos(1000));

@@ -86,7 +86,7 @@ inline StagePolicy RandomPolicy(std::mt19937_64& rng, const LayerGraph& graph, i
   return policy;
 }
 
-// Of every kind that has a graph of its own.
+// Draws a model. Every kind of model that has a graph of its own occurs.
 inline ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   ModelSpec model = SmallModel(layers);
   if (Draw(rng, 0, 3) == 0) model.dropout = 0;

@@ -78,7 +78,7 @@ TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
         SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed - Nanos(1), StageGoal::kExposed, {.seconds = 60})
             .status,
         LinearProgram::Status::kInfeasible);
-    // Of the memory that the best takes nothing is left.
+    // The memory that the best policy takes is enough; one byte less is not.
     ChainScope scope = chain.Everything();
     scope.budget = best->value.bytes();
     EXPECT_TRUE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory, {.seconds = 60}).policy.has_value());

@@ -42,7 +42,7 @@ std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vecto
   return FrontOf(all);
 }
 
-// Of all ways to treat a layer that are worth while whatever its neighbours do (layer_parts.h).
+// The front of all ways to treat a layer that can be worthwhile, whatever its neighbours do (layer_parts.h).
 std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
   std::set<Triple> all;
   for (const PartsOfSet& parts : LayerChoices(problem, top)) {
@@ -94,7 +94,7 @@ TEST(LayerPareto, PointsForMoreInFlightHoldTheFrontOfEachNumber) {
   }
 }
 
-// Of twelve items and as many windows as there may be.
+// The layer has twelve items and the largest number of windows.
 TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
   RandomNumbers number(11);
   RecomputeProblem problem = RandomProblem({.items = kMaxItems, .layers = 3, .stall = true}, number);

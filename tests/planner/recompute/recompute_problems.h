@@ -270,7 +270,7 @@ inline std::optional<BruteForceSolution> BruteForce(const RecomputeProblem& prob
   std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // inner, top
   for (const bool top : {false, true}) {
     ForEachPolicy(problem, top, [&](const LayerPolicy& policy, const LayerUse& use) {
-      // Of policies that take the same, one is enough.
+      // One of several policies that use the same is enough.
       const bool known = std::any_of(all[top].begin(), all[top].end(), [&](const auto& p) { return p.second == use; });
       if (!known) all[top].emplace_back(policy, use);
     });

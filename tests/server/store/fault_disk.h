@@ -38,7 +38,7 @@ class FaultDisk {
   void FailAt(int64_t n, DiskFault fault, bool lasting);
   int64_t operations() const { return operations_; }
   bool failed() const { return failed_; }
-  // Of all files together; a write beyond it fails with ENOSPC.
+  // The size of all files together. A write beyond it fails with ENOSPC.
   void SetCapacity(int64_t bytes) { capacity_ = bytes; }
   int64_t bytes() const;
 

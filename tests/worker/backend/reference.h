@@ -19,7 +19,7 @@ double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon = 1e-5);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
 Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon = 1e-5);
-// Of each head of queries and of keys; values as they are.
+// Normalizes each head of the queries and of the keys; the values are unchanged.
 Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon);
 Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv);
 Vector Probs(const AttentionShape& shape, const Vector& qkv);

@@ -83,7 +83,7 @@ class FakeCluster : public v1::Cluster::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Of the newest message; nullopt when the rank is not named there.
+// A rank's status in the newest message; nullopt if the message does not name the rank.
 std::optional<v1::RankStatus> StatusOf(const Told& told, int64_t generation, int32_t rank);
 bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase phase);
 

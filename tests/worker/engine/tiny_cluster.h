@@ -56,7 +56,8 @@ struct TinyJob {
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
   std::function<std::unique_ptr<Backend>()> make_backend;  // for each rank; null: the CPU's
-  // Of ranks with such a backend, over what ConnectTcp gave; null: a StagedCommunicator.
+  // Makes the communicator of ranks that have such a backend, on top of what ConnectTcp gave. Null: a
+  // StagedCommunicator.
   std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int32_t rank, Communicator& host, Backend& backend)>
       make_communicator;
   std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // for each rank; null: TextFile()

@@ -20,7 +20,7 @@ inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
 // A job of `steps` steps, everything recomputed, checkpoints below the folder. The ranks' configurations lack peers
 // and `rank` only. `layout`: of four ranks, 1F1B.
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout);
-// Of all stages, each changed by `change` unless that is null.
+// One configuration for each stage, each changed by `change` unless that is null.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const std::function<void(RankConfig&)>& change = nullptr,
                                 const ParallelLayout& layout = kSmallLayout);

@@ -31,7 +31,7 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-// Of the fiber that runs.
+// The indices and sizes of the fiber that runs.
 extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 struct CudaOnHostStream;
@@ -46,7 +46,7 @@ bool Fails();
 // Work of the stream: anything with the device's memory open, or a kernel's threads.
 void Issue(CudaOnHostStream* stream, std::function<void()> run);
 void Launch(CudaOnHostStream* stream, dim3 grid, dim3 block, std::function<void()> thread);
-// Of every device, as it is asked for from now on; 9 unless told otherwise.
+// Sets the compute capability (major) that every device reports from now on. The default is 9.
 void SetComputeMajor(int major);
 // Every lane of the fiber's warp gives a word and then sees those of all.
 const uint64_t* Exchange(uint64_t word);

@@ -25,7 +25,7 @@ enum class Order : uint8_t {
   kFirstEager,  // the reverse
 };
 const char* OrderName(Order order);  // "Late"
-// Of all streams, from now on.
+// Sets the order of all streams from now on.
 void SetOrder(Order order);
 
 // A GPU: memory, which the host cannot reach but while something of the device's runs, and streams. Each OS thread has
