@@ -1,4 +1,4 @@
-// Listings of what a cluster has: jobs, nodes, queues, events. Pure; thread-safe.
+// Listings of the things in a cluster: jobs, nodes, queues, events. Pure; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_LISTINGS_H_
 #define LYNX_CLI_OUTPUT_LISTINGS_H_
 
