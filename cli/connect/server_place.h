@@ -27,8 +27,8 @@ std::string LocalClusterFile(const std::string& directory);
 // so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/local/find_server.h) would find, given --server ("" = not given) alone, for a call in plain
-// text. nullopt where a context, an authority or a token might count, or the local cluster's file cannot be read.
+// The address that FindServer (cli/local/find_server.h) would find for a call in plain text, given only --server ("" =
+// not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx

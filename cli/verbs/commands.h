@@ -194,9 +194,9 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework. What that framework cannot express goes to standard error, or to a
 // file beside the others.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);
-// Shows all policies side by side, in the layout of the job's own plan.
+// Tables of a file's fields; kJobSchema: its JSON Schema.
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
-// All policies side by side in the layout that the job's own plan has.
+// Shows all policies side by side, in the layout of the job's own plan.
 int Compare(const GlobalOptions& global, const PlanOptions& options);
 // Shows the layouts that were rejected, and what more of some resource would bring.
 int Explain(const GlobalOptions& global, const PlanOptions& options);
