@@ -1,5 +1,5 @@
-// Bounds checks on decoded messages: each returns OK or InvalidArgument that names the field by its path, its value and
-// what would be right. Pure; thread-safe.
+// Checks of bounds on decoded messages. Each returns OK, or InvalidArgument that names the field by its path, its value
+// and what would be right. Pure; thread-safe.
 #ifndef LYNX_PROTO_BOUNDS_H_
 #define LYNX_PROTO_BOUNDS_H_
 
@@ -11,7 +11,7 @@
 
 namespace lynx {
 
-// "" and "x" give "x"; "a.b" and "x" give "a.b.x".
+// Joins path and name: "" and "x" give "x"; "a.b" and "x" give "a.b.x".
 std::string FieldPath(const std::string& parent, const std::string& field);
 // "a.b[3]"
 std::string FieldPath(const std::string& parent, const std::string& field, int64_t index);
@@ -19,17 +19,17 @@ std::string FieldPath(const std::string& parent, const std::string& field, int64
 absl::Status BadField(const std::string& path, const std::string& value, const std::string& rule);
 
 absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int64_t high);
-// Neither NaN nor infinite.
+// The value must be neither NaN nor infinite.
 absl::Status CheckFinite(const std::string& path, double value);
 // For strings and repeated fields: `what` is "characters" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
-// At most so many bytes, and no control characters: people see it on terminals, in a line.
+// At most `most` bytes and no control characters, because people see the text in one line on terminals.
 absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);
-// Absolute, at most 4096 bytes, without NUL and line ends.
+// Absolute, at most 4096 bytes, without NUL and line breaks.
 absl::Status CheckAbsolutePath(const std::string& path, const std::string& value);
 // 64 lower-case hexadecimal digits.
 absl::Status CheckDigest(const std::string& path, const std::string& value);
-// [a-zA-Z0-9._-]{1,63}: names of nodes and jobs' ids.
+// [a-zA-Z0-9._-]{1,63}: the form of nodes' names and jobs' ids.
 absl::Status CheckName(const std::string& path, const std::string& value);
 // A numeric IPv4 or IPv6 address.
 absl::Status CheckNumericHost(const std::string& path, const std::string& value);

@@ -400,7 +400,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_checkpoint()->set_from(spec.checkpoint.from);
   message.mutable_checkpoint()->set_weights_only(spec.checkpoint.weights_only);
   message.set_max_restarts(spec.max_restarts);
-  // Left out where nothing is asked for: specs from before there was scheduling keep their digests.
+  // Left out if nothing is asked for, so that specs from before scheduling existed keep their digests.
   if (spec.scheduling != SchedulingSpec()) *message.mutable_scheduling() = SchedulingToProto(spec.scheduling);
   for (const FailureRule& rule : spec.on_failure) *message.add_on_failure() = FailureRuleToProto(rule);
   message.set_node_check(ToTable(kNodeCheckPolicies, spec.node_check));

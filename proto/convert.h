@@ -1,8 +1,9 @@
-// Conversion between protocol messages (lynx::v1) and the planner's domain types: the only code that sees both.
+// Conversion between protocol messages (lynx::v1) and the planner's domain types. No other code sees both.
 //
 // ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, oversized or non-finite number,
-// a missing or duplicate entry is InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3]
-// is ..."); `path` is the message's own place, put before its fields. Pure; thread-safe.
+// and a missing or duplicate entry are InvalidArgument that names the field by its path
+// ("stages[1].policy[0].placements[3] is ..."). `path` is the path of the message itself; it comes before the names of
+// its fields. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_H_
 #define LYNX_PROTO_CONVERT_H_
 
@@ -26,7 +27,7 @@ v1::DeviceKind ToProto(DeviceKind kind);
 absl::StatusOr<DeviceKind> FromProto(v1::DeviceKind kind, const std::string& path);
 
 v1::ModelSpec ToProto(const ModelSpec& model);
-// Enums are known; numbers are not checked (ValidateJobSpec does that for jobs).
+// Checks that enum values are known, but not numbers (for jobs ValidateJobSpec does that).
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);
 
 // The result is normalized and passes ValidateJobSpec; paths are absolute. Fields are named as in the job file.
@@ -39,21 +40,21 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
 v1::LayerShape ToProto(const LayerShape& shape);
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
 
-// Whether a profile's message carries the op times of every measured shape: many times as much as all else in it.
+// Whether a profile's message has the op times of every measured shape, which are many times as large as the rest.
 enum class ProfileShapes : uint8_t { kIncluded, kLeftOut };
 // Every op must have its times, once; every shape at most once.
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes = ProfileShapes::kIncluded);
 absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
 
 v1::ClusterTopology ToProto(const ClusterTopology& cluster);
-// As CheckCluster demands it.
+// The result passes CheckCluster.
 absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path = "cluster");
 
-// Whether a plan message carries the stages' programs. Without them the digest cannot be checked.
+// Whether a plan's message has the stages' programs. Without them the digest cannot be checked.
 enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };
 
 v1::Plan ToProto(const Plan& plan, PlanPrograms programs = PlanPrograms::kIncluded);
-// kIncluded: the digest must be that of the content. kLeftOut: programs come back empty, the digest unchecked.
+// kIncluded: the digest must match the content. kLeftOut: the programs are empty, and the digest is not checked.
 absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs = PlanPrograms::kIncluded,
                                const std::string& path = "plan");
 

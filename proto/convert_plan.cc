@@ -30,7 +30,7 @@ absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message,
   return policy;
 }
 
-// How many tensors of a layer have a placement.
+// The number of tensors of a layer that have a placement.
 size_t PlacementsOf(const ModelSpec& model, const ParallelLayout& layout) {
   return LayerGraph::Of(ShapeOf(model, layout, 1)).recomputable().size();
 }
@@ -161,7 +161,7 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
   return stage;
 }
 
-// The virtual stages take the model's layers in turn, in each copy of the model from the first layer on.
+// The virtual stages divide the model's layers in order. In each copy of the model they begin with the first layer.
 absl::Status CheckLayers(const Plan& plan, const std::string& path) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   int32_t next = 0;
@@ -179,7 +179,7 @@ absl::Status CheckLayers(const Plan& plan, const std::string& path) {
 }
 
 absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, const std::string& path) {
-  // A shape of one layer holds the model's other dimensions, with the same limits and divisibility.
+  // The shape of one layer has the model's other dimensions, with the same limits and divisibility.
   v1::LayerShape shape;
   shape.set_micro_batch(1);
   shape.set_seq(message.seq());

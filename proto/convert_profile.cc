@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
-constexpr size_t kMaxGroups = 1 << 14;  // nodes may all differ
+constexpr size_t kMaxGroups = 1 << 14;  // all nodes may differ
 constexpr size_t kMaxSharedCores = 1 << 16;
-constexpr size_t kMaxSharing = 4096;  // devices on the same cores
+constexpr size_t kMaxSharing = 4096;  // devices that share cores
 
 absl::StatusOr<Nanos> NanosFrom(const std::string& path, int64_t value) {
   LYNX_RETURN_IF_ERROR(CheckRange(path, value, 0, kMaxWireNanos));
@@ -61,8 +61,8 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
   return message;
 }
 
-// What a cluster's description adds to the rates. Sizes and single values are bounded here; how they fit together is
-// for CheckProfile.
+// The part of a profile that a cluster's description adds to the rates. Sizes and single values are bounded here;
+// CheckProfile checks whether they fit together.
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
   for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);
@@ -208,7 +208,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
 }
 
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path) {
-  // The same limits as those of a model (planner/problem/job_spec.cc).
+  // The same limits as those for a model (planner/problem/job_spec.cc).
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "micro_batch"), message.micro_batch(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "seq"), message.seq(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "hidden"), message.hidden(), 1, 1 << 17));

@@ -22,12 +22,12 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Names are literals of rank_report_fields.h, so their addresses tell them apart.
+// Names are literals of rank_report_fields.h, so their addresses identify them.
 const FieldDescriptor& FieldOf(const Message& message, const char* name) {
   static thread_local absl::flat_hash_map<std::pair<const Descriptor*, const char*>, const FieldDescriptor*> known;
   const FieldDescriptor*& field = known[{message.GetDescriptor(), name}];
   if (field == nullptr) field = message.GetDescriptor()->FindFieldByName(name);
-  LYNX_CHECK(field != nullptr);  // cluster.proto lacks a field of rank_report_fields.h
+  LYNX_CHECK(field != nullptr);  // otherwise cluster.proto lacks a field of rank_report_fields.h
   return *field;
 }
 
@@ -140,7 +140,7 @@ class ReportReader {
  private:
   static bool Within(int64_t value, FieldLimits limits) { return value >= limits.least && value <= limits.most; }
   std::string At(const char* name) const { return FieldPath(path_, name); }
-  void Fail(const absl::Status& status) { status_.Update(status); }  // the first one counts
+  void Fail(const absl::Status& status) { status_.Update(status); }  // keeps the first
   bool CountFits(const char* name, int count, FieldLimits counts) {
     if (Within(count, counts)) return true;
     Fail(CheckSize(At(name), static_cast<size_t>(count), static_cast<size_t>(counts.least), static_cast<size_t>(counts.most),

@@ -1,5 +1,5 @@
-// Conversion between the protocol's rank reports and the ranks' own, by their one description
-// (worker/contract/rank_report_fields.h). As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
+// Conversion between the protocol's rank reports and the ranks' own reports. Both are described once, in
+// worker/contract/rank_report_fields.h. As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_REPORT_H_
 #define LYNX_PROTO_CONVERT_REPORT_H_
 
@@ -11,9 +11,9 @@
 
 namespace lynx {
 
-// Sets the `report` of the message; job, generation, rank and sequence are the caller's.
+// Sets the message's `report`. The caller sets job, generation, rank and sequence.
 void SetReport(const RankReport& report, v1::RankReport& message);
-// The report alone. Loss and gradient norm may be infinite or NaN: a run that diverges says so.
+// Reads only the report. Loss and gradient norm may be infinite or NaN: that is how a diverging run reports them.
 absl::StatusOr<RankReport> ReportFromProto(const v1::RankReport& message, const std::string& path = "report");
 
 }  // namespace lynx

@@ -103,7 +103,7 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   config.arena = Bytes(message.arena_bytes());
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "plan_digest"), message.plan_digest()));
   config.plan_digest = message.plan_digest();
-  if (!IsConnectionSecret(message.connection_secret())) {  // itself it is not told
+  if (!IsConnectionSecret(message.connection_secret())) {  // the text does not repeat the secret
     return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "connection_secret"),
                                                    " is not 64 hexadecimal digits (it has ", message.connection_secret().size(),
                                                    " characters); server and nodes must be of the same release"));

@@ -1,5 +1,5 @@
-// Conversion between protocol messages and the worker's domain types, for the worker daemon: what a rank process is
-// told. As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
+// Conversion between protocol messages and the worker's domain types, for the worker daemon: the configuration of a
+// rank process. As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_WORKER_H_
 #define LYNX_PROTO_CONVERT_WORKER_H_
 
@@ -11,9 +11,10 @@
 
 namespace lynx {
 
-// Everything but `threads` and `pacing_bytes_per_second`, which are the daemon's own. `peers` may be empty (bind and
-// wait) or complete. `checkpoint_directory` may be empty: the daemon puts its default. The program is parsed and its
-// actions are of the rank's stage; whether it is valid is the rank process's check.
+// Sets everything except `threads` and `pacing_bytes_per_second`, which the daemon sets itself. `peers` may be empty
+// (bind and wait) or complete. `checkpoint_directory` may be empty; then the daemon sets its default. Checks that the
+// program can be parsed and that its actions belong to the rank's stage. The rank process checks whether the program is
+// valid.
 absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message, const std::string& path = "assignment");
 
 }  // namespace lynx
