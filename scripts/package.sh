@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs and their Debian packages, into build/packages: package.sh [VERSION]. Without VERSION it is the project's.
+# package.sh [VERSION]: builds the programs and their Debian packages into build/packages. The default version is the
+# project's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -14,7 +15,7 @@ for program in dpkg-deb dpkg-shlibdeps file; do
   fi
 done
 scripts/build.sh lynx-server lynx-agent lynx-worker lynx-rank lynx-opt lynx-verbs lynxctl
-rm -f build/packages/*.deb  # of other versions: apt would refuse two of one package
+rm -f build/packages/*.deb  # packages of other versions: apt would refuse two versions of one package
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! (cd build && cpack ${1:+-D CPACK_PACKAGE_VERSION="$1"}) >"$log" 2>&1; then
