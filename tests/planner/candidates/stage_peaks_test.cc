@@ -48,7 +48,7 @@ TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   EXPECT_GE(exact, ranks * 99 / 100) << "of " << ranks;
 }
 
-// The same where tensors are on their way to the host and back.
+// The same with tensors on their way to the host and back.
 TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
   constexpr uint64_t kSeed = 5;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
