@@ -36,7 +36,7 @@ class Loop {
             },
             wake_) {}
 
-  // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
+  // Does one round, then sleeps until there is something to do. Also wakes when `signal_fd` is readable.
   void Round(int signal_fd) {
     wake_.Clear();
     for (const v1::AgentDesired& desired : stream_.TakeDesired()) TakeDesired(desired);
@@ -109,7 +109,7 @@ class Loop {
     const Nanos now = clock_.Monotonic();
     if (!stream_.CanSend() || (!changed_ && !heartbeat_.Due(now))) return;
     v1::AgentReport report = Compose();
-    // If the stream has just ended, the next one begins with the same.
+    // If the stream has just ended, the next stream begins with the same report.
     stream_.TrySend(report);
     changed_ = false;
     heartbeat_.Sent(now);
@@ -157,7 +157,7 @@ class Loop {
   const std::vector<NodeDevice>& devices_;
   AgentProfile profile_;
   MeasuringThread& measuring_;
-  const GpuWatch* const gpus_;  // null: none
+  const GpuWatch* const gpus_;  // null: the devices are not GPUs
   std::vector<NodeCondition> conditions_;
   WakeEvent& wake_;
   AgentMetrics& metrics_;

@@ -1,5 +1,5 @@
-// The loop of lynx-agent: tells the server what the node has and what has been measured, and measures what it is
-// asked to. One thread owns the profile; measurements and the stream to the server have threads of their own.
+// The loop of lynx-agent. It tells the server what the node has and what has been measured, and measures what the
+// server asks for. One thread owns the profile; measurements and the stream to the server have threads of their own.
 #ifndef LYNX_AGENT_AGENT_H_
 #define LYNX_AGENT_AGENT_H_
 
@@ -20,18 +20,17 @@ namespace lynx {
 struct AgentOptions {
   std::string node;
   std::string server;                     // host:port
-  std::vector<NodeCondition> conditions;  // that hold as long as it runs
-  Bytes host_memory;                      // of the node, for GPUs to offload to; 0: none
-  NodeCores cores;                        // told where the devices are CPUs
-  std::string network_domain;             // of the node (common/network_domain.h); may be empty
+  std::vector<NodeCondition> conditions;  // conditions that hold as long as the agent runs
+  Bytes host_memory;                      // the node's memory that GPUs may offload to; 0: nothing
+  NodeCores cores;                        // reported if the devices are CPUs
+  std::string network_domain;             // the node's domain (common/network_domain.h); may be empty
   CredentialSource credentials;           // null: plain text
 };
 
 enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };
 
-// Runs until a stop signal, or until one of `devices` is withdrawn by a condition of `gpus`, which may be null: what was
-// measured is of all of them. `wake` is
-// the event that `measuring` and `gpus` raise.
+// Runs until a stop signal, or until a condition of `gpus` withdraws one of `devices`: the measurements are of all
+// devices together, so they no longer hold. `gpus` may be null. `wake` is the event that `measuring` and `gpus` raise.
 AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
                   MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
                   StopSignals& signals, const Clock& clock);

@@ -1,4 +1,4 @@
-// AgentMetrics: what lynx-agent serves about its measurements. Thread-safe.
+// AgentMetrics: the metrics that lynx-agent serves about its measurements. Thread-safe.
 #ifndef LYNX_AGENT_AGENT_METRICS_H_
 #define LYNX_AGENT_AGENT_METRICS_H_
 
@@ -9,7 +9,7 @@
 
 namespace lynx {
 
-enum class MeasureSubject : uint8_t { kShape, kLink };  // the general rates count as a shape
+enum class MeasureSubject : uint8_t { kShape, kLink };  // kShape includes the general rates
 enum class MeasureOutcome : uint8_t { kMeasured, kCached, kFailed };
 
 class AgentMetrics {

@@ -1,8 +1,9 @@
-// AgentProfile: what the agent knows of its node's speed, what it is asked to know, and what it should measure next.
+// AgentProfile: what the agent knows about its node's speed, what the server wants to know, and what to measure next.
 // Pure state: it measures nothing itself. Not thread-safe.
 //
-// Order: the link, then those between the node's GPUs, if it has more than one, then the general rates, then the wanted
-// shapes in the order in which the server named them. What failed is not tried again while it stays wanted; when the server
+// Order of measurements: the link; then the links between the node's GPUs, if it has several; then the general rates;
+// then the wanted shapes, in the order in which the server named them. A shape that failed is not tried again while it
+// stays wanted. It is tried again if the server stops wanting it and wants it again later.
 // stops wanting a shape and later wants it again, it is.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
 #define LYNX_AGENT_AGENT_PROFILE_H_
@@ -22,33 +23,33 @@ enum class MeasureTaskKind : uint8_t { kLink, kGpuLinks, kRates, kShape };
 
 struct MeasureTask {
   MeasureTaskKind kind = MeasureTaskKind::kLink;
-  LayerShape shape;  // kShape
+  LayerShape shape;  // for kShape
   bool operator==(const MeasureTask&) const = default;
 };
 
 class AgentProfile {
  public:
-  // `fallback_link` stands while the link has not been measured. `inter_node_bytes_per_second` > 0 states the rate
-  // between nodes; 0: as measured within the node, over its address. `gpus`: 0 on a node of CPUs.
+  // `fallback_link` is used until the link has been measured. `inter_node_bytes_per_second` > 0 states the rate between
+  // nodes; 0: the rate measured within the node, over its address, is used. `gpus`: 0 on a node of CPUs.
   AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second, size_t gpus = 0)
       : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second), gpu_links_tried_(gpus < 2) {}
 
-  // The first kMaxShapes of them.
+  // Takes the first kMaxShapes shapes.
   void SetWanted(const std::vector<LayerShape>& shapes);
   std::optional<MeasureTask> Next() const;
 
   void RecordLink(const absl::StatusOr<LinkResult>& result);
-  // Without them plans count with the link that is measured over the node's address.
+  // If this failed, plans use the link that is measured over the node's address.
   void RecordGpuLinks(const absl::StatusOr<GpuLinksResult>& result);
-  // For kRates and kShape. A result without the shape is a failure of the shape.
+  // For kRates and kShape. If the result lacks the shape, the shape has failed.
   void RecordDevices(const MeasureTask& task, const absl::StatusOr<MeasureResult>& result);
 
-  // nullopt before any device measurement has succeeded.
+  // nullopt until a measurement of the devices has succeeded.
   std::optional<HardwareProfile> Profile() const;
-  // That NCCL takes of a GPU for a rank's routes, at most kMaxRoutes; 0 where it was not measured.
+  // The memory of a GPU that NCCL takes for a rank's routes, at most kMaxRoutes; 0 if it was not measured.
   Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
-  // Why something could not be measured; "" when nothing failed.
+  // Why something could not be measured; "" if nothing failed.
   std::string Failure() const;
 
   static constexpr size_t kMaxShapes = 64;
@@ -66,7 +67,7 @@ class AgentProfile {
   bool rates_tried_ = false;
   std::string link_failure_;
   std::string rates_failure_;
-  std::optional<MeasureResult> rates_;  // its shapes are in measured_
+  std::optional<MeasureResult> rates_;  // its shapes are moved to measured_
   std::vector<ShapeTimes> measured_;    // oldest first
   std::vector<LayerShape> wanted_;
   std::map<LayerShape, std::string> failed_;

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// Of the GPUs; the conditions are there whether or not it succeeds.
+// Finds the node's GPUs. Fills offer.conditions whether or not it succeeds.
 absl::StatusOr<std::vector<NodeDevice>> FindGpus(const GpuProbeOptions& options, const std::string& library,
                                                  DeviceOffer& offer) {
   LYNX_ASSIGN_OR_RETURN(offer.nvml, Nvml::Open(library));

@@ -1,4 +1,4 @@
-// Which of its devices a node offers: GPUs or CPU cores, never both, for a node has one profile of its devices' speed.
+// Which devices a node offers: GPUs or CPU cores, never both, because a node has one profile for all its devices.
 #ifndef LYNX_AGENT_DEVICE_OFFER_H_
 #define LYNX_AGENT_DEVICE_OFFER_H_
 
@@ -15,23 +15,24 @@
 namespace lynx {
 
 struct DeviceWish {
-  DeviceKind kind = DeviceKind::kAny;  // kAny: GPUs where any can be used, else CPUs
+  DeviceKind kind = DeviceKind::kAny;  // kAny: GPUs if any can be used, else CPUs
   int64_t most = 0;                    // 0 = all
   bool operator==(const DeviceWish&) const = default;
 };
 
-// "auto", "cpu" or "cuda", each with ":N" for at most so many; "N": "cpu:N", "0": "cpu". InvalidArgument.
+// "auto", "cpu" or "cuda", each optionally with ":N" for at most N devices. "N" means "cpu:N", "0" means "cpu".
+// InvalidArgument: any other text.
 absl::StatusOr<DeviceWish> ParseDeviceWish(const std::string& text);
 
 struct DeviceOffer {
   std::vector<NodeDevice> devices;
-  std::vector<NodeCondition> conditions;  // why GPUs of this node are not among them; `since` is left open
-  std::unique_ptr<Nvml> nvml;             // null where the devices are CPUs
+  std::vector<NodeCondition> conditions;  // why GPUs of this node are not offered; `since` is not set
+  std::unique_ptr<Nvml> nvml;             // null if the devices are CPUs
 };
 
-// `cpu.devices` and `gpu.devices` are the wish's. Where the wish is kAny, what keeps GPUs from being used is a condition
-// (nothing, where the machine has none), and the offer is of CPUs; where it is kCuda it is the error. `library`: as for
-// Nvml::Open.
+// `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used and the wish is kCuda, the reason is the returned
+// error. If the wish is kAny, CPUs are offered and the reason is a condition (or nothing, if the machine has no GPU).
+// `library`: as for Nvml::Open.
 absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cpu, GpuProbeOptions gpu,
                                       const std::string& library = nvml::kLibrary);
 

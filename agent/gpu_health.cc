@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kProgramXidShown{3'600'000'000'000};
 constexpr Nanos kSlowedShown{60'000'000'000};
-// NVIDIA's list of Xid errors: those that it lays to the program, or to its being ended.
+// The errors in NVIDIA's list of Xids that NVIDIA attributes to the program, or to the end of the program.
 constexpr std::array<int64_t, 6> kXidsOfPrograms = {13, 31, 43, 45, 68, 109};
 
 }  // namespace

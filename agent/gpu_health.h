@@ -1,9 +1,9 @@
-// GpuHealth: what a GPU's Xids and readings mean for people and for the jobs on it: the node's conditions. Pure state;
-// not thread-safe.
+// GpuHealth: turns a GPU's Xids and readings into conditions of the node, for people and for the jobs on the GPU. Pure
+// state; not thread-safe.
 //
-// A GPU is withdrawn when the driver has lost it, and after an Xid that is not the fault of the program that ran on it:
-// until the agent starts anew, because only a reset or a repair helps. An Xid of a program's own is shown for an hour, a
-// clock that the hardware holds down as long as it does and a minute more.
+// A GPU is withdrawn when the driver has lost it, and after an Xid that is not the fault of the program that ran on it.
+// It stays withdrawn until the agent restarts, because only a reset or a repair helps. An Xid that the program caused
+// is shown for an hour. A clock that the hardware holds down is shown as long as that lasts and a minute more.
 #ifndef LYNX_AGENT_GPU_HEALTH_H_
 #define LYNX_AGENT_GPU_HEALTH_H_
 
@@ -18,11 +18,11 @@
 
 namespace lynx {
 
-// Whether the Xid is the driver's word for what a program did: its own fault, or its being ended.
+// True if the driver reports with this Xid what a program did: the program's own fault, or the end of the program.
 bool IsXidOfProgram(int64_t xid);
-// "fallen off the bus"; "" for one without a name here.
+// "fallen off the bus"; "" for an Xid that has no name here.
 std::string XidName(int64_t xid);
-// "thermal slowdown by the hardware"; "" where nothing but load or settings holds clocks down.
+// "thermal slowdown by the hardware"; "" if only load or settings hold the clocks down.
 std::string SlowdownText(uint64_t throttle_reasons);
 
 class GpuHealth {
@@ -30,19 +30,20 @@ class GpuHealth {
   // `label`: "GPU 0 (NVIDIA H200)".
   GpuHealth(std::string label, std::string uuid) : label_(std::move(label)), uuid_(std::move(uuid)) {}
 
-  // `now`: wall clock, not falling.
+  // `now`: wall clock; must not go back.
   void NoteXid(int64_t xid, Nanos now);
   void NoteReadings(const GpuReadings& readings, Nanos now);
 
-  // What holds at `now`; at most one of a kind.
+  // The conditions that hold at `now`; at most one of each kind.
   std::vector<NodeCondition> Conditions(Nanos now) const;
 
  private:
   struct Noted {
     NodeCondition condition;
-    std::optional<Nanos> until;  // nullopt: for good
+    std::optional<Nanos> until;  // nullopt: forever
   };
-  // `shown_for`: after its last note. A withdrawing condition is never replaced by one that does not withdraw.
+  // `shown_for`: how long the condition is shown after the last Note. A withdrawing condition is never replaced by one
+  // that does not withdraw.
   void Note(const std::string& kind, bool withdrawn, const std::string& message, Nanos now, std::optional<Nanos> shown_for);
 
   const std::string label_;

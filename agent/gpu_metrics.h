@@ -1,5 +1,5 @@
-// GpuMetrics: a GPU's readings under the names and labels of NVIDIA's DCGM exporter, so that dashboards and rules made for
-// that one work here. What the GPU does not tell is not served. Thread-safe.
+// GpuMetrics: a GPU's readings under the names and labels of NVIDIA's DCGM exporter, so that dashboards and rules made
+// for that exporter work here. A reading that the GPU does not give is not served. Thread-safe.
 #ifndef LYNX_AGENT_GPU_METRICS_H_
 #define LYNX_AGENT_GPU_METRICS_H_
 
@@ -19,7 +19,7 @@ struct GpuLabels {
 
 class GpuMetrics {
  public:
-  // `registry` outlives it.
+  // `registry` must outlive this object.
   GpuMetrics(prometheus::Registry& registry, const GpuLabels& labels);
 
   void Set(const GpuReadings& readings);

@@ -27,7 +27,7 @@ std::string DetailOf(const GpuFacts& gpu, int32_t numa_node) {
   return text;
 }
 
-// Of what --check-cuda printed.
+// The free memory in the output of --check-cuda.
 std::optional<Bytes> FreeBytesIn(const std::string& output) {
   const std::vector<std::string> lines = absl::StrSplit(output, '\n');
   int64_t bytes = 0;
@@ -88,7 +88,7 @@ std::vector<GpuProbe::UsableGpu> GpuProbe::Usable(std::vector<GpuFacts> gpus) {
 
 int32_t GpuProbe::NumaNodeOf(const GpuFacts& gpu) const {
   const absl::StatusOr<std::string> text = ReadFile(absl::StrCat(options_.system, "/bus/pci/devices/", gpu.bus, "/numa_node"));
-  int32_t node = -1;  // as the kernel says where a machine has no NUMA nodes
+  int32_t node = -1;  // the kernel says -1 if the machine has no NUMA nodes
   return text.ok() && absl::SimpleAtoi(*text, &node) ? node : -1;
 }
 

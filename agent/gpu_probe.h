@@ -1,5 +1,5 @@
-// GpuProbe: the GPUs of a node on which ranks can run: those that NVML finds and on which the rank process can make a
-// backend. Which fail, and why, is told as conditions; the others are offered. Not thread-safe.
+// GpuProbe: finds the GPUs of a node on which ranks can run. These are the GPUs that NVML finds and on which the rank
+// process can make a backend. For the others there are conditions that say why. Not thread-safe.
 #ifndef LYNX_AGENT_GPU_PROBE_H_
 #define LYNX_AGENT_GPU_PROBE_H_
 
@@ -15,29 +15,30 @@
 namespace lynx {
 
 struct GpuProbeOptions {
-  int64_t devices = 0;         // at most so many, those of the lowest indices; 0 = all
+  int64_t devices = 0;         // at most this many, those of the lowest indices; 0 = all
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
-  std::vector<int32_t> cores;  // that ranks may use; empty = all that this process may use
+  std::vector<int32_t> cores;  // cores that ranks may use; empty = all that this process may use
   Bytes memory_per_device;     // 0 = all but what is reserved
-  Bytes reserved;              // of each GPU; 0 = OwnMemory, or what a process was seen to take if that is more
-  // `rank_binary --check-cuda UUID` says whether it can use the GPU, and in its second line how many bytes of it are free then.
+  Bytes reserved;  // the part of each GPU to leave out; 0 = OwnMemory, or what a process was seen to take if that is more
+  // `rank_binary --check-cuda UUID` says whether it can use the GPU, and in its second line how many bytes of the GPU
+  // are then free.
   std::string rank_binary;
   Nanos check_limit{60'000'000'000};
-  std::string system = "/sys";  // where the kernel tells of PCI devices and NUMA nodes
+  std::string system = "/sys";  // where the kernel describes PCI devices and NUMA nodes
 };
 
 class GpuProbe : public DeviceProbe {
  public:
   GpuProbe(GpuProbeOptions options, const Nvml& nvml) : options_(std::move(options)), nvml_(nvml) {}
-  // A device's index is NVML's. NotFound: there is no GPU. FailedPrecondition: none of them can be used, with the
-  // reasons. InvalidArgument: `gpus` or `cores` name what is not there.
+  // A device's index is NVML's index. NotFound: there is no GPU. FailedPrecondition: no GPU can be used; the text has
+  // the reasons. InvalidArgument: `gpus` or `cores` name something that does not exist.
   absl::StatusOr<std::vector<NodeDevice>> Find() override;
-  // Of GPUs that were found but cannot be used. `since` is left open.
+  // The conditions of GPUs that were found but cannot be used. `since` is not set.
   const std::vector<NodeCondition>& conditions() const { return conditions_; }
 
  private:
   absl::StatusOr<std::vector<GpuFacts>> Chosen();
-  // And what a process that can use it takes of its memory.
+  // A GPU that can be used, and how much of its memory a process takes.
   struct UsableGpu {
     GpuFacts facts;
     Bytes process_memory;
@@ -52,10 +53,10 @@ class GpuProbe : public DeviceProbe {
   std::vector<NodeCondition> conditions_;
 };
 
-// What a rank needs of a GPU's memory beside states and activations: CUDA's context and kernels, cuBLAS's and the
-// ops' scratch.
+// The memory of a GPU that a rank needs in addition to states and activations: CUDA's context and kernels, and scratch
+// memory for cuBLAS and the ops.
 Bytes OwnMemory(Bytes total);
-// Share `index` of `count` of the cores, at least one of them.
+// Part `index` of the cores when `count` parts share them; at least one core.
 std::vector<int32_t> ShareOfCores(const std::vector<int32_t>& cores, size_t index, size_t count);
 
 }  // namespace lynx

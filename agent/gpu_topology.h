@@ -1,5 +1,5 @@
-// How a node's GPUs lie to each other, as far as plans ask: whether neighbours form blocks that are joined more closely than
-// the rest. Pure.
+// How a node's GPUs are connected, as far as plans need it: whether neighbours form blocks that are connected more
+// closely than the rest. Pure.
 #ifndef LYNX_AGENT_GPU_TOPOLOGY_H_
 #define LYNX_AGENT_GPU_TOPOLOGY_H_
 
@@ -10,9 +10,10 @@
 
 namespace lynx {
 
-// Sizes of aligned blocks of neighbours, in the order of the devices, of which each GPU is joined to those of its block and to
-// no other: by NVLink; or by that or below one PCIe switch; or by these or on one NUMA node. Ascending, each divides the next
-// and the number of devices. None where all are joined alike, or not in blocks.
+// Sizes of aligned blocks of consecutive devices, such that each GPU is connected to all GPUs of its block and to no
+// other. "Connected" means, for one size each: by NVLink; or by NVLink or below one PCIe switch; or by these or on one
+// NUMA node. The sizes ascend; each divides the next, and the number of devices. Empty if all devices are connected
+// alike, or if they do not form blocks.
 std::vector<int32_t> LinkBlocks(const std::vector<NodeDevice>& devices);
 
 }  // namespace lynx

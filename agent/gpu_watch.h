@@ -1,5 +1,5 @@
-// GpuWatch: listens for Xids and reads the node's GPUs once a second, on a thread of its own; serves what it reads as
-// metrics, and what it means as conditions. Thread-safe.
+// GpuWatch: listens for Xids and reads the node's GPUs once a second, on a thread of its own. It serves the readings as
+// metrics and derives conditions from them. Thread-safe.
 #ifndef LYNX_AGENT_GPU_WATCH_H_
 #define LYNX_AGENT_GPU_WATCH_H_
 
@@ -23,10 +23,11 @@ namespace lynx {
 
 class GpuWatch {
  public:
-  // Of the GPUs among `devices`. `wake` is raised when conditions have changed; it, `clock` and `registry` outlive it.
+  // Watches the GPUs among `devices`. Raises `wake` when conditions change. `wake`, `clock` and `registry` must outlive
+  // it.
   GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& devices, const std::string& node,
            prometheus::Registry& registry, const Clock& clock, WakeEvent& wake);
-  // Waits for the reading under way.
+  // Waits until the current reading is done.
   ~GpuWatch();
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;
@@ -47,7 +48,7 @@ class GpuWatch {
   const std::unique_ptr<Nvml> nvml_;
   const Clock& clock_;
   WakeEvent& wake_;
-  std::map<int32_t, Gpu> gpus_;  // by NVML's index; of the thread
+  std::map<int32_t, Gpu> gpus_;  // by NVML's index; only the thread uses it
   std::atomic<bool> stop_ = false;
 
   mutable std::mutex mutex_;

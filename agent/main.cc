@@ -89,7 +89,8 @@ absl::StatusOr<Bytes> SizeFlag(const std::string& name, const std::string& text)
   return size.ok() ? size : Annotate(size.status(), "--" + name);
 }
 
-// Of a node of CPUs none: theirs is the node's.
+// The memory that GPUs may offload to. A node of CPUs has no memory of this kind: its devices use the node's memory
+// already.
 absl::StatusOr<Bytes> HostMemory(const AgentFlags& flags, const std::vector<NodeDevice>& devices) {
   if (devices.front().kind == DeviceKind::kCpu) return Bytes(0);
   if (!flags.host_memory.empty()) return SizeFlag("host-memory", flags.host_memory);
@@ -115,7 +116,7 @@ absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWis
   return FindOffer(wish, std::move(cpu), std::move(gpu));
 }
 
-// What an agent has whichever devices it offers.
+// What an agent has, whatever kind of device it offers.
 struct Setting {
   const AgentFlags& flags;
   const MeasurementOptions measurement;
@@ -156,7 +157,8 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                   setting.metrics, setting.signals, setting.clock);
 }
 
-// GPUs as long as they hold, and CPUs when none is left and --devices allows that; or CPUs.
+// Offers GPUs as long as they work; then CPUs, if no GPU is left and --devices allows CPUs. Or offers CPUs from the
+// start.
 absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
   LYNX_ASSIGN_OR_RETURN(DeviceOffer offer, FindDevices(setting.flags, wish));
   if (offer.nvml == nullptr) return Offer(setting, offer.devices, offer.conditions, nullptr).status();

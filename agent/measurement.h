@@ -1,6 +1,6 @@
-// Measurements of a node's devices and links, by `lynx-rank --measure` processes: one per device, all at once, each
-// pinned to its device's cores, so that times are those with the whole node busy, but for waiting for a core that
-// devices share. Blocking; one thread at a time per directory.
+// Measures a node's devices and links with `lynx-rank --measure` processes. There is one process per device, pinned to
+// the device's cores, and all run at once, so that times are those of a busy node. Times do not include waiting for a
+// core that devices share. Calls block; one thread at a time per directory.
 #ifndef LYNX_AGENT_MEASUREMENT_H_
 #define LYNX_AGENT_MEASUREMENT_H_
 
@@ -16,28 +16,28 @@ namespace lynx {
 
 struct MeasurementOptions {
   std::string rank_binary;
-  std::string directory;  // for request files and the cache; exists
-  std::string address;    // numeric, of this node: the measured link runs over it
+  std::string directory;  // for request files and the cache; must exist
+  std::string address;    // the node's numeric address; the measured link runs over it
   int64_t pacing_bytes_per_second = 0;
-  double budget_seconds = 20;   // soft limit that the processes keep themselves
-  Nanos limit{60'000'000'000};  // after which they are killed
+  double budget_seconds = 20;   // soft limit; the processes keep to it themselves
+  Nanos limit{60'000'000'000};  // after this time they are killed
 };
 
-// The slowest of each time, and the lowest of each rate: what the node does with every device busy. A shape that one
-// of them is missing is left out. `results`: at least one.
+// For each time the slowest, and for each rate the lowest: what the node does with every device busy. A shape that one
+// of the results lacks is left out. `results`: at least one.
 MeasureResult Slowest(const std::vector<MeasureResult>& results);
 
-// Op times of `shapes` (may be empty) and the general rates. An error of any process is an error of the whole:
-// DeadlineExceeded when killed at the limit, Cancelled after `cancel`, others name the binary and the device. A shape
-// that was not measured within the budget is missing from the result.
+// Measures the op times of `shapes` (may be empty) and the general rates. If one process fails, the whole measurement
+// fails: DeadlineExceeded if it was killed at the limit, Cancelled after `cancel`; other errors name the binary and the
+// device. A shape that was not measured within the budget is missing from the result.
 absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                              const std::vector<LayerShape>& shapes, const WakeEvent& cancel);
 
-// A link between two ranks of this node: of the first two devices, or both on the only one.
+// Measures a link between two ranks of this node: on the first two devices, or both on the only device.
 absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                        const WakeEvent& cancel);
 
-// The links between this node's GPUs, of which there are two or more.
+// Measures the links between this node's GPUs; there must be two or more.
 absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                                const WakeEvent& cancel);
 

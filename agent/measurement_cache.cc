@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kBinaryLimitBytes = 1 << 30;
-// Ends the key in a file; no key holds it, for keys are made of digests, names and JSON on one line.
+// Ends the key in a file. No key contains it, because keys consist of digests, names and JSON on one line.
 constexpr char kSeparator[] = "\n---\n";
 
 std::string DevicesKey(const std::vector<LayerShape>& shapes) {

@@ -1,5 +1,5 @@
-// MeasuringThread: carries out one measurement at a time beside the agent's loop, from the cache if it is there. The
-// owner asks with Begin, is woken when it is done, and takes the outcome. Owner calls: one thread.
+// MeasuringThread: does one measurement at a time beside the agent's loop, or takes its result from the cache. The
+// owner calls Begin, is woken when the result is there, and takes it. All calls of the owner come from one thread.
 #ifndef LYNX_AGENT_MEASURING_THREAD_H_
 #define LYNX_AGENT_MEASURING_THREAD_H_
 
@@ -22,20 +22,20 @@ namespace lynx {
 struct MeasureOutcomeOf {
   MeasureTask task;
   std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<GpuLinksResult>, absl::StatusOr<MeasureResult>>
-      result;  // by the kind of the task
+      result;  // which alternative: depends on the kind of the task
 };
 
 class MeasuringThread {
  public:
-  // All references outlive it; `wake` is raised when an outcome is there.
+  // All references must outlive this object. `wake` is raised when an outcome is there.
   MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache, const Clock& clock,
                   AgentMetrics& metrics, WakeEvent& wake);
-  // Kills what runs.
+  // Kills a running measurement.
   ~MeasuringThread();
 
-  // Only when not Busy.
+  // Call only if not Busy.
   void Begin(const MeasureTask& task);
-  // From Begin until the outcome is taken.
+  // True from Begin until the outcome is taken.
   bool Busy() const;
   std::optional<MeasureOutcomeOf> Take();
 
@@ -52,12 +52,12 @@ class MeasuringThread {
   AgentMetrics& metrics_;
   WakeEvent& wake_;
   WakeEvent cancel_;
-  MeasurementCache cache_;  // of the thread
+  MeasurementCache cache_;  // only the thread uses it
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::optional<MeasureTask> task_;  // to be begun
+  std::optional<MeasureTask> task_;  // the task to begin
   std::optional<MeasureOutcomeOf> outcome_;
   bool busy_ = false;
   bool stop_ = false;

@@ -9,9 +9,9 @@
 namespace lynx {
 
 struct NodeCondition {
-  std::string kind;        // as in proto/lynx/v1/cluster.proto
+  std::string kind;        // one of the kinds in proto/lynx/v1/cluster.proto
   std::string device;      // UUID of the GPU; empty = the node
-  bool withdrawn = false;  // the device is not offered while it holds
+  bool withdrawn = false;  // the device is not offered while the condition holds
   std::string message;     // a sentence
   Nanos since;             // wall clock
   bool operator==(const NodeCondition&) const = default;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kDigestLength = 32;
 constexpr int64_t kMaxLimit = 1'000'000'000;  // a million cores
 
-// The words of the file's first line; empty where it cannot be read.
+// The words of the file's first line; empty if the file cannot be read.
 std::vector<std::string> FirstLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -27,7 +27,7 @@ std::vector<std::string> FirstLine(const std::string& path) {
 }
 
 std::optional<int64_t> Permille(const std::string& quota, const std::string& period) {
-  int64_t used = 0, of = 0;  // microseconds; a quota of "max" or -1 is no limit
+  int64_t used = 0, of = 0;  // microseconds; a quota of "max" or -1 means no limit
   if (!absl::SimpleAtoi(quota, &used) || !absl::SimpleAtoi(period, &of) || used <= 0 || of <= 0) return std::nullopt;
   return std::clamp<int64_t>(static_cast<int64_t>(1000.0 * static_cast<double>(used) / static_cast<double>(of)), 1, kMaxLimit);
 }
@@ -39,9 +39,9 @@ std::optional<int64_t> LimitOf(const std::string& group) {
   return quota.size() == 1 && period.size() == 1 ? Permille(quota[0], period[0]) : std::nullopt;
 }
 
-// The folders of this process's control groups that may limit processor time, each before the one around it. In a
-// container the path may be one of the host, which is not to be seen: then what is mounted, which comes last, is the
-// container's own.
+// The folders of this process's control groups that may limit processor time, inner ones before outer ones. In a
+// container the path may be one of the host that the container cannot see. Therefore the mounted folder, which is then
+// the container's own group, comes last.
 std::vector<std::string> GroupFolders(const std::string& proc, const std::string& cgroups) {
   std::vector<std::string> folders;
   std::ifstream own(proc + "/self/cgroup");
@@ -69,7 +69,7 @@ NodeCores FindNodeCores(const std::string& proc, const std::string& cgroups) {
   for (const std::string& folder : GroupFolders(proc, cgroups)) {
     const std::optional<int64_t> limit = LimitOf(folder);
     if (!limit.has_value() || (cores.limit_permille > 0 && *limit >= cores.limit_permille)) continue;
-    // Paths differ from container to container; the number of the folder does not.
+    // Paths differ between containers; the inode number of the folder does not.
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0) continue;
     cores.limit_permille = *limit;

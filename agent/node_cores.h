@@ -1,6 +1,6 @@
-// What a node of CPUs has of its machine's processor time: which machine its cores are of, so that several nodes on
-// it are known to share them, and how much a control group lets them use, as a container's limit does. Which cores
-// they may run on is of each device (common/cores.h).
+// A CPU node's share of its machine's processor time: which machine the cores belong to, so that the server knows when
+// several nodes share them, and how much a control group, such as a container's, lets the node use. The cores on which
+// ranks may run belong to each device (common/cores.h).
 #ifndef LYNX_AGENT_NODE_CORES_H_
 #define LYNX_AGENT_NODE_CORES_H_
 
@@ -9,17 +9,17 @@
 
 namespace lynx {
 
-// As proto/lynx/v1/cluster.proto NodeCores.
+// See NodeCores in proto/lynx/v1/cluster.proto.
 struct NodeCores {
-  std::string machine;         // a digest of what Linux names its boot by; "" = not known
-  std::string limit_group;     // a digest of the control group that has the limit; "" where there is none
+  std::string machine;         // a digest of Linux's boot id; "" = not known
+  std::string limit_group;     // a digest of the control group that has the limit; "" if there is no limit
   int64_t limit_permille = 0;  // 0 = no limit
   bool operator==(const NodeCores&) const = default;
 };
 
-// The least limit among this process's control group and those around it, as far as they are to be seen: cpu.max of
-// version 2, cpu.cfs_quota_us of version 1. `proc`, `cgroups`: as Linux mounts them. What cannot be read counts as
-// not limited.
+// Finds the lowest limit of this process's control group and the visible groups around it: cpu.max in version 2,
+// cpu.cfs_quota_us in version 1. `proc`, `cgroups`: where Linux mounts them. A limit that cannot be read counts as no
+// limit.
 NodeCores FindNodeCores(const std::string& proc = "/proc", const std::string& cgroups = "/sys/fs/cgroup");
 
 }  // namespace lynx

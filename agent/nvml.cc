@@ -17,7 +17,7 @@ namespace {
 
 using nvml::kSuccess;
 
-// Of a function that fills one number.
+// Calls an NVML function that fills one number. nullopt: the library lacks the function, or the call failed.
 template <class Value, class Function, class... Arguments>
 std::optional<Value> Ask(Function function, Arguments... arguments) {
   Value value{};
@@ -148,7 +148,7 @@ std::optional<GpuXid> Nvml::AwaitXid(Nanos limit) {
     if (device == devices_.end() || event.type != nvml::kEventXid) return std::nullopt;
     return GpuXid{static_cast<int32_t>(device - devices_.begin()), static_cast<int64_t>(event.data)};
   }
-  // Any other error, a lost GPU's too, comes back at once, every time.
+  // Every other error, including a lost GPU's, returns at once and every time, so sleep.
   if (code != nvml::kTimeout) std::this_thread::sleep_for(std::chrono::nanoseconds(limit.value));
   return std::nullopt;
 }
@@ -214,7 +214,8 @@ std::vector<std::string> Nvml::RemotesOf(int32_t index, bool& has_switch) const 
   return buses;
 }
 
-// Joined by links of their own, or each to a switch: the switches of a node are one fabric.
+// GPUs are joined if a link leads from one to the other, or if both have a link to a switch: the switches of a node are
+// one fabric.
 std::vector<int32_t> Nvml::LinksOf(int32_t index) const {
   std::vector<int32_t> joined;
   bool on_switch = false;

@@ -1,7 +1,7 @@
-// Nvml: what the NVIDIA driver says of a node's GPUs, as plain values. The library is loaded when it is opened, so that
+// Nvml: what the NVIDIA driver says about a node's GPUs, as plain values. The library is loaded at run time, so that
 // one build runs on nodes with and without a driver.
 //
-// Thread-safe, as NVML is, but for Open. Owns the library until it ends.
+// Thread-safe, like NVML, except for Open. The object owns the loaded library.
 #ifndef LYNX_AGENT_NVML_H_
 #define LYNX_AGENT_NVML_H_
 
@@ -17,22 +17,22 @@
 
 namespace lynx {
 
-// What of a GPU does not change.
+// The facts about a GPU that do not change.
 struct GpuFacts {
-  int32_t index = 0;  // as NVML counts: by PCI bus
+  int32_t index = 0;  // NVML's index: in the order of PCI buses
   std::string name;   // "NVIDIA H200"
   std::string uuid;   // "GPU-..."
   std::string bus;    // "0000:3b:00.0", as in /sys/bus/pci/devices
   Bytes memory, free_memory;
   int32_t compute_major = 0, compute_minor = 0;
   int32_t sm_clock_mhz = 0, max_sm_clock_mhz = 0;
-  int32_t pcie_generation = 0, pcie_width = 0;  // 0 = not told
-  std::vector<int32_t> nvlinks;                 // indices of the GPUs that NVLink joins it to, ascending
-  std::vector<int32_t> pcie_neighbours;         // of those that it reaches by PCIe switches alone
+  int32_t pcie_generation = 0, pcie_width = 0;  // 0 = not known
+  std::vector<int32_t> nvlinks;                 // indices of the GPUs that NVLink connects to this one, ascending
+  std::vector<int32_t> pcie_neighbours;         // indices of the GPUs that this one reaches over PCIe switches alone
   bool operator==(const GpuFacts&) const = default;
 };
 
-// What of a GPU changes. What it does not tell is nullopt.
+// The readings of a GPU, which change. nullopt: the GPU does not tell it.
 struct GpuReadings {
   std::optional<int64_t> utilization_percent, memory_utilization_percent;
   std::optional<Bytes> memory_used, memory_free;
@@ -40,8 +40,8 @@ struct GpuReadings {
   std::optional<int64_t> temperature_celsius;
   std::optional<double> power_watts;
   std::optional<int64_t> uncorrected_ecc_errors;  // since the driver was loaded
-  std::optional<uint64_t> throttle_reasons;       // bits, as NVML numbers them
-  bool lost = false;                              // the driver cannot reach it any more
+  std::optional<uint64_t> throttle_reasons;       // bits, numbered as in NVML
+  bool lost = false;                              // the driver can no longer reach it
 };
 
 struct GpuXid {
@@ -51,22 +51,23 @@ struct GpuXid {
 
 class Nvml {
  public:
-  // NotFound: no such library, so no driver. FailedPrecondition: it lacks a function, is not of the running driver's
-  // version, or the driver does not answer. `library`: a name for the loader or a path.
+  // NotFound: the library does not exist, so there is no driver. FailedPrecondition: the library lacks a function, has
+  // another version than the running driver, or the driver does not answer. `library`: a path, or a name for the
+  // loader.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library = nvml::kLibrary);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
   const std::string& driver_version() const { return driver_version_; }
-  // Of all GPUs that the driver has, those that do not answer too.
+  // The number of GPUs that the driver has, including those that do not answer.
   int32_t count() const { return static_cast<int32_t>(devices_.size()); }
-  // FailedPrecondition: the GPU does not answer, and why.
+  // FailedPrecondition: the GPU does not answer; the text says why.
   absl::StatusOr<GpuFacts> Facts(int32_t index) const;
   GpuReadings Read(int32_t index) const;
 
-  // The next Xid (the driver's number for an error of a GPU) of any GPU; waits for it, at most so long. nullopt: none.
-  // Where GPUs cannot tell of Xids it only waits. One thread at a time.
+  // Waits at most `limit` for the next Xid of any GPU (the driver's number for an error of a GPU). nullopt: there was
+  // no Xid. If the GPUs cannot report Xids, this only waits. Call from one thread at a time.
   std::optional<GpuXid> AwaitXid(Nanos limit);
 
  private:
@@ -81,7 +82,7 @@ class Nvml {
   std::string ErrorText(nvml::Return code) const;
   std::vector<int32_t> LinksOf(int32_t index) const;
   std::vector<int32_t> NeighboursOf(int32_t index) const;
-  // The GPUs that its links lead to by their buses, and whether one leads to a switch.
+  // The buses of the GPUs that its links lead to, and whether a link leads to a switch.
   std::vector<std::string> RemotesOf(int32_t index, bool& has_switch) const;
   std::string BusOf(nvml::Device device) const;
 
@@ -89,9 +90,9 @@ class Nvml {
   nvml::Functions functions_{};
   bool initialized_ = false;
   std::string driver_version_;
-  std::vector<nvml::Device> devices_;         // null: it does not answer
-  std::vector<std::string> device_failures_;  // why
-  nvml::EventSet events_ = nullptr;           // null: no GPU tells of Xids
+  std::vector<nvml::Device> devices_;         // null: the device does not answer
+  std::vector<std::string> device_failures_;  // why it does not
+  nvml::EventSet events_ = nullptr;           // null: no GPU can report Xids
 };
 
 }  // namespace lynx

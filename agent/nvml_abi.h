@@ -1,6 +1,6 @@
-// The part of NVML's binary interface that lynx-agent uses: NVIDIA's library for asking a driver about its GPUs. The
-// library comes with the driver, its header with neither, so this stands in for it. Names, numbers and layouts are
-// NVML's own, and may never change: they are its published interface (versioned symbols end in _v2, _v3).
+// The part of the binary interface of NVML, NVIDIA's library for asking a driver about its GPUs, that lynx-agent uses.
+// The driver comes with the library but not with its header, so this file takes the header's place. The names, numbers
+// and layouts are NVML's published interface and can never change (versioned symbols end in _v2, _v3).
 //
 // Declarations only.
 #ifndef LYNX_AGENT_NVML_ABI_H_
@@ -40,20 +40,21 @@ struct EventData {  // nvmlEventData_t
   unsigned gpu_instance, compute_instance;
 };
 
-inline constexpr unsigned kTextBytes = 96;  // of names and UUIDs
+inline constexpr unsigned kTextBytes = 96;  // for names and UUIDs
 inline constexpr unsigned kMaxLinks = 18;
 inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
-// Of two GPUs' common ancestor (nvmlGpuTopologyLevel_t): up to here there are PCIe switches between them, and no host bridge.
+// Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level only PCIe switches are between them,
+// no host bridge.
 inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
-// Why clocks are lower than they could be.
+// Reasons why clocks are lower than they could be.
 inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
                                     kPowerBrake = 0x80;
 
-// The functions. Those that a GPU or an older driver may lack are optional: null then.
+// The functions. A GPU or an older driver may lack the optional ones; then the pointer is null.
 struct Functions {
   Return (*Init)();
   Return (*Shutdown)();

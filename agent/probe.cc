@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// The text behind the colon of the first "KEY : value" line; "" when there is none.
+// The text after the colon of the first "KEY : value" line; "" if there is no such line.
 std::string ValueOf(const std::string& text, const std::string& key) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
     const size_t colon = line.find(':');

@@ -1,4 +1,4 @@
-// DeviceProbe: finds the devices of a node on which ranks may run. One implementation per kind of device.
+// DeviceProbe: finds the devices of a node on which ranks may run. There is one implementation per kind of device.
 #ifndef LYNX_AGENT_PROBE_H_
 #define LYNX_AGENT_PROBE_H_
 
@@ -16,32 +16,33 @@ namespace lynx {
 
 struct NodeDevice {
   int32_t index = 0;                   // 0, 1, ... on the node
-  DeviceKind kind = DeviceKind::kCpu;  // the same of all that a node offers
+  DeviceKind kind = DeviceKind::kCpu;  // the same for all devices of a node
   std::string model;                   // "AMD EPYC ...", "NVIDIA H200"
-  Bytes memory;                        // that a rank on it may use
-  std::vector<int32_t> cores;          // that a rank on it is pinned to; devices may share cores
-  std::string uuid, detail;            // of a GPU, as in proto/lynx/v1/cluster.proto
-  // Of a GPU: what `memory` leaves of it (0: stated, not to be changed), and of that what a process took that did nothing yet.
+  Bytes memory;                        // memory that a rank on it may use
+  std::vector<int32_t> cores;          // cores that a rank on it is pinned to; devices may share cores
+  std::string uuid, detail;            // for a GPU; see proto/lynx/v1/cluster.proto
+  // For a GPU. reserved: the part of its memory that `memory` leaves out; 0: the user stated it, so it stays as it is.
+  // process_memory: the part of that which an idle process took.
   Bytes reserved, process_memory;
-  std::vector<int32_t> nvlinks, pcie_neighbours;  // as GpuFacts has them
-  int32_t numa_node = -1;                         // -1: none, or not known
+  std::vector<int32_t> nvlinks, pcie_neighbours;  // as in GpuFacts
+  int32_t numa_node = -1;                         // -1: the machine has no NUMA nodes, or it is not known
   bool operator==(const NodeDevice&) const = default;
 };
 
-// Whether one of the conditions keeps the device from being offered.
+// True if one of the conditions withdraws the device.
 bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions);
 
-// The memory of the device that is offered now that NCCL is known to take so much of it: what was reserved for that and a
-// rank's process may not be enough.
+// How much of the device's memory to offer, given that NCCL takes `nccl_memory` of it. It may be less than
+// device.memory: what was reserved for NCCL and a rank's process may be too little.
 Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory);
 
-// Of this node's memory, what GPUs may offload to: 80% of what is available now. NotFound where the system does not say.
+// How much of this node's memory GPUs may offload to: 80% of what is available now. NotFound: the system does not say.
 absl::StatusOr<Bytes> HostMemoryForOffloading();
 
 class DeviceProbe {
  public:
   virtual ~DeviceProbe() = default;
-  // In the order of their index. At least one, or an error that says what is missing.
+  // The devices in the order of their index: at least one, or an error that says what is missing.
   virtual absl::StatusOr<std::vector<NodeDevice>> Find() = 0;
 };
 
@@ -53,21 +54,22 @@ struct CpuProbeOptions {
   Bytes memory_per_device;     // 0 = an equal share of 80% of the memory that is available now
 };
 
-// A device is one core, so that a rank has it for itself; with more devices than cores, device i has cores[i %
+// A device is one core, so that a rank has the core for itself. With more devices than cores, device i has cores[i %
 // count].
 class CpuProbe : public DeviceProbe {
  public:
   explicit CpuProbe(CpuProbeOptions options) : options_(std::move(options)) {}
-  // InvalidArgument for more than kMaxDevices, or for a core that this process may not use.
+  // InvalidArgument: more than kMaxDevices, or a core that this process may not use.
   absl::StatusOr<std::vector<NodeDevice>> Find() override;
 
  private:
   const CpuProbeOptions options_;
 };
 
-// Those `wanted`, or all available ones where none are. InvalidArgument: one of them may not be used here.
+// The cores in `wanted`, or all available cores if `wanted` is empty. InvalidArgument: this process may not use one of
+// them.
 absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wanted);
-// From the text of /proc/cpuinfo: the model name of the first processor; "unknown" when it has none.
+// Finds the model name of the first processor in the text of /proc/cpuinfo; "unknown" if there is no such name.
 std::string CpuModel(const std::string& cpuinfo);
 
 }  // namespace lynx

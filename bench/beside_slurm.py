@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "
 import test_slurm  # noqa: E402
 from cluster import BIN  # noqa: E402
 
-# Else it would refuse jobs after a while: it takes 10,000, and counts those that were cancelled.
+# Otherwise slurmctld refuses jobs after a while: by default it holds 10,000, including cancelled ones.
 test_slurm.CONFIG += "MaxJobCount=200000\nMinJobAge=2\n"
 NOT_HERE = 77
 
@@ -47,7 +47,7 @@ class Beside(test_slurm.SlurmTest):
         return result.stdout.strip()
 
     def slurm_start(self, number):
-        """Seconds from before sbatch to the first command, and of sbatch itself."""
+        """Seconds from before sbatch to the first command, and the seconds that sbatch itself takes."""
         mark = self.directory / f"mark-{number}"
         script = self.directory / "trivial.sh"
         script.write_text('#!/bin/sh\ndate +%s.%N > "$1.part" && mv "$1.part" "$1"\n')
@@ -66,19 +66,19 @@ class Beside(test_slurm.SlurmTest):
         return int(page["startedUnixNs"]) / 1e9 - begin, taken
 
     def rate_of_clients(self, command, count, clients=4):
-        """Submissions a second, of clients that stay for so many."""
+        """Submissions a second by clients that stay connected while each submits `count` jobs."""
         begin = time.monotonic()
         started = [subprocess.Popen([*map(str, command), str(count)], env=self.env, stdin=subprocess.DEVNULL) for _ in range(clients)]
         self.assertEqual([one.wait(timeout=300) for one in started], [0] * clients)
         return clients * count / (time.monotonic() - begin)
 
     def forget(self):
-        """Both begin each round without the jobs of the one before."""
+        """Removes the jobs of the previous round from both systems."""
         self.quiet("scancel", "--state=PENDING", "--user=root")
         self.quiet(str(BIN / "lynxctl"), "cancel", "--all")
 
     def rate(self, command, seconds, clients=4):
-        """Submissions a second, of clients that each begin a command when the one before has ended."""
+        """Submissions a second by clients that each start a command when the previous one has ended."""
         end, counts = time.monotonic() + seconds, [0] * clients
 
         def submit(client):
@@ -93,7 +93,7 @@ class Beside(test_slurm.SlurmTest):
         return sum(counts) / seconds
 
     def measure(self, jobs, seconds, held_each):
-        self.lynx_start("first")  # what its shape takes is measured once
+        self.lynx_start("first")  # its shape's op times are measured only once
         starts = {"slurm": [], "lynx": []}
         for number in range(jobs):
             starts["slurm"].append(self.slurm_start(number))

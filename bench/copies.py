@@ -45,13 +45,13 @@ def spread(values, unit=""):
 
 
 def step_reports(path):
-    """Of a rank's file; the last line may be half written."""
+    """The step reports in a rank's file. The last line is ignored, because it may be half written."""
     lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
     return [line for line in lines if line["type"] == "step"]
 
 
 def reports_of(cluster, job, generation):
-    """rank -> step reports; of ranks that have written none, nothing."""
+    """rank -> step reports; ranks that have written no report are missing."""
     paths = cluster.home.glob(f"*/worker/ranks/{job}.g{generation}.r*/report.jsonl")
     return {int(path.parent.name.rsplit(".r", 1)[1]): step_reports(path) for path in paths}
 
@@ -63,7 +63,8 @@ def cost(cluster, steps, hidden):
     cluster.await_state(job, "SUCCEEDED", timeout=3000)
     for rank, found in sorted(reports_of(cluster, job, 1).items()):
         own = {report["step"]: report for report in found}
-        # A copy begins after every second step: training waits before the step that follows, beside which the rest is done.
+        # A copy begins after every second step: training waits for it before the following step; the rest is done
+        # beside that step.
         pairs = [(own[s], own[s + 1]) for s in range(WARM_UP, steps - 2, 2)]
         waits = [copy["checkpoint_ns"] / 1e6 for copy, _ in pairs]
         plain = [without["duration_ns"] / 1e6 for _, without in pairs]
@@ -74,7 +75,7 @@ def cost(cluster, steps, hidden):
 
 
 def resumed_at(cluster, job, killed):
-    """Seconds from then to the first step of the next generation, and the steps that its states had behind them."""
+    """Seconds from `killed` to the first step of the next generation, and how many steps its states had behind them."""
     page = cluster.await_job(job, lambda p: "resumed" in cluster.event_kinds(p), "resumed")
     reason = next(e["reason"] for e in page["events"] if e["kind"] == "resumed")
     while not reports_of(cluster, job, page["generation"]).get(0):

@@ -66,7 +66,7 @@ class Run:
         return int(self.page(job)["progress"].get("stepsDone", 0))
 
     def step_millis(self, job, seconds):
-        """Median of the steps' times that are reported within some seconds."""
+        """The median time of the steps that are reported during so many seconds."""
         times, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             times.append(int(self.page(job)["progress"]["stepNs"]) / 1e6)

@@ -32,13 +32,13 @@ parallel: {{tp: 1, pp: 2, dp: 1, schedule: 1f1b}}
 
 class Run(cluster.ClusterTest):
     devices = 1
-    poll_seconds = 1  # often would slow the ranks that it looks at
+    poll_seconds = 1  # more often would slow the ranks that it observes
 
     def runTest(self):
         pass
 
     def step_millis(self, job, seconds):
-        """Median of the steps' times that are reported within some seconds."""
+        """The median time of the steps that are reported during so many seconds."""
         times, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             times.append(int(self.get(job)["progress"]["stepNs"]) / 1e6)

@@ -19,12 +19,12 @@ namespace {
 
 using namespace lynx;  // the verbs
 
-// Forms of -o that verbs know which are no lists.
+// The formats of -o for verbs whose output is not a list.
 const std::vector<OutputFormat> kPlainText = {OutputFormat::kTable, OutputFormat::kWide};
 const std::vector<OutputFormat> kDocument = {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson,
                                              OutputFormat::kYaml};
 
-// What a verb does, unless -o asks for what it cannot print: then nothing is done.
+// Runs the verb, unless -o asks for a format that the verb cannot print; then nothing is done.
 std::function<void()> Printing(const std::vector<OutputFormat>& known, const GlobalOptions& global, int& code,
                                std::function<int()> run) {
   return [&known, &global, &code, run = std::move(run)] {
@@ -33,7 +33,7 @@ std::function<void()> Printing(const std::vector<OutputFormat>& known, const Glo
   };
 }
 
-// As CLI::Range, which takes "nan": it is neither below nor above.
+// Like CLI::Range, but rejects "nan", which CLI::Range accepts because it is neither below nor above.
 CLI::Validator RealRange(double least, double most) {
   const CLI::Range range(least, most);
   return CLI::Validator(
@@ -112,7 +112,7 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   cancel->callback([&] { code = Cancel(global, cancel_options); });
 }
 
-// Verbs that look closer.
+// Verbs that show details.
 void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* logs = app.add_subcommand("logs", "What a job's ranks wrote; the rank that failed first comes first");
   static LogsOptions logs_options;
@@ -210,7 +210,7 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
   uncordon->callback([&] { code = Uncordon(global, cordon_options.nodes); });
 }
 
-// What to plan, and for which cluster: shared by the offline verbs.
+// Options that say what to plan and for which cluster. The offline verbs share them.
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
   command
       .add_option(
@@ -411,7 +411,7 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   audit->callback([&] { code = Audit(global, audit_options); });
 }
 
-// Of lynx-agent's --devices; "" where it is right.
+// What is wrong with a value for lynx-agent's --devices; "" if it is right.
 std::string DevicesText(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string word = text.substr(0, colon);
@@ -498,7 +498,8 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
-// Without gRPC's orderly end, which takes longer than most calls: it waits for its threads one after another.
+// Ends the program without gRPC's orderly shutdown, which waits for its threads one after another and takes longer than
+// most calls.
 [[noreturn]] void EndProgram(int code) {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {

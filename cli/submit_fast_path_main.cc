@@ -1,5 +1,5 @@
-// lynxctl: the program that people call. Does by itself what is called most, quickly (quick_submit.h), and begins the program
-// of all verbs in its place for everything else.
+// lynxctl: the program that people call. It handles the most frequent command itself, quickly (quick_submit.h). For
+// everything else it replaces itself by the full program.
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kAllVerbs[] = "lynx-verbs";
 
-// The file of that name beside this program's.
+// The path of the file with that name in this program's folder.
 std::string Beside(const char* name) {
   std::string path(4096, '\0');
   const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
@@ -42,7 +42,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<QuickSubmit> submission = ParseQuickSubmit(arguments); submission.has_value()) {
     QuickSubmitted submitted = SubmitQuickly(*submission);
     if (submitted.text.has_value()) {
-      // What is not written whole is told as by all other verbs, by what these say.
+      // If it cannot be written completely, the full program writes it and reports the error.
       if (std::fputs(submitted.text->c_str(), stdout) >= 0 && std::fflush(stdout) == 0) ::_exit(kExitOk);
       std::fprintf(stderr, "lynxctl: what it prints could not be written whole: %s\n", std::strerror(errno));
       ::_exit(kExitRefused);

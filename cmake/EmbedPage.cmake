@@ -1,4 +1,5 @@
-# cmake -DSOURCE=folder -DOUTPUT=page_text.cc -P EmbedPage.cmake: the files of a page as a C++ source. Run by the build.
+# Writes the files of a page as a C++ source. The build runs it: cmake -DSOURCE=folder -DOUTPUT=page_text.cc -P
+# EmbedPage.cmake
 file(READ ${SOURCE}/page.html template)
 file(READ ${SOURCE}/page.css style)
 set(script "")

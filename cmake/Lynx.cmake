@@ -3,7 +3,7 @@
 option(LYNX_PCH "Precompile the headers of the standard library, Abseil, GoogleTest and gRPC" ON)
 find_program(LYNX_CCACHE ccache)
 if(LYNX_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What ccache must be told to share objects that use precompiled headers, also between checkouts.
+  # Settings with which ccache can share objects that use precompiled headers, also between checkouts.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
                                   CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${LYNX_CCACHE})
 endif()
@@ -13,7 +13,7 @@ if(LYNX_MOLD)
 endif()
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-# -pthread everywhere, as some libraries ask for it, and a precompiled header serves only those who compile like it.
+# -pthread everywhere: some libraries ask for it, and a precompiled header works only for targets with the same flags.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-pthread>")
 if(LYNX_SANITIZE)
   add_compile_options(-fsanitize=${LYNX_SANITIZE} -fno-omit-frame-pointer -g1)
@@ -29,8 +29,9 @@ find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(OpenSSL REQUIRED)
 
-# Precompiled headers: two thirds of the time of a compilation go into the same headers of others. `kind`: base (standard library and
-# Abseil), rpc (and gRPC, and the protocol's own messages), test (base and GoogleTest), test_rpc. A target whose compiler flags differ cannot use them.
+# Precompiled headers: without them two thirds of the time of a compilation are spent on the same headers of other
+# libraries. `kind`: base (standard library and Abseil), rpc (also gRPC and the protocol's messages), test (base and
+# GoogleTest), test_rpc. A target with other compiler flags cannot use them.
 set(LYNX_PCH_base <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <set> <string> <tuple> <utility> <variant> <vector>
                   <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
 set(LYNX_PCH_rpc ${LYNX_PCH_base} <google/protobuf/message.h> <google/protobuf/repeated_field.h> <google/protobuf/map.h> <grpcpp/grpcpp.h>
@@ -45,10 +46,10 @@ function(lynx_precompile name kind)
   if(NOT TARGET ${owner})
     file(WRITE ${PROJECT_BINARY_DIR}/pch/${kind}.cc "")
     add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/pch/${kind}.cc)
-    # GCC writes "#pragma GCC pch_preprocess" then, without which ccache does not know what was included.
+    # With this option GCC writes "#pragma GCC pch_preprocess", from which ccache learns what was included.
     target_compile_options(${owner} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
     target_precompile_headers(${owner} PRIVATE ${LYNX_PCH_${kind}})
-    # What these libraries define for those who include their headers must be the same.
+    # The owner needs the same definitions that these libraries give to targets that include their headers.
     if(kind MATCHES test)
       find_package(GTest CONFIG REQUIRED)
       target_link_libraries(${owner} PRIVATE GTest::gmock GTest::gtest)
@@ -61,7 +62,8 @@ function(lynx_precompile name kind)
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>)
 endfunction()
 
-# lynx_library(NAME SOURCES a.cc b.cc [DEPS t...] [PRIVATE_DEPS t...] [PCH kind]): PCH NONE where the target has flags of its own.
+# lynx_library(NAME SOURCES a.cc b.cc [DEPS t...] [PRIVATE_DEPS t...] [PCH kind]): use PCH NONE if the target has flags
+# of its own.
 function(lynx_library name)
   cmake_parse_arguments(ARG "" "PCH" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -85,9 +87,10 @@ function(lynx_binary name)
   endif()
 endfunction()
 
-# lynx_link_archives(NAME library...): links the archives of these libraries and of Abseil into the program, where they are installed: to
-# load them as some seventy shared libraries takes a command longer than what it does. Only mold prefers archives that come first to shared libraries
-# that come later, as is needed here; a program with both would have two of everything. Sets LYNX_LINKS_ARCHIVES.
+# lynx_link_archives(NAME library...): links the archives of these libraries and of Abseil into the program, if they are
+# installed. Loading them as about seventy shared libraries takes longer than a typical command. This needs mold: only
+# mold prefers archives that come first to shared libraries that come later, and a program with both would have
+# everything twice. Sets LYNX_LINKS_ARCHIVES.
 function(lynx_link_archives name)
   set(LYNX_LINKS_ARCHIVES FALSE CACHE INTERNAL "")
   if(NOT LYNX_MOLD OR LYNX_SANITIZE OR LYNX_FUZZ)
@@ -110,8 +113,9 @@ function(lynx_link_archives name)
   set(LYNX_LINKS_ARCHIVES TRUE CACHE INTERNAL "")
 endfunction()
 
-# lynx_test(NAME SOURCES a_test.cc DEPS t... [TIMEOUT seconds] [LABELS l...] [PREFIX text] [PCH kind]): one GoogleTest program, each
-# of its tests a CTest test of its own, named with the prefix where several programs have the same tests.
+# lynx_test(NAME SOURCES a_test.cc DEPS t... [TIMEOUT seconds] [LABELS l...] [PREFIX text] [PCH kind]): one GoogleTest
+# program. Each of its tests is a CTest test. The prefix comes before their names if several programs have the same
+# tests.
 function(lynx_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PREFIX;PCH" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)

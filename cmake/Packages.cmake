@@ -1,11 +1,11 @@
-# What is installed, and Debian packages of it: scripts/package.sh, or cpack in a build folder whose programs are built; nothing is built then.
-# Programs find each other by their folder, lib/lynx; those that people call have links in bin. Units and configuration are where Debian 12 has
-# them, and these have Debian's paths in them.
+# Defines what is installed, and the Debian packages of it. Use scripts/package.sh, or cpack in a build folder whose
+# programs are built; cpack itself builds nothing. Programs find each other in their folder, lib/lynx; those that people
+# call have links in bin. Units and configuration are where Debian 12 expects them, and contain Debian's paths.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(made ${PROJECT_BINARY_DIR}/debian)
 set(debian ${PROJECT_SOURCE_DIR}/deploy/debian)
 
-# Without its time, which would make the same file another one at each run.
+# Leaves out the file's time, which would make the result differ at each run.
 function(lynx_gzip from to)
   execute_process(COMMAND gzip -9n INPUT_FILE ${from} OUTPUT_FILE ${to} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -13,7 +13,8 @@ file(MAKE_DIRECTORY ${made}/links)
 set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${debian}/changelog)
 lynx_gzip(${debian}/changelog ${made}/changelog.gz)
 
-# lynx_package(COMPONENT PACKAGE [CALLED program...] [PROGRAMS program...]): the package's programs, with links for those that are called.
+# lynx_package(COMPONENT PACKAGE [CALLED program...] [PROGRAMS program...]): installs the package's programs, with links
+# for those that people call.
 function(lynx_package component package)
   cmake_parse_arguments(ARG "" "" "CALLED;PROGRAMS" ${ARGN})
   install(TARGETS ${ARG_CALLED} ${ARG_PROGRAMS} DESTINATION lib/lynx COMPONENT ${component})
@@ -24,8 +25,8 @@ function(lynx_package component package)
   install(FILES ${debian}/copyright ${made}/changelog.gz DESTINATION share/doc/${package} COMPONENT ${component})
 endfunction()
 
-# lynx_service(NAME purged...): unit, configuration, manual page and maintainer scripts of a daemon's package; `purged`: what goes when it is purged,
-# as a sentence and commands of the shell.
+# lynx_service(NAME purged...): installs the unit, configuration, manual page and maintainer scripts of a daemon's
+# package. `purged`: what is removed when the package is purged, as a sentence and as shell commands.
 function(lynx_service service purged purge)
   string(REPLACE "lynx-" "" component ${service})
   install(FILES ${PROJECT_SOURCE_DIR}/deploy/systemd/${service}.service DESTINATION /lib/systemd/system COMPONENT ${component})
@@ -55,7 +56,7 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 lynx_package(common lynx-common PROGRAMS lynx-opt)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/dashboards/grafana ${PROJECT_SOURCE_DIR}/dashboards/provisioning ${PROJECT_SOURCE_DIR}/dashboards/prometheus
         DESTINATION share/lynx COMPONENT common PATTERN lynx_rules_test.yml EXCLUDE)
-# Where the alerts' annotation says that it is.
+# The alerts' annotation says that the file is here.
 install(FILES ${PROJECT_SOURCE_DIR}/docs/runbooks.md DESTINATION share/lynx/docs COMPONENT common)
 foreach(script postinst postrm)
   configure_file(${debian}/lynx-common.${script} ${made}/lynx-common/${script} COPYONLY)
@@ -114,7 +115,7 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_COMPONENTS_ALL common rank server agent worker ctl)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-# /etc and /lib are no folders of the prefix.
+# The folders /etc and /lib are outside the prefix.
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -19,13 +19,13 @@ std::string FieldPath(const std::string& parent, const std::string& field, int64
 absl::Status BadField(const std::string& path, const std::string& value, const std::string& rule);
 
 absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int64_t high);
-// Neither NaN nor infinite.
+// The value must be neither NaN nor infinite.
 absl::Status CheckFinite(const std::string& path, double value);
 // For strings and repeated fields: `what` is "characters" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
 // At most `most` bytes and no control characters, because the text is shown in one line on terminals.
 absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);
-// Absolute, at most 4096 bytes, without NUL and line ends.
+// Absolute, at most 4096 bytes, without NUL and line breaks.
 absl::Status CheckAbsolutePath(const std::string& path, const std::string& value);
 // 64 lower-case hexadecimal digits.
 absl::Status CheckDigest(const std::string& path, const std::string& value);

@@ -14,7 +14,7 @@ rm -f build-configure.log
 if [ -t 1 ]; then
   cmake --build --preset release -- "$@"
 else
-  # Without a terminal: a quiet build that prints all it has if it fails.
+  # Without a terminal, build quietly and print the whole log only if the build fails.
   log=$(mktemp)
   trap 'rm -f "$log"' EXIT
   if ! cmake --build --preset release -- "$@" >"$log" 2>&1; then

@@ -27,15 +27,15 @@ import time
 from chaos_compare import check
 from namespace_cluster import NODES, Cluster, Network, enter_namespaces, ranks_of_machine, send, stop_everything
 
-SLOW = "4mbit"  # what a slow node sends
-PATIENCE = 420  # seconds in which all jobs must end once everything is mended
+SLOW = "4mbit"  # the rate at which a slow node sends
+PATIENCE = 420  # seconds in which all jobs must end after everything is mended
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
-# Kind -> parts of its job file. All jobs of a kind are the same run: in one layout they must end with the same bits. The layout of
-# the elastic one changes, and sums differ in their last bits then; it hardly learns, so that the loss of each step tells which
-# samples the step had.
+# Kind -> parts of its job file. All jobs of a kind are the same run, so in one layout they must end with the same bits.
+# The elastic kind's layout changes, and then sums differ in their last bits. It learns so little that the loss of each
+# step shows which samples the step had.
 KINDS = {
-    # Where the layers are split decides in which order the gradient's norm is summed, and so its last bits.
+    # The split of the layers decides in which order the gradient's norm is summed, and so its last bits.
     "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1, schedule: zero-bubble, partition: even}", seed=1, lr="3e-3"),
     "single": dict(ranks="1", parallel="{tp: 1, pp: 1, dp: 1}", seed=2, lr="3e-3"),
     "elastic": dict(ranks="1..2", parallel="{tp: auto, pp: auto}", seed=3, lr="1e-12"),
@@ -54,13 +54,13 @@ maxRestarts: 1000
 
 
 class Watch(threading.Thread):
-    """Looks at processes and checkpoints four times a second for what must never be."""
+    """Looks at processes and checkpoints four times a second for states that must never occur."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
         self.cluster = cluster
         self.violations = []
-        self.overlaps = 0        # looks that saw ranks of two generations of a job, on different nodes
+        self.overlaps = 0        # how often two generations of a job were seen to have ranks on different nodes
         self.checkpoints = {}    # job -> {step: generation}
         self.fences = {}         # (job, generation) -> when it was first seen
         self.done = threading.Event()
@@ -100,7 +100,7 @@ class Watch(threading.Thread):
                 try:
                     generation = int(re.search(r'"generation"\s*:\s*"?(\d+)', index.read_text())[1])
                 except (OSError, TypeError):
-                    continue  # removed meanwhile
+                    continue  # it was removed meanwhile
                 known[step] = generation
                 newer = [g for (name, g), seen in self.fences.items()
                          if name == folder.name and g > generation and now - seen > 5]
@@ -110,7 +110,7 @@ class Watch(threading.Thread):
 
 
 class Jobs:
-    """Keeps one job of each kind under way and knows all that were acknowledged."""
+    """Keeps one job of each kind running and remembers every job that was acknowledged."""
 
     def __init__(self, cluster, data, steps):
         self.cluster = cluster
@@ -119,10 +119,10 @@ class Jobs:
         self.acknowledged = {}  # id -> (kind, name)
         self.began = {}         # id -> time
         self.ended = {}         # id -> time
-        self.pending = {}       # kind -> (name, key) that was not acknowledged yet
+        self.pending = {}       # kind -> (name, key) that is not acknowledged yet
         self.count = 0
         self.last = {}          # newest list of jobs
-        self.closed = False     # none is begun any more
+        self.closed = False     # true: no new job is begun
 
     def submit(self, kind):
         if kind not in self.pending:
@@ -159,7 +159,7 @@ class Jobs:
         return [job for job in self.acknowledged if job not in self.ended]
 
     def steps_done(self):
-        """Of unfinished jobs."""
+        """The steps that each unfinished job has done."""
         return {job: int(self.last[job].get("progress", {}).get("stepsDone", 0)) for job in self.unfinished() if job in self.last}
 
 
@@ -180,7 +180,7 @@ OF_NAMESPACES = ("cut-node", "cut-node", "slow-node", "full-server", "full-node"
 
 
 def draw(cluster, rng, real, busy):
-    """A fault at random; none of a machine that is under another one. None where that leaves nothing."""
+    """A random fault, not on a machine that has a fault already. None if nothing is left to break."""
     kind = rng.choice(KILLS_AND_STOPS + (OF_NAMESPACES if real else ()))
     action, what = kind.split("-")
     seconds = rng.choice([0.3, 1, 2, 4, 12]) * rng.uniform(0.7, 1.3)
@@ -214,7 +214,7 @@ def draw(cluster, rng, real, busy):
 
 
 def kill(cluster, names, node):
-    """Daemons, which are not started again before the fault is mended; of a node its ranks and its memory too."""
+    """Kills daemons, which are not restarted before the fault is mended. If it is a whole node, also its ranks and its memory."""
     with cluster.lock:
         cluster.held.update(names)
         for name in names:
@@ -230,17 +230,17 @@ class Chaos:
     def __init__(self, cluster, jobs, watch, rng, real, log):
         self.cluster, self.jobs, self.watch, self.rng, self.real, self.log = cluster, jobs, watch, rng, real, log
         self.active = []                                  # (when it is mended, fault)
-        self.measuring = None                             # (fault, when, steps done of what ran then, killed generations)
+        self.measuring = None                             # (fault, when, steps done by the jobs that ran then, killed generations)
         self.recoveries = collections.defaultdict(list)   # kind -> seconds
         self.counts = collections.Counter()
 
     def tend(self):
-        """One look: mends what is due, starts what has ended, submits what is missing. False while the server is away."""
+        """Looks once: mends what is due, restarts what has ended, submits what is missing. False while the server is away."""
         now = time.monotonic()
         for item in [item for item in self.active if item[0] <= now]:
             self.active.remove(item)
             item[1].mend()
-            if self.measuring is not None:  # what runs must move from now on
+            if self.measuring is not None:  # the running jobs must make progress from now on
                 self.measuring = (*self.measuring[:2], self.jobs.steps_done(), self.measuring[3])
         self.cluster.watch_over()
         answers = self.jobs.look()
@@ -274,7 +274,7 @@ class Chaos:
         self.log(f"{sum(self.counts.values()):4} {fault}")
 
     def calm(self, patience):
-        """Until nothing is broken and the last fault's harm is over."""
+        """Waits until nothing is broken and the last fault has no effect any more."""
         deadline = time.monotonic() + patience
         while (self.active or self.measuring is not None) and time.monotonic() < deadline:
             self.tend()
@@ -287,7 +287,7 @@ class Chaos:
                 self.calm(45)
                 end = time.monotonic() + self.rng.uniform(0.5, 2)
             else:
-                end = time.monotonic() + self.rng.uniform(0.2, 2)  # on top of what is broken
+                end = time.monotonic() + self.rng.uniform(0.2, 2)  # in addition to what is broken
             while time.monotonic() < end:
                 self.tend()
                 time.sleep(0.1)
@@ -325,7 +325,7 @@ def undisturbed(chaos):
 
 
 def report(chaos, references, violations, seconds):
-    """`references`: before the faults and after them."""
+    """`references`: runs from before the faults and from after them."""
     jobs = chaos.jobs
     undisturbed_names = {run[kind][0] for run in references for kind in KINDS}
     later = [(job, kind) for job, (kind, name) in jobs.acknowledged.items() if name not in undisturbed_names and job in jobs.ended]

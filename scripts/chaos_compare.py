@@ -1,16 +1,16 @@
-"""How chaos.py tells whether a job was trained as it is undisturbed: step by step, and by its last weights."""
+"""Tells chaos.py whether a job was trained as without faults: step by step, and by its last weights."""
 
 import collections
 import csv
 import hashlib
 import json
 
-SAME_LOSS = 2e-5  # relative; two steps' losses are further apart, but for few: see neighbours_differ
+SAME_LOSS = 2e-5  # relative; the losses of two neighbouring steps differ more than this, except for a few: see neighbours_differ
 SAME_LAYOUT = ("fixed", "single")
 
 
 def steps_of(cluster, name):
-    """[(step, loss, gradient norm)] of a job as its log has them, exactly."""
+    """The exact [(step, loss, gradient norm)] of a job, from its log."""
     rows = []
     for path in (cluster.home / "checkpoints" / name).glob("metrics-*/metrics.csv"):
         with open(path, newline="") as lines:
@@ -19,14 +19,14 @@ def steps_of(cluster, name):
 
 
 def weights_of(cluster, name, steps):
-    """Digest of all weights and moments in the last checkpoint; None: it is not there."""
+    """Digest of all weights and moments in the last checkpoint; None: there is no such checkpoint."""
     digest = hashlib.sha256()
     shards = sorted((cluster.home / "checkpoints" / name / f"step-{steps:08}").glob("*.safetensors"))
     for shard in shards:
         content = shard.read_bytes()
         header = 8 + int.from_bytes(content[:8], "little")
         tensors = json.loads(content[8:header])
-        tensors.pop("__metadata__")  # whose it is
+        tensors.pop("__metadata__")  # it says to which run they belong
         digest.update(json.dumps(tensors, sort_keys=True).encode() + content[header:])
     return digest.hexdigest() if shards else None
 
@@ -36,13 +36,13 @@ def same_loss(a, b):
 
 
 def neighbours_differ(cluster, name):
-    """Share of steps whose loss is not the next one's."""
+    """The share of steps whose loss differs from that of the next step."""
     losses = [loss for _, loss, _ in steps_of(cluster, name)]
     return sum(not same_loss(a, b) for a, b in zip(losses, losses[1:])) / max(len(losses) - 1, 1)
 
 
 def wrong_samples(jobs, name, kind, reference, whole):
-    """What is not as in the undisturbed run. `whole`: no line of the log may be missing."""
+    """What differs from the undisturbed run. `whole`: no line of the log may be missing."""
     cluster = jobs.cluster
     rows, expected = steps_of(cluster, name), {step: rest for step, *rest in steps_of(cluster, reference)}
     steps = [step for step, *_ in rows]
@@ -60,7 +60,7 @@ def wrong_samples(jobs, name, kind, reference, whole):
 
 
 def check(chaos, references):
-    """All that is not as it should be, a sentence each. `references`: kind -> (name, seconds) of undisturbed runs."""
+    """Everything that is wrong, one sentence each. `references`: kind -> (name, seconds) of undisturbed runs."""
     jobs, found = chaos.jobs, list(chaos.watch.violations)
     names = collections.Counter(job["spec"]["name"] for job in jobs.last.values())
     found += [f"{name} is there {count} times" for name, count in names.items() if count > 1]

@@ -14,7 +14,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 JOB = ("-f", ROOT / "examples/gpt-6.7b.yaml", "--cluster", ROOT / "examples/clusters/a100-40gb-pcie.yaml",
        "--set", "parallel.schedule=1f1b", "--set", "parallel.sequenceParallel=off")
-STAGE, MICROBATCH, LAYER = 1, 3, 12  # whose backward pass is drawn: any in the middle looks alike
+STAGE, MICROBATCH, LAYER = 1, 3, 12  # the backward pass to draw; any in the middle looks the same
 # What the backward pass of a layer reads, in the order in which its forward pass makes it.
 TENSORS = ("ln1", "qkv", "probs", "probs_dropped", "context", "mask1", "x1", "ln2", "fc1", "gelu", "mask2")
 WIDTH, LEFT = 860, 96
@@ -59,7 +59,7 @@ class Svg:
 
 
 class Plan:
-    """What one policy makes of the job: its page, and the spans of its simulated step, by stage."""
+    """The plan of one policy: its page, and the spans of its simulated step, by stage."""
 
     def __init__(self, lynxctl, policy):
         with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,7 @@ def draw_overlap(plans, path):
     excerpts = []
     for said, plan in plans:
         spans = plan.stage(STAGE)
-        # From the end of the backward pass of the layer above to its own.
+        # From the end of the backward pass of the layer above to the end of this layer's.
         begins, ends = (next(span["ts"] + span["dur"] for span in spans if span["name"] == f"{STAGE}B{MICROBATCH}:{layer}.end") for layer in (LAYER + 1, LAYER))
         excerpts.append((said, begins, ends, [s for s in spans if s["ts"] + s["dur"] > begins + 1 and s["ts"] < ends - 1]))
     scale = (WIDTH - LEFT - 70) / max(ends - begins for _, begins, ends, _ in excerpts)
@@ -132,7 +132,7 @@ def draw_pipeline(plans, path):
                 if match and span["cat"] in KINDS and span["cat"] != "hidden":
                     start, end = span["ts"] / 1000, (span["ts"] + span["dur"]) / 1000
                     parts = slots.setdefault(("forward" if match.group(1) == "F" else "backward", match.group(2)), [[start, end]])
-                    # Waits for collectives belong to a pass; a stall in it parts it.
+                    # Waits for collectives are part of a pass, but a stall splits it.
                     if start - parts[-1][1] > STALL_MS:
                         parts.append([start, end])
                     parts[-1][1] = max(parts[-1][1], end)
@@ -147,7 +147,7 @@ def draw_pipeline(plans, path):
 
 
 def placements(plan):
-    """tensor -> stored, a window, or critical; of the layers that LAYER is one of."""
+    """tensor -> stored, a window, or critical; for the layers of which LAYER is one."""
     for first, last, said in re.findall(r"^stage \d+, layers? (\d+)(?:-(\d+))?: (.*)$", plan.text, re.MULTILINE):
         if int(first) <= LAYER <= int(last or first):
             found = {}
@@ -159,7 +159,7 @@ def placements(plan):
 
 
 def draw_tensors(plans, path):
-    """What becomes of each tensor of a layer."""
+    """Draws what happens to each tensor of a layer."""
     svg = Svg(172, "What is stored and what is recomputed of one layer")
     width = (WIDTH - LEFT - 10) / len(TENSORS)
     for place, name in enumerate(TENSORS):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manual page of a daemon, from what it prints for --help: daemon_man.py PROGRAM > PAGE."""
+"""Writes the manual page of a daemon from the output of its --help: daemon_man.py PROGRAM > PAGE."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 
-# Defaults that are of the machine where the page is made.
+# Defaults that depend on the machine where the page is made.
 OF_THE_MACHINE = {"--node": "the machine's name", "--rank-binary": "beside the program"}
 
 

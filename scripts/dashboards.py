@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Prometheus, and Grafana where it is installed, for the local cluster of 'lynxctl local up': dashboards.py [--home FOLDER]
-[--interval TIME]. Runs until Ctrl-C or SIGTERM and keeps everything in $LYNX_HOME/dashboards, which each start begins anew."""
+"""Starts Prometheus, and Grafana if it is installed, for the local cluster of 'lynxctl local up': dashboards.py [--home
+FOLDER] [--interval TIME]. Runs until Ctrl-C or SIGTERM. Keeps everything in $LYNX_HOME/dashboards, which each start
+makes anew."""
 
 import argparse
 import json
@@ -18,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROMETHEUS_PORT, GRAFANA_PORT = 9090, 3000
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PATIENCE = 60  # seconds for a server to answer
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the web knows nothing of this machine's ports
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a web proxy cannot reach this machine's ports
 GRAFANA_HOMES = ("/usr/share/grafana", "/usr/local/share/grafana")
 
 
@@ -27,7 +28,7 @@ class Stopped(Exception):
 
 
 class Stop:
-    """Asked for by a signal. It takes effect where this rests alone: no server that has just been started is forgotten."""
+    """A signal asks for it. It takes effect only while this waits, so that a server that has just been started is not forgotten."""
 
     asked = False
 
@@ -43,7 +44,7 @@ class Stop:
 
 
 def port_near(wanted):
-    """`wanted`, or a free one where somebody listens there."""
+    """`wanted`, or a free port if somebody listens there."""
     for port in (wanted, 0):
         with socket.socket() as one:
             try:
@@ -55,7 +56,7 @@ def port_near(wanted):
 
 
 def targets(cluster):
-    """Of a cluster.json: what Prometheus scrapes, with the label that the rules know."""
+    """What Prometheus scrapes for a cluster.json, with the label that the alert rules expect."""
     by_kind = {}
     for daemon in cluster["daemons"]:
         by_kind.setdefault("lynx-" + daemon["name"].rpartition(".")[2], []).append(daemon["metricsAddress"])
@@ -63,7 +64,7 @@ def targets(cluster):
 
 
 def write_configuration(home, folder, interval):
-    """Prometheus' files, for the cluster in `home`; returns the path of its configuration."""
+    """Writes Prometheus' files for the cluster in `home`. Returns the path of its configuration."""
     cluster_file = home / "local" / "cluster.json"
     if not cluster_file.exists():
         sys.exit(f"error: there is no local cluster in {home}: start one with 'lynxctl local up', or name the folder of another with --home or LYNX_HOME")
@@ -85,7 +86,7 @@ def answers(url):
 
 
 def start(name, arguments, folder, url, **more):
-    """Starts a server and waits until `url` answers; its log is in `folder`."""
+    """Starts a server and waits until `url` answers. Its log is in `folder`."""
     log = folder / f"{name}.log"
     with open(log, "wb") as out:
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **more)
@@ -111,7 +112,7 @@ def end(process):
 
 
 def start_prometheus(home, folder, interval):
-    """The process and its address; exits with a sentence where it is not installed."""
+    """Returns the process and its address. Exits with a sentence if Prometheus is not installed."""
     program = shutil.which("prometheus")
     if program is None:
         sys.exit("error: prometheus is not installed: scripts/install.sh installs it, or 'apt-get install prometheus'")
@@ -123,7 +124,7 @@ def start_prometheus(home, folder, interval):
 
 
 def grafana():
-    """The program and its home; None where it is not installed."""
+    """The program and its home; None if it is not installed."""
     for home in GRAFANA_HOMES:
         for name in ("grafana-server", "grafana"):
             program = pathlib.Path(home) / "bin" / name

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A cluster on this machine and a job from submit to trained model: installs what is missing, builds, starts one server
-# and two nodes on loopback, trains examples/gpt-bytes.yaml, shows what was planned and what was measured, and stops
-# everything again.
+# Runs a job on a cluster on this machine, from submission to the trained model. Installs what is missing, builds,
+# starts one server and two nodes on loopback, trains examples/gpt-bytes.yaml, shows what was planned and measured, and
+# stops everything.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -59,8 +59,8 @@ fi
 text=$(realpath "$text")
 
 interrupted=
-# Stops the cluster whatever happens. A second Ctrl-C must not leave half of it behind. First the command that follows the
-# job: a background command does not see Ctrl-C, and would go on trying to reach the server.
+# Stops the cluster whatever happens. A second Ctrl-C must not leave half of it running. First end the command that
+# follows the job: as a background command it does not receive Ctrl-C, and would keep trying to reach the server.
 stop() {
   trap '' INT TERM HUP
   local pid
@@ -74,7 +74,8 @@ trap stop EXIT
 trap 'interrupted=1; exit 130' INT TERM HUP
 
 "$lynxctl" local down >/dev/null  # left over from a demo that was killed
-# What an agent would offer: lines "cuda 0: NVIDIA H200, ...", or of CPUs, with the reason on standard error.
+# What an agent would offer: lines like "cuda 0: NVIDIA H200, ...", or lines for CPUs, with the reason on standard
+# error.
 offer=
 [ -n "$chaos" ] || offer=$("$bin/lynx-agent" --probe --log-level error 2>"$LYNX_HOME/no-gpu.txt") || offer=
 gpus=$(grep -c '^cuda ' <<<"$offer" || true)
@@ -82,7 +83,7 @@ changes=()
 pace=()
 [ "$link_rate" = 0 ] || pace=(--link-rate "$link_rate")
 if [ "$gpus" -gt 0 ]; then
-  # The example wants four ranks; with fewer GPUs each has more of the model, and more memory for activations.
+  # The example wants four ranks. With fewer GPUs each rank has more of the model, and more memory for activations.
   if [ "$gpus" -ge 4 ]; then gpus=4; elif [ "$gpus" -ge 2 ]; then gpus=2; fi
   model=$(sed -n '1s/^cuda [0-9]*: \([^,]*\),.*/\1/p' <<<"$offer")
   echo "training on $gpus GPU$([ "$gpus" -eq 1 ] || echo s) of this machine: $model"
@@ -104,11 +105,11 @@ else
   echo "starting a local cluster: one server, two nodes of two CPU ranks each"
   "$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
 fi
-# This cluster, whatever context is in use: what follows cancels jobs.
+# Use this cluster, whatever context is in use, because the commands below cancel jobs.
 LYNX_SERVER=$(sed -n 's/^ *"serverAddress": "\(.*\)".*$/\1/p' "$LYNX_HOME/local/cluster.json")
 [ -n "$LYNX_SERVER" ] || fail "$LYNX_HOME/local/cluster.json does not name the server"
 export LYNX_SERVER
-# Jobs outlive their cluster: one that an interrupted demo has left would go on first, and this one wait behind it.
+# Jobs outlive their cluster: a job of an interrupted demo would run first, and the new one would wait for it.
 "$lynxctl" cancel --all --reason "another demo begins"
 [ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"
 "$lynxctl" nodes
@@ -121,8 +122,8 @@ echo
 echo "training a byte-level GPT on $text ($(wc -c <"$text") bytes)"
 changes+=(--set "data.path=$text")
 [ -z "$steps" ] || changes+=(--set "train.steps=$steps")
-[ -z "$steps" ] || [ "$steps" -ge 20 ] || changes+=(--set train.warmupSteps=0)  # fewer steps than the example warms up
-# In the background, so that a signal to this script is acted on at once.
+[ -z "$steps" ] || [ "$steps" -ge 20 ] || changes+=(--set train.warmupSteps=0)  # fewer steps than the example's warm-up
+# In the background, so that this script reacts to a signal at once.
 if [ -n "$chaos" ]; then
   LYNX_BIN=$bin python3 "$root/scripts/demo_chaos.py" "$root/examples/gpt-bytes.yaml" "${changes[@]}" &
 else

@@ -16,8 +16,8 @@ import time
 
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
 HOME = pathlib.Path(os.environ["LYNX_HOME"]) / "local"
-STEPS_BEFORE = 20  # that are trained before the node dies, and in the smaller layout before it returns
-PATIENCE = 300     # seconds in which something must happen
+STEPS_BEFORE = 20  # steps to train before the node dies, and in the smaller layout before it returns
+PATIENCE = 300     # seconds in which each expected thing must happen
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
@@ -26,7 +26,7 @@ def fail(message):
 
 
 def environment():
-    """In which lynxctl calls this cluster, whatever context is in use."""
+    """The environment in which lynxctl calls this cluster, whatever context is in use."""
     env = {name: value for name, value in os.environ.items() if name not in ("LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE")}
     try:
         return dict(env, LYNX_SERVER=json.loads((HOME / "cluster.json").read_text())["serverAddress"])
@@ -50,7 +50,7 @@ class Job:
         return json.loads(lynxctl("get", self.id, "-o", "json", "--events"))
 
     def wait(self, condition, what):
-        """The first page of the job that satisfies the condition. A busy machine may take long; one step after another, though."""
+        """The first page of the job that satisfies the condition. A busy machine may need long, but steps must follow one another."""
         seen = deadline = None
         while True:
             page = self.page()
@@ -82,7 +82,7 @@ def step_time(page):
 
 
 def kill_node(name):
-    """All its processes at once, as when the power fails; the other node's are left alone."""
+    """Kills all its processes at once, as when the power fails, and none of the other node's."""
     marker = str(HOME / name) + "/"
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():

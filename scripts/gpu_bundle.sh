@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs what scripts/gpu_check.sh needs beside CUDA, CMake and a C++ compiler: the sources of the engine, and the headers and
-# libraries that it and its tests use, from this machine's packages. For a Debian or Ubuntu machine with a GPU and no network, of
-# this architecture and with a C library no older than this one's.
+# Packs what scripts/gpu_check.sh needs in addition to CUDA, CMake and a C++ compiler: the sources of the engine, and
+# the headers and libraries that the engine and its tests use, from this machine's packages. The bundle is for a Debian
+# or Ubuntu machine with a GPU and without network, of the same architecture and with a C library that is not older.
 set -euo pipefail
 
 usage() {
@@ -27,20 +27,21 @@ tree=$work/lynx-gpu-check
 prefix=$tree/prefix
 mkdir -p "$prefix"
 
-# Git knows which files are sources. Of the documents none is needed.
+# Git knows which files are sources. Documents are not needed.
 git ls-files -z --cached -- CMakeLists.txt CMakePresets.json cmake common planner worker tests scripts |
   tar --null --files-from=- -cf - | tar -C "$tree" -xf -
 git describe --always --dirty >"$tree/COMMIT"
 
-# Copies a file of /usr to its place in the prefix; links are followed, for what they lead to may be elsewhere.
+# Copies a file of /usr to its place in the prefix. Links are followed, because what they lead to may be elsewhere.
 pack() {
   local to=$prefix/${1#/usr/}
   mkdir -p "$(dirname "$to")"
   cp -L "$1" "$to"
 }
 
-# Headers, CMake's files, and libraries, of which one kind is enough. Abseil's shared ones are a package of their own.
-abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | sed -n 1p)  # which reads all, or the pipe would fail
+# Copies headers, CMake's files and libraries; one kind of library is enough. Abseil's shared libraries are a separate
+# package.
+abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | sed -n 1p)  # sed must read all input, or the pipe would fail
 for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-dev libssl-dev libdnnl-dev libopenblas-pthread-dev; do
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
     fail "$package is not installed here; scripts/install.sh installs what Lynx needs"
@@ -50,9 +51,9 @@ for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-de
       if [ -f "$file" ]; then pack "$file"; fi
     done
 done
-# Compilers look into the architecture's folder of /usr only.
+# Compilers look into the folder of the architecture only below /usr.
 cp -r "$prefix/include/$(gcc -print-multiarch)/openssl" "$prefix/include/"
-# Debian's names this machine's paths.
+# Debian's file names this machine's paths.
 libraries=$prefix/lib/$(gcc -print-multiarch)
 mkdir -p "$libraries/cmake/openblas"
 cat >"$libraries/cmake/openblas/OpenBLASConfig.cmake" <<'TEXT'
@@ -62,7 +63,7 @@ set(OpenBLAS_INCLUDE_DIRS ${libraries}/../../include/${triplet}/openblas-pthread
 set(OpenBLAS_LIBRARIES ${libraries}/openblas-pthread/libopenblas.so)
 TEXT
 
-# Libraries are found by the names under which others ask for them.
+# Libraries are found by the names that other libraries ask for.
 link_name() {
   local name
   name=$(objdump -p "$1" | awk '/SONAME/ {print $2}')
@@ -70,7 +71,7 @@ link_name() {
   [ -e "$libraries/$name" ] || ln -s "$(basename "$1")" "$libraries/$name"
 }
 for library in "$libraries"/*.so* "$libraries"/*/*.so; do link_name "$library"; done
-# And what they load; the C and C++ libraries are the other machine's.
+# Also copy what they load; the C and C++ libraries are those of the other machine.
 for _ in 1 2 3; do
   for library in "$libraries"/*.so*; do
     objdump -p "$library" | awk '/NEEDED/ {print $2}'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the engine with CUDA on a machine that has a GPU, runs every check that needs one, and writes what came out as files.
+# Builds the engine with CUDA on a machine with a GPU, runs every check that needs one, and writes the results to files.
 # Needs CMake, a C++20 compiler, the CUDA toolkit, and the libraries of the CPU backend and the tests: from packages
-# (scripts/packages.txt), from any prefix (-DCMAKE_PREFIX_PATH through LYNX_CMAKE_ARGS), or, where this is a bundle that
-# scripts/gpu_bundle.sh made, from the bundle. No gRPC, protobuf or SQLite.
+# (scripts/packages.txt), from any prefix (-DCMAKE_PREFIX_PATH in LYNX_CMAKE_ARGS), or from the bundle, if
+# scripts/gpu_bundle.sh made this folder. Does not need gRPC, protobuf or SQLite.
 set -euo pipefail
 
 usage() {
@@ -40,7 +40,7 @@ failed=0
 
 say() { echo "$1: $2" | tee -a "$out/summary.txt"; }
 
-# check NAME COMMAND...: runs it with its output in NAME.txt.
+# check NAME COMMAND...: runs the command and writes its output to NAME.txt.
 check() {
   local name=$1 begin=$SECONDS
   shift
@@ -66,7 +66,7 @@ arguments=(-DCMAKE_BUILD_TYPE=Release -DLYNX_ENGINE_ONLY=ON -DLYNX_DEVICE_CHECK=
 if [ -d prefix ]; then
   libraries=$(echo "$PWD"/prefix/lib/*-linux-*)
   arguments+=("-DCMAKE_PREFIX_PATH=$PWD/prefix" "-DOPENSSL_ROOT_DIR=$PWD/prefix"
-              "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$libraries")  # for what libraries load, too
+              "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$libraries")  # also for what libraries load
 fi
 
 # shellcheck disable=SC2317  # check calls these

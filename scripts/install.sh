@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of scripts/packages.txt that are missing: install.sh [--tests]. With --tests also those of
-# scripts/packages-tests.txt. Needs root or sudo only if any is missing.
+# install.sh [--tests]: installs the Debian packages of scripts/packages.txt that are missing, with --tests also those
+# of scripts/packages-tests.txt. Needs root or sudo only if a package is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lists=("$here/packages.txt")
@@ -35,7 +35,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "installing ${#missing[@]} packages: ${missing[*]}"
 log=$(mktemp)
-# Some packages would start a server of the machine, which nobody has asked for: Debian's policy for that, unless there is one.
+# Some packages would start a server that nobody asked for. Use Debian's policy file against that, unless the machine
+# has one.
 policy=/usr/sbin/policy-rc.d
 own_policy=
 clean_up() {

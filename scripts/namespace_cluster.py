@@ -1,5 +1,5 @@
-"""A cluster on this machine whose nodes have a network of their own, where the machine lets it (namespaces): what scripts/chaos.py breaks
-and bench/slow_link.py slows down."""
+"""A cluster on this machine whose nodes have networks of their own, if the machine allows namespaces. scripts/chaos.py
+breaks it, and bench/slow_link.py slows it down."""
 
 import json
 import os
@@ -12,12 +12,12 @@ import threading
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[1] / "build" / "bin"))
 NODES = 4
-INSIDE = "LYNX_CHAOS_NAMESPACES"  # in the environment: this process runs in namespaces of its own
+INSIDE = "LYNX_CHAOS_NAMESPACES"  # an environment variable: this process runs in namespaces of its own
 
 
 def enter_namespaces():
-    """Starts this program again where network, mounts and process ids are its own; all it started ends with it. Returns whether it
-    is there: it cannot, or it is there already."""
+    """Starts this program again with its own network, mounts and process ids; everything that it starts ends with it.
+    Returns whether this process is already inside. False: the machine does not allow it."""
     if os.environ.get(INSIDE) is not None:
         return os.environ[INSIDE] == "1"
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -41,7 +41,7 @@ def shell(*command):
 
 
 class Network:
-    """A bridge with the server on it, and a network namespace with one cable for each node. Without namespaces: loopback."""
+    """A bridge with the server on it, and for each node a network namespace with one cable. Without namespaces: loopback."""
 
     def __init__(self, real):
         self.real = real
@@ -68,20 +68,20 @@ class Network:
         return f"10.77.0.{10 + node}" if self.real else "127.0.0.1"
 
     def command(self, node):
-        """What runs a command on the node's network."""
+        """The command line prefix that runs a command on the node's network."""
         return ["nsenter", f"--net=/run/netns/n{node}"] if self.real else []
 
     def cut(self, node, off):
         shell("ip", "link", "set", f"cable{node}", "down" if off else "up")
 
     def limit(self, node, rate):
-        """What the node sends; None: no longer."""
+        """Limits the rate at which the node sends; None: removes the limit."""
         shape = ["root", "tbf", "rate", rate or "", "burst", "32kb", "latency", "400ms"]
         self._inside(node, "tc", "qdisc", *(["add", "dev", "eth0", *shape] if rate else ["del", "dev", "eth0", "root"]))
 
 
 class Disk:
-    """A folder on a file system of its own, which can be filled up. Without namespaces: a folder."""
+    """A folder on its own file system, which can be filled up. Without namespaces: an ordinary folder."""
 
     def __init__(self, path, megabytes, real):
         self.path = path
@@ -126,7 +126,7 @@ def ranks_of_machine(home):
 
 
 class Cluster:
-    """A server, and an agent and a worker daemon on each node; nothing is started yet."""
+    """A server, and on each node an agent and a worker daemon. The constructor starts nothing."""
 
     def __init__(self, home, network):
         self.home = home
@@ -136,7 +136,7 @@ class Cluster:
         self.disks.update({f"node{n}": Disk(home / f"node{n}", 64, real) for n in range(NODES)})
         self.lock = threading.RLock()
         self.processes = {}  # name -> Popen
-        self.held = set()    # names of daemons that are meant to be down
+        self.held = set()    # names of daemons that must stay down
         (home / "logs").mkdir()
 
     def arguments(self, name):
@@ -162,7 +162,7 @@ class Cluster:
                                                     stderr=log, start_new_session=True)
 
     def watch_over(self):
-        """What systemd does: starts again what has ended and is not held down."""
+        """Does what systemd does: restarts daemons that have ended and that are not held down."""
         with self.lock:
             for name in self.names():
                 if name not in self.held and (name not in self.processes or self.processes[name].poll() is not None):
@@ -174,7 +174,7 @@ class Cluster:
                 self.processes[name].send_signal(number)
 
     def ctl(self, *arguments, timeout=15):
-        """Parsed output; None while the server does not answer."""
+        """The parsed output; None while the server does not answer."""
         try:
             result = subprocess.run([str(BIN / "lynxctl"), "--server", f"{self.network.server}:7470", "--timeout", "5",
                                      *map(str, arguments), "-o", "json"], capture_output=True, text=True, timeout=timeout,
@@ -196,7 +196,7 @@ def send(pid, number):
 
 
 def stop_everything(cluster):
-    """The cluster's own processes, by their ids."""
+    """Ends the cluster's own processes, by their ids."""
     with cluster.lock:
         for process in cluster.processes.values():
             if process.poll() is None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs and their Debian packages, into build/packages: package.sh [VERSION]. Without VERSION it is the project's.
+# package.sh [VERSION]: builds the programs and their Debian packages into build/packages. The default version is the
+# project's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"

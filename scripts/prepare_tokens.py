@@ -17,7 +17,8 @@ import struct
 import sys
 
 MAGIC = b"MMIDIDX\0\0"
-# Megatron-LM's codes of its token types (megatron/core/datasets/indexed_dataset.py), and Python's of the same.
+# Megatron-LM's codes for its token types (megatron/core/datasets/indexed_dataset.py), and Python's codes for the same
+# types.
 UINT16, INT32 = (8, "H"), (4, "i")
 
 
@@ -26,7 +27,7 @@ def fail(place, why):
 
 
 def encoder(options):
-    """Text -> ids."""
+    """Returns a function from text to ids."""
     if options.ids:
         return lambda text: [int(word) for word in text.split()]
     try:
@@ -38,13 +39,13 @@ def encoder(options):
             tokenizer = tokenizers.Tokenizer.from_file(options.tokenizer)
         else:
             tokenizer = tokenizers.ByteLevelBPETokenizer(options.vocab, options.merges)
-    except Exception as error:  # the library has no class of its own for a file that it cannot read
+    except Exception as error:  # the library has no exception class for a file that it cannot read
         fail(options.tokenizer or f"{options.vocab} and {options.merges}", error)
     return lambda text: tokenizer.encode(text).ids
 
 
 def first_wrong_byte(path):
-    """Where a file stops being UTF-8: a decoder that is given it in pieces counts from the last one."""
+    """The position at which a file stops being UTF-8. (A decoder that gets the file in pieces counts from the last piece.)"""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -70,7 +71,8 @@ def documents(options):
 
 
 def write_pair(prefix, sequences):
-    """The two files from lists of ids, each a document; returns tokens and the largest id. Whole or not at all."""
+    """Writes the two files from lists of ids, one per document, completely or not at all. Returns the number of tokens
+    and the largest id."""
     largest = max((max(ids) for ids in sequences), default=0)
     code, kind = UINT16 if largest < 1 << 16 else INT32
     width = array.array(kind).itemsize

@@ -12,15 +12,15 @@ import sys
 import xml.etree.ElementTree
 
 ALLOWED = pathlib.Path(__file__).resolve().parent / "skips_allowed.txt"
-# Of tests/program.py, and of every program that ends with 77.
+# What tests/program.py prints, and every program that exits with 77.
 TOLD = re.compile(r"^skipped: (.+)$", re.MULTILINE)
-# What GTEST_SKIP() << "why" makes of it.
+# What GTEST_SKIP() << "why" prints.
 GOOGLE_TEST = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", re.MULTILINE | re.DOTALL)
-LONGEST = 300  # characters of a reason
+LONGEST = 300  # limit for a reason, in characters
 
 
 def reasons(name, said):
-    """Why the test of that name, or what of it, was skipped, by what it printed."""
+    """The reasons, from the test's output, why this test or a part of it was skipped."""
     found = [text for text in TOLD.findall(said)]
     for why, inner in GOOGLE_TEST.findall(said):
         why = " ".join(why.split()) or "no reason is given"
@@ -29,7 +29,7 @@ def reasons(name, said):
 
 
 def skips(results):
-    """A line for each skip: the test's name in CTest, what of it was skipped unless that is all, and why."""
+    """A line for each skip: the test's name in CTest, the skipped part unless all of it was skipped, and why."""
     lines = []
     for case in xml.etree.ElementTree.parse(results).getroot().iter("testcase"):
         name, mark = case.get("name"), case.find("skipped")
@@ -43,7 +43,7 @@ def skips(results):
 
 
 def allowed():
-    """Patterns of the shell for lines of skips()."""
+    """Shell patterns for lines of skips()."""
     lines = (line.strip() for line in ALLOWED.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-PATIENCE = 240  # seconds for anything that must come
+PATIENCE = 240  # seconds for anything that must happen
 NODES = ("n0", "n1")
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
@@ -49,7 +49,7 @@ class Cluster:
                                                   stdout=out, stderr=out)
 
     def start_server(self, programs):
-        """On the port that it had before, where it had one: nodes look for it there."""
+        """Starts it on the port that it had before, if any, because nodes look for it there."""
         listen = self.address or "127.0.0.1:0"
         told = self.folder / "server" / "server.address"
         self.start("server", programs, "--listen", listen, "--metrics-address", "")
@@ -116,7 +116,7 @@ class Cluster:
         return int(page.get("progress", {}).get("stepsDone", 0))
 
     def succeed(self, name):
-        """A job that begins now, with a rank on each node, and ends by itself."""
+        """Runs a new job with a rank on each node until it ends by itself."""
         self.submit(name, 5, 2)
         self.wait(lambda: self.steps(name) >= 0 and self.job(name)["state"] == "JOB_STATE_SUCCEEDED", f"job {name} to succeed")
         used = {rank["node"] for rank in self.job(name)["placement"]}
@@ -141,7 +141,7 @@ def upgrade(cluster, old, new):
         cluster.start_node("worker", node, old)
 
     def attached(node, kind, version):
-        """With that version, or any where it is None: not every old server tells it."""
+        """True if it is attached with that version. None: any version, because some old servers do not tell it."""
         page = cluster.nodes().get(node, {})
         return page.get(f"{kind}Attached") and version in (None, page.get(f"{kind}Version"))
 

@@ -1,5 +1,6 @@
-"""Runs tests in Python as `python3 -m unittest -v` does: program.py NAME..., from the tests' folder. What is skipped is told besides in a line of its
-own, from which scripts/skips.py makes its list. Where nothing but skips is left the exit code is 77, which CTest takes for a skip."""
+"""Runs tests in Python as `python3 -m unittest -v` does: program.py NAME..., in the tests' folder. For each skip it
+also prints a line, from which scripts/skips.py makes its list. If all tests were skipped the exit code is 77, which
+CTest takes for a skip."""
 
 import os
 import sys
@@ -9,13 +10,13 @@ SKIPPED = 77
 
 
 def tell(what):
-    """That this was skipped, and why, in the one line that is looked for."""
-    sys.stdout.flush()  # or what stands in it would come into the middle of the line
+    """Prints that this was skipped, and why, in the line that scripts/skips.py looks for."""
+    sys.stdout.flush()  # otherwise buffered output would appear in the middle of the line
     print("skipped:", " ".join(str(what).split()), file=sys.stderr, flush=True)
 
 
 class Result(unittest.TextTestResult):
-    """Tells of a skip as it happens: a program that is killed later has told it."""
+    """Reports a skip when it happens, so that a program that is killed later has reported it."""
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
@@ -42,7 +43,7 @@ def exit_code(result):
 
 
 def main(*names):
-    """Runs these, or the calling program's own where none is named, and ends."""
+    """Runs these tests, or those of the calling program if no name is given, and exits."""
     made = unittest.main(module=None if names else "__main__", argv=[sys.argv[0], *names], exit=False, verbosity=2, testRunner=Runner)
     sys.exit(exit_code(made.result))
 

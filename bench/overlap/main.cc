@@ -38,8 +38,8 @@ struct Options {
   int32_t limit_percent = 110;  // of what full recomputation needs
   int64_t latency_us = 0;
   int64_t host_mib = 0;  // of each rank; 0: nothing is offloaded
-  // Of the link: time of a layer's forward collectives over that of its ops; with tp 1, time of a microbatch's transfer to
-  // the next stage over that of a stage's forward.
+  // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. With tp 1: the time
+  // of a microbatch's transfer to the next stage divided by the time of a stage's forward pass.
   std::vector<double> slowness = {1, 0.2};
   bool paced = false;
 };

@@ -1,4 +1,4 @@
-// What an overlap benchmark found, as a Markdown page. Pure.
+// The Markdown page with the results of an overlap benchmark. Pure.
 #ifndef LYNX_BENCH_OVERLAP_REPORT_H_
 #define LYNX_BENCH_OVERLAP_REPORT_H_
 
@@ -12,16 +12,16 @@
 
 namespace lynx::bench {
 
-// A policy over one link.
+// The result of a policy over one link.
 struct PolicyResult {
   std::string name;
   bool within_limit = false;
   bool overlaps = false;
-  Nanos predicted;                // step
-  Bytes planned_peak;             // arena, the largest of all ranks
+  Nanos predicted;                // time of a step
+  Bytes planned_peak;             // the largest arena of all ranks
   Bytes measured_peak;            // the largest of all ranks and steps
-  std::vector<double> step_ms;    // of each round: the median over its steps, of which each counts its slowest rank
-  std::vector<StepReport> steps;  // of rank 0, of all rounds
+  std::vector<double> step_ms;    // for each round: the median of its steps; the time of a step is that of its slowest rank
+  std::vector<StepReport> steps;  // of rank 0, in all rounds
   double last_loss = 0;           // of the last step
 };
 
@@ -30,18 +30,18 @@ struct LinkReport {
   int64_t bytes_per_second = 0;  // as shaped
   int64_t measured_bytes_per_second = 0;
   Nanos measured_latency;
-  int32_t overlap_slowdown_permille = 1000;    // of ops beside a transfer, as the agent measured it
-  int32_t communication_compute_permille = 0;  // of a core, what a transfer takes of it
+  int32_t overlap_slowdown_permille = 1000;    // of ops during a transfer, as the agent measured it
+  int32_t communication_compute_permille = 0;  // share of a core that a transfer takes
   Bytes limit;                                 // for activations
   std::vector<PolicyResult> policies;
-  double foreign_share = 0;  // the worst of all runs
+  double foreign_share = 0;  // the largest of all runs
 };
 
-// More foreign load than this, and figures say nothing.
+// With a larger foreign load the figures mean nothing.
 inline constexpr double kMaxForeignShare = 0.05;
 
 double MedianOf(std::vector<double> values);
-// A section of the page; begins with its headline.
+// A section of the page, with its headline.
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step);
 
 }  // namespace lynx::bench

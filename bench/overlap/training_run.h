@@ -1,4 +1,4 @@
-// Runs a plan as real rank processes over a RankNetwork, each rank on a core of its own, and says how its steps went.
+// Runs a plan as real rank processes over a RankNetwork, each rank on its own cores, and reports how its steps went.
 #ifndef LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
 #define LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
 
@@ -15,24 +15,24 @@ namespace lynx::bench {
 
 struct RunSettings {
   std::string rank_binary;
-  std::string folder;          // for configurations, reports and checkpoints; exists
-  std::vector<int32_t> cores;  // rank i is pinned to so many from cores[i * cores_per_rank % count] on
+  std::string folder;          // for configurations, reports and checkpoints; must exist
+  std::vector<int32_t> cores;  // rank i is pinned to `cores_per_rank` of these, from cores[i * cores_per_rank % count] on
   int32_t cores_per_rank = 1;
   int64_t warmup_steps = 1;  // not counted
   Nanos limit{300'000'000'000};
 };
 
 struct TrainingRun {
-  std::vector<std::vector<StepReport>> steps;  // by rank; those that count
-  double foreign_share = 0;                    // of the machine's processor time during the run: what was not the ranks' own
+  std::vector<std::vector<StepReport>> steps;  // by rank; only the steps that count
+  double foreign_share = 0;  // share of the machine's processor time during the run that was not used by the ranks
 };
 
-// Trains spec.train.steps steps. The error of a rank that fails, with its last line; DeadlineExceeded.
+// Trains spec.train.steps steps. Errors: that of a rank that fails, with its last line; DeadlineExceeded.
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 
-// Processor time in seconds: of the whole machine, with what its hypervisor gave to others, and of this process and its
-// children that have ended.
+// Processor time in seconds: that of the whole machine, including what its hypervisor gave to others, and that of this
+// process and its children that have ended.
 struct ProcessorTime {
   double machine = 0, own = 0;
 };

@@ -1,8 +1,8 @@
-// Fleet: thousands of nodes in one process, each with an agent's and a worker daemon's stream over real gRPC, and ranks that
-// are only told of. A node dials again with the daemons' backoff when a stream ends, and reports at the heartbeat that the
-// server asks for.
+// Fleet: thousands of nodes in one process. Each node has an agent's and a worker daemon's stream over real gRPC, and
+// ranks that exist only in its reports. When a stream ends, the node dials again with the daemons' backoff. It reports
+// at the heartbeat that the server asks for.
 //
-// Thread-safe. What happens to a node happens under its own lock.
+// Thread-safe. Each node's state is guarded by its own lock.
 #ifndef LYNX_BENCH_SCALE_FLEET_H_
 #define LYNX_BENCH_SCALE_FLEET_H_
 
@@ -22,25 +22,26 @@
 
 namespace lynx::scale {
 
-// Times in milliseconds, gathered from many threads.
+// Times in milliseconds, collected from many threads.
 class Samples {
  public:
   void Add(double millis);
-  // Sorted; leaves none.
+  // Returns the values sorted, and removes them.
   std::vector<double> Take();
 
  private:
   std::mutex mutex_;
   std::vector<double> values_;
 };
-// Of sorted values; 0 if there are none.
+// The quantile of sorted values; 0 if the list is empty.
 double Quantile(const std::vector<double>& sorted, double share);
 
 struct FleetOptions {
   std::string server;  // host:port
   int nodes = 0;
-  int devices = 1;             // of each
-  Nanos train{1'000'000'000};  // that a short job's rank runs; one of more than kShortSteps steps runs until it is told to end
+  int devices = 1;  // devices of each node
+  // How long a short job's rank runs. A job of more than kShortSteps steps runs until it is told to end.
+  Nanos train{1'000'000'000};
 };
 inline constexpr int64_t kShortSteps = 100;
 
@@ -51,20 +52,20 @@ class Fleet {
   explicit Fleet(FleetOptions options);
   ~Fleet();
 
-  // Nodes whose both streams the present server has answered.
+  // The number of nodes of which the present server has answered both streams.
   int attached() const;
-  // Why streams have ended, and how many.
+  // The reasons why streams have ended, and how often.
   std::map<std::string, int64_t> ended();
-  // Between two reports of a daemon that were answered, and from a report to its answer.
+  // The time between two answered reports of a daemon, and the time from a report to its answer.
   Samples& intervals() { return intervals_; }
   Samples& answers() { return answers_; }
-  // Ranks that have been told to begin (their sockets), and that run.
+  // The numbers of ranks that have been told to begin (by binding their sockets), and of ranks that run.
   int64_t told() const { return told_; }
   int64_t running() const { return running_; }
 
  private:
   friend class Node;
-  // In the fleet's own thread.
+  // Runs `action` in the fleet's own thread.
   void At(Nanos time, std::function<void()> action);
   void Main();
   void Ended(const std::string& reason);

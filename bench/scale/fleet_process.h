@@ -1,5 +1,5 @@
-// FleetProcess: a fleet in a process of its own, which gives way to all others: on a real cluster the nodes are not on the
-// server's machine. What it measures comes over shared memory. Thread-safe.
+// FleetProcess: a fleet in its own process, which gives way to all other processes, because in a real cluster the nodes
+// are not on the server's machine. It returns what it measures through shared memory. Thread-safe.
 #ifndef LYNX_BENCH_SCALE_FLEET_PROCESS_H_
 #define LYNX_BENCH_SCALE_FLEET_PROCESS_H_
 
@@ -15,20 +15,20 @@ namespace lynx::scale {
 
 class FleetProcess {
  public:
-  // Before anything of gRPC is made in this process, which goes on as two. `nice`: 0 to 19, how much it gives way.
+  // Forks. Call it before anything of gRPC is made in this process. `nice`: 0 to 19, how much the fleet gives way.
   FleetProcess(const FleetOptions& options, int nice);
   ~FleetProcess();
   FleetProcess(const FleetProcess&) = delete;
   FleetProcess& operator=(const FleetProcess&) = delete;
 
-  // As Fleet's.
+  // See Fleet.
   int attached() const;
   int64_t told() const;
   int64_t running() const;
-  // Sorted; those since the last call.
+  // The values since the last call, sorted.
   std::vector<double> TakeIntervals();
   std::vector<double> TakeAnswers();
-  // Why streams have ended, and how many; the commonest first.
+  // Why streams have ended, and how often; the most frequent reason first.
   std::string Ended() const;
 
  private:

@@ -1,5 +1,5 @@
-// Load: submissions at a steady rate, each asked again under its key until it is answered. Latency counts from when a
-// submission was due, so that a server that stalls is not spared those that it kept from being sent.
+// Load: submissions at a steady rate. Each is repeated with its key until it is answered. Latency counts from the time
+// at which a submission was due, so that the submissions that a stalled server delays count too.
 #ifndef LYNX_BENCH_SCALE_LOAD_H_
 #define LYNX_BENCH_SCALE_LOAD_H_
 
@@ -12,12 +12,12 @@ namespace lynx::scale {
 
 struct LoadResult {
   std::vector<double> answers;   // milliseconds, sorted
-  std::vector<std::string> ids;  // of the jobs, one for each key
+  std::vector<std::string> ids;  // ids of the jobs, one for each key
   int asked_again = 0;
-  std::vector<std::string> refused;  // why
+  std::vector<std::string> refused;  // reasons
 };
 
-// A job of so many CPU ranks on nodes of so many devices; one of few steps ends soon (fleet.h).
+// A job of that many CPU ranks on nodes of that many devices. A job of few steps ends soon (fleet.h).
 JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps, int devices);
 
 LoadResult Submit(const std::string& server, const std::string& prefix, double per_second, int count, int64_t steps);

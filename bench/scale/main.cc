@@ -80,7 +80,7 @@ class ServerProcess {
     child_.pidfd.Reset();
   }
   void Restart() { Start(address_); }
-  // Of /proc/PID/status, in MiB.
+  // A field of /proc/PID/status, in MiB.
   double Memory(const std::string& field) const {
     std::ifstream file(absl::StrCat("/proc/", child_.pid, "/status"));
     for (std::string line; std::getline(file, line);) {

@@ -44,7 +44,7 @@ struct Options {
   int32_t rounds = 3, steps = 5;
 };
 
-// Of one number of threads.
+// What both sides measured with one number of threads.
 struct Sides {
   std::vector<double> lynx, pytorch;  // milliseconds a step: the median of each round
   std::vector<StepReport> steps;      // Lynx's, of all rounds

@@ -1,4 +1,5 @@
-"""What throughput_bench tells its other side. Apart from it, so that this can be read where PyTorch is not installed."""
+"""The options that throughput_bench passes to its PyTorch side. In a separate file, so that it can be read where
+PyTorch is not installed."""
 
 import argparse
 

@@ -27,14 +27,14 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  // A watch is silent for as long as its job waits: the pings go on, so that a machine that has gone is noticed.
+  // A watch is silent while its job waits. Pings continue, so that a dead machine is noticed.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // As for the daemons: a proxy for the web is no way to a server of the cluster.
+  // As for the daemons: a web proxy does not lead to a server of the cluster.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  grpc_init();  // never ended: the program ends at once
+  grpc_init();  // never shut down: the program exits directly
   return grpc::CreateCustomChannel(
       server.address,
       server.authority.empty() ? grpc::InsecureChannelCredentials() : AuthorityChannelCredentials(server.authority), arguments);
@@ -44,8 +44,8 @@ using Deadline = std::chrono::system_clock::time_point;
 
 Deadline DeadlineIn(Nanos timeout) { return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value); }
 
-// Waits for the one operation of the call that is on its way; at the deadline the call is cancelled, which ends it.
-// Whether the operation succeeded.
+// Waits for the call's one pending operation. At the deadline cancels the call, which ends the operation. Returns
+// whether the operation succeeded.
 bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline) {
   void* tag = nullptr;
   bool ok = false;
@@ -55,7 +55,7 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   return false;
 }
 
-// The same without a deadline; calls `silent` once a second meanwhile.
+// The same without a deadline; meanwhile calls `silent` once a second.
 bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent) {
   void* tag = nullptr;
   bool ok = false;
@@ -63,7 +63,7 @@ bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent
   return ok;
 }
 
-// gRPC does not tell why a connection was not made: this looks again.
+// gRPC does not say why a connection failed, so this tries the address itself to find out.
 std::string WhyNot(const ServerAddress& server) {
   const absl::StatusCode shown = PresentedCertificates(server.address, kProbeLimit).status().code();
   if (shown == absl::StatusCode::kOk && server.authority.empty()) {
@@ -81,7 +81,7 @@ std::string WhyNot(const ServerAddress& server) {
   return "; is it running? 'lynxctl local up' starts a cluster on this machine, --server or LYNX_SERVER names another";
 }
 
-// When the server would take the call; nullopt: it does not say.
+// How long the server asks the caller to wait; nullopt: it does not say.
 std::optional<Nanos> RetryDelay(const grpc::Status& status) {
   google::rpc::Status details;
   google::rpc::RetryInfo info;
@@ -168,7 +168,7 @@ absl::StatusOr<v1::Job> Client::GetWithEvents(const std::string& job) {
     request.set_events_before(first);
     auto page = Get(request);
     if (!page.ok()) return page.status();
-    // Nothing older is kept; an earlier release's server gives the newest again.
+    // The server keeps nothing older. A server of an earlier release sends the newest events again.
     if (page->events().empty() || page->events(0).sequence() >= first) break;
     first = page->events(0).sequence();
     older.push_back(*std::move(page));
@@ -186,7 +186,7 @@ absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
   while (true) {
     request.set_limit(std::min(wanted - all.jobs_size(), kMaxPage));
     auto page = Call<v1::ListJobsRequest, v1::ListJobsResponse>([&](auto... a) { return jobs_->ListJobs(a...); }, request);
-    // The last job so far has been forgotten since it was listed, and so have all that are older.
+    // The last job of the previous page has been forgotten since it was listed, and so have all older jobs.
     if (page.status().code() == absl::StatusCode::kNotFound && !request.before().empty()) return all;
     if (!page.ok()) return page.status();
     all.mutable_jobs()->MergeFrom(page->jobs());
@@ -292,7 +292,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
   const RealClock clock;
   const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // while the server is away
-  std::string watched = job_id;  // its id, once it is known: the name may become another job's
+  std::string watched = job_id;  // its id once it is known, because another job may take the name
   bool heard = false;
   bool stopped = false;
   while (true) {
@@ -310,7 +310,8 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
       continue;
     }
-    // A server that never answered, or a real refusal, is final; one that went away, or is too busy now, may come back.
+    // If the server never answered, or refused the call, that is final. If it went away or is too busy, it may come
+    // back.
     const bool gone = later.has_value() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     const Nanos now = clock.Monotonic();

@@ -1,4 +1,5 @@
-// Client: calls to a lynx-server, each with a deadline, each error with where it looked and what to do. One thread.
+// Client: makes calls to a lynx-server. Each call has a deadline, and each error says which server was called and what
+// to do. One thread.
 #ifndef LYNX_CLI_CONNECT_CLIENT_H_
 #define LYNX_CLI_CONNECT_CLIENT_H_
 
@@ -19,8 +20,8 @@ struct ServerAddress {
   std::string address;
   std::string source;
   std::string authority;  // PEM; "" = plain text
-  std::string token;      // "" = none; only ever sent over TLS
-  absl::Status status;    // why there is none: every call then fails with it
+  std::string token;      // "" = no token; it is only ever sent over TLS
+  absl::Status status;    // why no server was found; every call then fails with it
 };
 
 class Client {
@@ -29,11 +30,11 @@ class Client {
 
   absl::StatusOr<v1::SubmitJobResponse> Submit(const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
-  // With all events that the server keeps of it, oldest first.
+  // The job with all its events that the server keeps, oldest first.
   absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
-  absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what stands beside the job
-  // Any limit: what one call does not give is asked for page by page. A job that changes meanwhile may be missing, or be there
-  // as it was.
+  absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what the server tells beside the job
+  // Accepts any limit: asks page by page for what one call does not give. A job that changes meanwhile may be missing,
+  // or may be listed in its earlier state.
   absl::StatusOr<v1::ListJobsResponse> List(v1::ListJobsRequest request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);
@@ -45,7 +46,7 @@ class Client {
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes(const v1::ListNodesRequest& request = {});
-  // Of the Admin service.
+  // Calls a method of the Admin service.
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request) {
@@ -54,24 +55,26 @@ class Client {
                                    request);
   }
   const ServerAddress& server() const { return server_; }
-  // Waits that long before a call is tried again. gRPC goes on connecting only while somebody waits for it, so after a plain
-  // sleep a server that has come would be noticed up to 5 s late.
+  // Waits before a call is tried again. gRPC connects only while somebody waits for the connection; after a plain sleep
+  // a new server would be noticed up to 5 s late.
   void Pause(Nanos time) const;
-  // Calls `each` for every message until the job has ended or `each` returns false; of a name's newest job, if a newer one has
-  // it meanwhile, too. A server that does not begin to answer within the timeout is an error as in every other call; one that
-  // is lost later is dialled again until it has been away for `patience` without a message between, and meanwhile `lost` is
-  // called once a second. So is `silent`, while there is a server that has nothing to say.
+  // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer
+  // job takes the name, goes on with that job. A server that does not begin to answer within the timeout is an error,
+  // as in every other call. If the server is lost later, dials it again until it has been away for `patience` without a
+  // message; meanwhile calls `lost` once a second. Calls `silent` once a second while the server is there but has
+  // nothing to say.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {});
 
  private:
-  // One call of WatchJob, to its end; Cancelled when `each` returned false.
+  // Makes one call of WatchJob and reads it to its end. Cancelled: `each` returned false.
   grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                          const std::function<void()>& silent);
   absl::Status Error(const grpc::Status& status) const;
   void Prepare(grpc::ClientContext& context) const;
-  // One call with a deadline. Where the server says that it will take it later, it is made again, until the time is over.
+  // Makes one call with a deadline. If the server says that it will accept the call later, repeats it until the time is
+  // over.
   absl::Status Run(const std::function<grpc::Status(grpc::ClientContext*)>& call) const;
   template <class Request, class Response, class Method>
   absl::StatusOr<Response> Call(Method method, const Request& request) {

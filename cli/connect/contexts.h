@@ -1,6 +1,5 @@
-// Contexts: several clusters by name. Each is a context file (security/context_file.h) in ~/.config/lynx/contexts; the one in
-// use is what
-// ~/.config/lynx/context.json links to. One thread.
+// Contexts: names for several clusters. Each context is a file (security/context_file.h) in ~/.config/lynx/contexts.
+// ~/.config/lynx/context.json is a link to the one in use. One thread.
 #ifndef LYNX_CLI_CONNECT_CONTEXTS_H_
 #define LYNX_CLI_CONNECT_CONTEXTS_H_
 
@@ -13,30 +12,32 @@
 
 namespace lynx {
 
-// ~/.config/lynx, or as XDG_CONFIG_HOME says; "" where there is no home.
+// ~/.config/lynx, or the folder that XDG_CONFIG_HOME says; "" if there is no home.
 std::string ConfigFolder();
 
-// The file of the context of this name. InvalidArgument for what is no name ([a-zA-Z0-9._-]{1,48}) and where there is no home.
+// The file of the context with this name. InvalidArgument: the text is not a name ([a-zA-Z0-9._-]{1,48}), or there is
+// no home.
 absl::StatusOr<std::string> ContextPath(const std::string& name);
 
 struct NamedContext {
   std::string name;
   std::string path;
   bool in_use = false;
-  absl::StatusOr<ClientContext> context;  // why it cannot be read
+  absl::StatusOr<ClientContext> context;  // the error says why it cannot be read
 };
 std::vector<NamedContext> ListContexts();
 
-// The name of the one in use; "" = none, or the standing file was put there by hand.
+// The name of the context in use; "" = none is in use, or somebody put context.json there by hand.
 std::string ContextInUse();
 
-// AlreadyExists; else as WriteContextFile.
+// AlreadyExists: the name is taken. Other errors: see WriteContextFile.
 absl::Status AddContext(const std::string& name, const ClientContext& context);
-// NotFound with the names that there are. FailedPrecondition: context.json was put there by hand, and would be lost.
+// NotFound lists the names that exist. FailedPrecondition: somebody put context.json there by hand, and it would be
+// lost.
 absl::Status UseContext(const std::string& name);
-// None is in use afterwards.
+// Afterwards no context is in use.
 absl::Status LeaveContext();
-// NotFound. Where it is in use, none is afterwards.
+// NotFound: the name is unknown. If the context was in use, no context is in use afterwards.
 absl::Status RemoveContext(const std::string& name);
 
 }  // namespace lynx

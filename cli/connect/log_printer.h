@@ -1,4 +1,4 @@
-// What ranks wrote: printed line by line, and followed until their job has ended. One thread.
+// Prints what ranks wrote, line by line, and follows it until their job has ended. One thread.
 #ifndef LYNX_CLI_CONNECT_LOG_PRINTER_H_
 #define LYNX_CLI_CONNECT_LOG_PRINTER_H_
 
@@ -11,11 +11,11 @@
 
 namespace lynx {
 
-// "[rank 2 g1] text", each line at once; controls in it are written out.
+// Prints "[rank 2 g1] text" at once. Control characters in the text are written as escapes.
 void PrintLogLine(const v1::LogLine& line);
 
-// Calls `each` for the lines that the request asks for, and then for those that come, in the order in which the server got
-// them, until the job has ended. A server that is lost meanwhile is asked again for two minutes.
+// Calls `each` for the lines that the request asks for, and then for new lines, in the order in which the server
+// received them, until the job has ended. If the server is lost meanwhile, asks again for two minutes.
 absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::function<void(const v1::LogLine&)>& each);
 
 }  // namespace lynx

@@ -17,11 +17,11 @@
 namespace lynx {
 namespace {
 
-// As --timeout of all verbs.
+// The limits of --timeout in all verbs.
 constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
 
-// The value of the option at `at`, which is then its last word: "--file X" or "--file=X". nullopt: there is none, or one that
-// means more than itself to the program of all verbs.
+// The value of the option at `at`: "--file X" or "--file=X". Moves `at` to the option's last word. nullopt: there is no
+// value, or the full program gives it a special meaning.
 std::optional<std::string> ValueOf(const std::vector<std::string>& arguments, size_t& at) {
   const std::string& word = arguments[at];
   const size_t equals = word.find('=');
@@ -35,7 +35,7 @@ std::optional<std::string> ValueOf(const std::vector<std::string>& arguments, si
   return value;
 }
 
-// The option's full name; "" for a word that is none of those known here.
+// The option's full name; "" if the word is not an option that is known here.
 std::string NameOf(const std::string& word) {
   static const std::map<std::string, std::string> kNames = {
       {"-f", "file"},         {"--file", "file"},       {"--set", "set"}, {"--idempotency-key", "key"},
@@ -81,7 +81,7 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   const std::optional<std::string> server = PlainServer(options.server);
   if (!server.has_value() || !IsCalledUnary(*server)) return {};
-  // What is read once, as a pipe is, is left for the program that can also say what is wrong.
+  // A file that can be read only once, such as a pipe, is left to the full program, which can also explain mistakes.
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.file, error)) return {};
   const absl::StatusOr<JobSpec> spec = ReadJobFile(options.file, options.overrides);

@@ -1,7 +1,6 @@
-// The short way of 'lynxctl submit': for what most submissions are, without most of lynxctl. It knows one outcome, that the job
-// is submitted; in everything else (options that it does not know, TLS, a mistake in the file, a server that does not answer or
-// refuses) it leaves the command to the program of all verbs, which does it from the beginning and has the words for it. One
-// thread.
+// A fast path for 'lynxctl submit' that handles most submissions without most of lynxctl. It handles one outcome: the
+// job is submitted. In every other case (unknown options, TLS, a mistake in the file, a server that does not answer or
+// refuses) it leaves the command to the full program, which starts it again and can explain what is wrong. One thread.
 #ifndef LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 #define LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 
@@ -14,18 +13,19 @@ namespace lynx {
 struct QuickSubmit {
   std::string file;
   std::vector<std::string> overrides;
-  std::string idempotency_key;  // "" = a fresh one
+  std::string idempotency_key;  // "" = make a new one
   std::string server;           // "" = not given
   double timeout_seconds = 10;
 };
 
-// Of the arguments after the program's name. nullopt: it is no such command, or one with other options.
+// Parses the arguments after the program's name. nullopt: the command is not a submit, or it has other options.
 std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& arguments);
 
 struct QuickSubmitted {
-  std::optional<std::string> text;  // to print; nullopt: left to the program of all verbs
-  // Then its arguments, in place of those that were given; empty: as they were. Once the server has been asked, it is only
-  // asked again with the same key, and not for longer than the caller's patience lasts.
+  std::optional<std::string> text;  // to print; nullopt: the full program must do the command
+  // If `text` is nullopt: the full program's arguments, in place of the given ones; empty: the given ones. Once this
+  // path has asked the server, the full program asks again with the same key only, and only within the caller's
+  // timeout.
   std::vector<std::string> arguments;
 };
 QuickSubmitted SubmitQuickly(const QuickSubmit& options);

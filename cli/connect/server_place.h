@@ -1,5 +1,5 @@
-// Where a command's server is, as far as flags, the environment and the local cluster tell. Functions of the environment and of
-// the files that it names; thread-safe as long as nobody changes the environment.
+// Finds a command's server from flags, the environment and the local cluster. The functions depend on the environment
+// and on the files that it names. Thread-safe as long as nobody changes the environment.
 #ifndef LYNX_CLI_CONNECT_SERVER_PLACE_H_
 #define LYNX_CLI_CONNECT_SERVER_PLACE_H_
 
@@ -12,22 +12,23 @@ namespace lynx {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
 
-// "" where it is not set.
+// "" if the variable is not set.
 std::string Environment(const char* name);
-// The context file that is always looked for; "" where there is no home to look in.
+// The context file that every command looks for; "" if there is no home.
 std::string StandingContextFile();
-// The same folder from whatever folder it is named later.
+// The absolute form of a path, so that it means the same folder later.
 std::string Absolute(const std::string& path);
-// $LYNX_HOME/local, else ~/.lynx/local, absolute; "" where there is no home: not one that anybody may write to.
+// $LYNX_HOME/local, else ~/.lynx/local, absolute. "" if there is no home, rather than a folder that anybody may write
+// to.
 std::string LocalDirectory();
-// That describes the local cluster of the directory.
+// The file that describes the local cluster in the directory.
 std::string LocalClusterFile(const std::string& directory);
-// Its text. NotFound: there is none. FailedPrecondition: it is neither the caller's nor root's, so neither its commands nor its
-// server may be trusted.
+// The text of that file. NotFound: there is no file. FailedPrecondition: it belongs neither to the caller nor to root,
+// so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/local/find_server.h) would find, given --server ("" = not given) alone, for a call in plain
-// text. nullopt where a context, an authority or a token might count, or the local cluster's file cannot be read.
+// The address that FindServer (cli/local/find_server.h) would find for a call in plain text, given only --server ("" =
+// not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx

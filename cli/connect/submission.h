@@ -1,4 +1,4 @@
-// What every way to submit a job has in common. Thread-safe.
+// What all ways to submit a job share. Thread-safe.
 #ifndef LYNX_CLI_CONNECT_SUBMISSION_H_
 #define LYNX_CLI_CONNECT_SUBMISSION_H_
 
@@ -8,7 +8,7 @@ namespace lynx {
 
 // An idempotency key that no other submission has.
 std::string FreshKey();
-// What the submitter is told; `existed`: the key had been used for this very job.
+// What to tell the submitter. `existed`: an earlier call with this key has already submitted this job.
 std::string SubmittedText(const std::string& job, bool existed);
 
 }  // namespace lynx

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPrefix = 5;  // of a message: whether it is compressed, and its length
+constexpr size_t kPrefix = 5;  // a message's prefix: whether it is compressed, and its length
 
 struct Target {
   sockaddr_storage address{};
@@ -109,7 +109,7 @@ class UnaryCall {
   bool Run() {
     std::vector<uint8_t> buffer(64 << 10);
     while (!closed_) {
-      // What it has read may be no HTTP/2: then it wants no more.
+      // If the other side does not speak HTTP/2, the session stops wanting to read.
       if (!Send() || nghttp2_session_want_read(session_) == 0 || !Await(POLLIN)) return false;
       const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -137,7 +137,7 @@ class UnaryCall {
     }
   }
 
-  // All that is to be sent by now, in as few writes as there are buffers' full.
+  // Sends everything that is ready, in as few writes as possible.
   bool Send() {
     std::string waiting;
     while (true) {
@@ -191,7 +191,7 @@ class UnaryCall {
   int fd_ = -1;
   nghttp2_session* session_ = nullptr;
   std::string request_;
-  size_t given_ = 0;  // of the request, to the session
+  size_t given_ = 0;  // bytes of the request that the session has taken
   std::string http_status_, grpc_status_, answer_;
   bool closed_ = false;
 };

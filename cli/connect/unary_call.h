@@ -1,5 +1,5 @@
-// One unary gRPC call over a connection of its own, without the gRPC library, whose start and end take longer than such a call.
-// Plain text, to an address in numbers. Thread-safe.
+// Makes one unary gRPC call over a connection of its own. It does not use the gRPC library, because starting and ending
+// that takes longer than the call. Plain text only, to a numeric address. Thread-safe.
 #ifndef LYNX_CLI_CONNECT_UNARY_CALL_H_
 #define LYNX_CLI_CONNECT_UNARY_CALL_H_
 
@@ -10,14 +10,14 @@
 
 namespace lynx {
 
-// Whether CallUnary calls it: an address in numbers, with a port.
+// True if CallUnary can call the address: it is numeric and has a port.
 bool IsCalledUnary(const std::string& address);
 
-// The message of the answer. `method`: "/lynx.v1.Jobs/SubmitJob"; `message`: of the request, serialized.
+// Returns the message of the answer. `method`: "/lynx.v1.Jobs/SubmitJob". `message`: the serialized request.
 //
-// nullopt: the address is none in numbers, or no answer with status OK came within `timeout`. It is not told why, nor whether
-// the server has carried the call out: whoever needs to know asks again with the gRPC library, and only what may be asked twice
-// is to be asked in this way.
+// nullopt: the address is not numeric, or no answer with status OK came within `timeout`. The result does not say why,
+// nor whether the server has carried out the call. A caller that needs to know asks again with the gRPC library;
+// therefore use this only for calls that may be made twice.
 std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message,
                                      Nanos timeout);
 

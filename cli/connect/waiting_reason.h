@@ -1,6 +1,6 @@
-// WaitingReason: when a person who watches a job that waits is told why. What the server says of it comes at once and changes
-// with whatever else goes on in the cluster, so it is said after some seconds, and again where it has changed, now and then.
-// Pure; one thread.
+// WaitingReason: decides when to tell a person who watches a waiting job why it waits. The server's reason changes with
+// everything that happens in the cluster. Therefore it is shown only after some seconds, and a changed reason is shown
+// again only now and then. Pure; one thread.
 #ifndef LYNX_CLI_CONNECT_WAITING_REASON_H_
 #define LYNX_CLI_CONNECT_WAITING_REASON_H_
 
@@ -14,21 +14,22 @@ namespace lynx {
 
 class WaitingReason {
  public:
-  // So long it has waited; between two that differ in kind ("ahead", then "capacity"); between two of the same kinds, that is
-  // in numbers or names.
+  // kFirst: how long the job has waited before the first reason is shown. kOther: the time before a reason of other
+  // kinds ("ahead", then "capacity"). kSame: the time before a reason of the same kinds, in which only numbers or names
+  // differ.
   static constexpr Nanos kFirst{3'000'000'000}, kOther{10'000'000'000}, kSame{60'000'000'000};
 
-  // This has been said already.
+  // `text` has been shown already.
   void Said(const std::string& text) { said_ = text; }
-  // What is to be said now; "" = nothing. `job` is as it was last heard of. `now`: monotonic.
+  // The text to show now; "" = nothing. `job`: its newest known state. `now`: monotonic.
   std::string Due(const v1::Job& job, Nanos now);
 
  private:
   bool waits_ = false;
-  bool told_ = false;  // since it waits
-  Nanos since_;        // it waits, or was told
+  bool told_ = false;  // since the job began to wait
+  Nanos since_;        // when it began to wait, or when a reason was last shown
   std::string said_;
-  std::vector<std::string> kinds_;  // of what was told
+  std::vector<std::string> kinds_;  // of the reason that was last shown
 };
 
 }  // namespace lynx

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Bytes kLittleMemory{kGiB.value}, kLittleShared{256 * kMiB.value};
 constexpr Bytes kLittleDisk{5 * kGiB.value}, kNoDisk{512 * kMiB.value};
-constexpr double kSlowDisk = 32.0 * 1024 * 1024;  // what changes of plan count with for each rank
+constexpr double kSlowDisk = 32.0 * 1024 * 1024;  // the planner assumes this speed for each rank when it changes a plan
 constexpr int64_t kFewFiles = 1024, kTooFewFiles = 256;
 constexpr int64_t kFewProcesses = 1024;
 constexpr int64_t kClockApart = 1'000'000'000, kClockFarApart = 60'000'000'000;
@@ -94,7 +94,7 @@ void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
     return facts.server.has_value() && facts.server->is_here && facts.server->status.ok() &&
            facts.server->address.ends_with(absl::StrCat(":", port.port));
   };
-  // Where that server runs here, its pages' ports are its own, too.
+  // If that server runs on this machine, the ports of its pages are its own too.
   const bool runs_here =
       std::any_of(facts.ports.begin(), facts.ports.end(), [&](const PortFacts& port) { return port.taken && is_own(port); });
   for (const PortFacts& port : facts.ports) {
@@ -108,8 +108,8 @@ void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
-// Not a warning: some who keep a clock right never tell the kernel, nor does whoever keeps that of a container or of a virtual
-// machine.
+// A hint, not a warning: some time services never tell the kernel, and containers and virtual machines may get their
+// time from outside.
 Finding Clock(const MachineFacts& facts) {
   if (!facts.clock_synchronized.has_value())
     return Of("time service", Verdict::kOk, "the kernel does not say whether the clock is synchronised", "");

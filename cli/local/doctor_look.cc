@@ -34,7 +34,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kBlock = 1 << 20, kBlocks = 64;
-constexpr Nanos kPageTime{2'000'000'000};  // for a page of metrics of a daemon on this machine
+constexpr Nanos kPageTime{2'000'000'000};  // how long to wait for a daemon's page of metrics
 constexpr size_t kPageBytes = 16 << 20;
 
 int64_t Limit(__rlimit_resource resource) {
@@ -43,7 +43,7 @@ int64_t Limit(__rlimit_resource resource) {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
-// Of /proc/meminfo; 0 where there is no such line.
+// A value of /proc/meminfo; 0 if it has no such line.
 Bytes MemoryLine(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;
@@ -73,7 +73,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// Whether another process listens there.
+// True if another process listens on the port.
 bool IsTaken(int port) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return false;
@@ -83,7 +83,7 @@ bool IsTaken(int port) {
   return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == EADDRINUSE;
 }
 
-// What a time service has told the kernel, which anybody may read; containers may be forbidden to.
+// What a time service has told the kernel. Everybody may read it, except that some containers forbid it.
 std::optional<bool> IsClockSynchronized() {
   timex state{};
   const int read = ::adjtimex(&state);
@@ -91,13 +91,13 @@ std::optional<bool> IsClockSynchronized() {
   return read != TIME_ERROR && (state.status & STA_UNSYNC) == 0;
 }
 
-// Those that packages and 'lynx-server' alone take.
+// The ports that the packages and 'lynx-server' use by default.
 std::vector<PortFacts> LookAtPorts() {
   struct Known {
     int port;
     const char* purpose;
     bool of_server;
-    const metric::Metric* metric;  // of a page of metrics, one that it always has
+    const metric::Metric* metric;  // a metric that the daemon's page always has
   };
   std::vector<PortFacts> ports;
   for (const Known& known :
@@ -119,7 +119,7 @@ absl::Status Failed(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " in ", path));
 }
 
-// The file has no name any more as soon as it is open, so that nothing of it stays.
+// The file is unlinked as soon as it is open, so that nothing is left behind.
 absl::Status Measure(DiskFacts& disk) {
   struct statvfs space {};
   if (::statvfs(disk.folder.c_str(), &space) != 0) return Failed("look", disk.folder);
@@ -172,7 +172,7 @@ bool ServesMetric(int port, const std::string& name) {
   return absl::StrContains(page, absl::StrCat("# TYPE ", name, " "));
 }
 
-// What can be bound to is this machine's.
+// A socket can be bound only to an address of this machine.
 bool IsThisMachine(const std::string& address) {
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxPem = 64 << 10;
 
-// A word without a slash that is no file here may be a context's name.
+// A word without a slash may be a context's name, unless a file here has this name.
 absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
   std::error_code error;
   if (text.find('/') != std::string::npos || std::filesystem::exists(text, error)) return text;
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
 
 std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
 
-// What the flags and the environment name, in place of the context's.
+// Reads the files that the flags and the environment name; they replace those of the context.
 absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
   if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kMaxPem));
@@ -60,7 +60,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
   if (found.address.empty()) {
     const absl::StatusOr<LocalCluster> local = ReadLocalCluster(LocalDirectory());
     if (local.ok()) found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
-    // Somebody else put it where this user's would be: no server that was not meant is called in its place.
+    // Another user has put a file where this user's cluster would be. Do not call a different server instead.
     if (absl::IsFailedPrecondition(local.status())) return local.status();
   }
   const std::string standing = StandingContextFile();

@@ -59,8 +59,8 @@ absl::Status WriteCluster(const std::string& directory, const LocalCluster& clus
   return WriteFileDurably(LocalClusterFile(directory), root.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-// A loopback address with a port that is free now and was not given before. Below the range from which the kernel takes
-// ports of outgoing connections, so that none of those takes it before its daemon does.
+// A loopback address with a port that is free now and was not returned before. The port is below the range from which
+// the kernel takes ports of outgoing connections, so that no such connection takes it before the daemon does.
 std::string FreeAddress() {
   constexpr int kFirst = 20'000, kCount = 12'000;
   static std::set<int> given;
@@ -77,17 +77,17 @@ std::string FreeAddress() {
     given.insert(port);
     return absl::StrCat("127.0.0.1:", port);
   }
-  return "127.0.0.1:0";  // nothing is free: the daemon that gets it says so
+  return "127.0.0.1:0";  // no port is free; the daemon that gets this address reports it
 }
 
-// The daemons lie beside lynxctl.
+// The daemons are in lynxctl's folder.
 std::string BinaryPath(const std::string& name) {
   std::error_code error;
   return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
 }
 
-// The cores of one node: an equal share, or one core in turn where nodes outnumber them. "" where the kernel does not say which
-// there are: the agent then says so.
+// The cores of one node: an equal share, or a single core if there are more nodes than cores. "" if the kernel does not
+// say which cores there are; then the agent reports it.
 std::string CoresOf(int32_t node, int32_t nodes) {
   const std::vector<int32_t> cores = AvailableCores();
   if (cores.empty()) return "";
@@ -96,7 +96,7 @@ std::string CoresOf(int32_t node, int32_t nodes) {
   return absl::StrJoin(cores.begin() + node * share, cores.begin() + (node + 1) * share, ",");
 }
 
-// The value of an argument --NAME=VALUE of the daemon; "" when it has none.
+// The value of the daemon's argument --NAME=VALUE; "" if it has no such argument.
 std::string ArgumentOf(const LocalDaemon& daemon, const std::string& name) {
   const std::string prefix = absl::StrCat("--", name, "=");
   for (const std::string& argument : daemon.argv) {
@@ -107,13 +107,13 @@ std::string ArgumentOf(const LocalDaemon& daemon, const std::string& name) {
 
 size_t NodesOf(const LocalCluster& cluster) { return (cluster.daemons.size() - 1) / 2; }
 
-// OK when everything that is given is as the cluster has it.
+// OK if everything that is given agrees with the cluster.
 absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options) {
   std::vector<std::string> differences;
   const auto compare = [&](const std::string& flag, const std::string& given, const std::string& has) {
     if (given != has) differences.push_back(absl::StrCat(flag, " ", has.empty() ? "0" : has, ", not ", given));
   };
-  // The agent of the first node; all are started alike.
+  // The agent of the first node; all agents are started alike.
   const LocalDaemon agent = cluster.daemons.size() > 1 ? cluster.daemons[1] : LocalDaemon();
   if (options.nodes.has_value()) compare("--nodes", absl::StrCat(*options.nodes), absl::StrCat(NodesOf(cluster)));
   if (options.devices.has_value()) compare("--devices", *options.devices, ArgumentOf(agent, "devices"));
@@ -169,14 +169,14 @@ LocalCluster Describe(const LocalOptions& options) {
   return cluster;
 }
 
-// Of two logs at most, so that a cluster that lives long does not fill the disk with them.
+// Renames a long log to LOG.1. A daemon has at most two logs, so that a cluster that lives long does not fill the disk.
 void TurnLongLog(const std::string& log) {
   std::error_code error;
   const uintmax_t size = fs::file_size(log, error);
   if (!error && size > kMaxLog) fs::rename(log, log + ".1", error);
 }
 
-// In a session of its own: Ctrl-C here must not reach it.
+// In its own session, so that Ctrl-C here does not reach it.
 absl::StatusOr<Child> Start(const LocalDaemon& daemon) {
   LYNX_RETURN_IF_ERROR(MakeDirectories(fs::path(daemon.log).parent_path().string()));
   TurnLongLog(daemon.log);
@@ -213,7 +213,8 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
   }
 }
 
-// Daemons that were just killed, as by 'kill -9', look alive and hold their directories until the kernel is done with them.
+// Daemons that were just killed, for example by 'kill -9', look alive and hold their directories until the kernel has
+// removed them.
 void AwaitEnding(const LocalCluster& cluster) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kStopTimeout;
@@ -233,7 +234,7 @@ std::string CannotStop(const LocalDaemon& daemon, const std::string& why) {
   return absl::StrCat(daemon.name, " (process ", daemon.process.pid, ") cannot be stopped: ", why);
 }
 
-// Asks the daemon to end, if it runs.
+// Asks the daemon to end, if it is running.
 absl::Status Ask(const LocalDaemon& daemon, std::vector<Alive>& alive) {
   if (daemon.process.pid == 0) return absl::OkStatus();
   absl::StatusOr<UniqueFd> process = OpenProcess(daemon.process);
@@ -249,7 +250,7 @@ absl::Status Ask(const LocalDaemon& daemon, std::vector<Alive>& alive) {
   return absl::OkStatus();
 }
 
-// Until they have ended, but no longer than that; those that have are taken out.
+// Waits until they have ended, at most for `patience`. Removes those that have ended from the list.
 void AwaitEnd(std::vector<Alive>& alive, Nanos patience) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + patience;
@@ -260,7 +261,7 @@ void AwaitEnd(std::vector<Alive>& alive, Nanos patience) {
   }
 }
 
-// The error names the first that lives on, and why; the others are stopped all the same.
+// Stops all daemons even if some cannot be stopped. The error names the first that could not be, and says why.
 absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   absl::Status first;
   std::vector<Alive> alive;
@@ -277,7 +278,8 @@ absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   return first;
 }
 
-// While one lives, signals that would end this process wait. Only for a time without other threads: those would get them.
+// While an object of this class exists, signals that would end this process wait. Use it only while there are no other
+// threads, because they would receive the signals.
 class InterruptsHeld {
  public:
   InterruptsHeld() {
@@ -294,7 +296,7 @@ class InterruptsHeld {
   sigset_t before_;
 };
 
-// A daemon that runs and is written nowhere could not be stopped by `local down`.
+// Starts the daemon and records it together: `local down` could not stop a daemon that runs but is not recorded.
 absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cluster, LocalDaemon& daemon) {
   const InterruptsHeld held;
   LYNX_ASSIGN_OR_RETURN(const Child child, Start(daemon));
@@ -304,8 +306,8 @@ absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cl
   return recorded;
 }
 
-// What stops the ranks of the worker daemon: no more than that needs, for the daemon may have refused the rest, and the program
-// beside this one where the daemon's is gone.
+// The command that stops the ranks of the worker daemon. It has only the arguments that are needed for that, because
+// the daemon may have refused the others. It uses the program beside this one if the daemon's own program is gone.
 LocalDaemon StopperOf(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
   const bool there = !worker.argv.empty() && access(worker.argv[0].c_str(), X_OK) == 0;
@@ -317,7 +319,7 @@ LocalDaemon StopperOf(const LocalDaemon& worker) {
   return stopper;
 }
 
-// Ranks survive their daemon, so they are stopped by its records.
+// Ranks outlive their daemon; the daemon's records are used to stop them.
 absl::Status RunStopper(const LocalDaemon& stopper) {
   LYNX_ASSIGN_OR_RETURN(const Child child, Start(stopper));
   const RealClock clock;
@@ -339,16 +341,17 @@ absl::Status RunStopper(const LocalDaemon& stopper) {
 
 absl::Status StopRanks(const LocalDaemon& worker) {
   const std::string directory = ArgumentOf(worker, "data-dir");
-  if (directory.empty()) {  // it would be that of a node of another cluster
+  if (directory.empty()) {  // an empty directory would mean that of another cluster's node
     return absl::DataLossError(
         absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
   }
   const absl::Status stopped = RunStopper(StopperOf(worker));
-  // A worker daemon that cannot begin must not keep a cluster of which nothing is left from being forgotten.
+  // If the worker daemon cannot start and nothing of the cluster is left, the cluster can still be forgotten.
   return fs::path(directory).is_absolute() && FindProcessesBelow(directory).empty() ? absl::OkStatus() : stopped;
 }
 
-// Of two at once on one directory the second waits: both would start what is not running.
+// Only one command works on a directory at a time; a second one waits. Otherwise both would start the daemons that are
+// not running.
 absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kLockTimeout;
@@ -364,13 +367,14 @@ absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   }
 }
 
-// Before anything is written or started: a daemon that refuses it would be kept in the cluster's file.
+// Checks options before anything is written or started: otherwise a daemon that refuses an option would stay in the
+// cluster's file.
 absl::Status CheckOptions(const LocalOptions& options) {
   LYNX_RETURN_IF_ERROR(CheckLocalDirectory(options.directory));
   return options.link_rate.has_value() ? Annotate(ParseRate(*options.link_rate).status(), "--link-rate") : absl::OkStatus();
 }
 
-// A new cluster, written down with nothing started.
+// Makes a new cluster and records it, but starts nothing.
 absl::StatusOr<LocalCluster> Begin(const LocalOptions& options) {
   if (options.nodes.value_or(1) > 1 && MayBeGpus(options.devices.value_or(kDefaultLocalDevices))) {
     return absl::InvalidArgumentError(absl::StrCat("--devices ", *options.devices, " with --nodes ", *options.nodes,
@@ -453,7 +457,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
 }
 
 absl::Status LocalDown(const std::string& directory) {
-  // Without the lock: where there is no cluster there may be no folder for one.
+  // Checked without the lock: if there is no cluster, there may be no folder to lock.
   const absl::Status there = ReadLocalCluster(directory).status();
   if (absl::IsNotFound(there)) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(there);

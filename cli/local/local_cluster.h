@@ -1,6 +1,6 @@
-// A cluster on this machine: one server and some nodes, each an agent and a worker daemon, on loopback. What runs is
-// written in DIRECTORY/cluster.json; every command works from that file, so it is idempotent: `up` starts what is not
-// running, `down` stops what is.
+// A cluster on this machine: one server and some nodes on loopback. Each node has an agent and a worker daemon.
+// DIRECTORY/cluster.json says what runs. Every command works from that file and is therefore idempotent: `up` starts
+// what is not running, `down` stops what is.
 #ifndef LYNX_CLI_LOCAL_LOCAL_CLUSTER_H_
 #define LYNX_CLI_LOCAL_LOCAL_CLUSTER_H_
 
@@ -28,34 +28,36 @@ struct LocalCluster {
   std::vector<LocalDaemon> daemons;
 };
 
-// What is not given is as the existing cluster has it, or for a new one the default.
+// A value that is not given is taken from the existing cluster; for a new cluster it is the default.
 struct LocalOptions {
   std::string directory;  // absolute
   std::optional<int32_t> nodes;
-  // Of each node, as lynx-agent's --devices takes it: "2" or "cpu:2", "cuda", "cuda:1", "auto". A cluster that may offer GPUs
-  // has one node: two agents would offer the same ones.
+  // The devices of each node, in the form of lynx-agent's --devices: "2" or "cpu:2", "cuda", "cuda:1", "auto". A
+  // cluster that may offer GPUs has one node, because two agents would offer the same GPUs.
   std::optional<std::string> devices;
-  // E.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes.
+  // E.g. "1Gbit": the speed to imitate a network with; "" = as fast as loopback goes.
   std::optional<std::string> link_rate;
 };
 inline constexpr int32_t kDefaultLocalNodes = 2;
 inline constexpr char kDefaultLocalDevices[] = "2";
 
-// InvalidArgument for "", which LocalDirectory() gives where there is no home.
+// InvalidArgument: "", which LocalDirectory() returns if there is no home.
 absl::Status CheckLocalDirectory(const std::string& directory);
-// NotFound and FailedPrecondition as ReadLocalClusterFile (cli/connect/server_place.h); DataLoss for a damaged file.
+// NotFound, FailedPrecondition: as for ReadLocalClusterFile (cli/connect/server_place.h). DataLoss: the file is
+// damaged.
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
-// Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
-// cluster keeps its shape: options that differ from it are FailedPrecondition. GPUs on several nodes, a rate that is none, and
-// names that are not UTF-8 are InvalidArgument, before anything is started. A daemon is started and written down, or neither:
-// an interrupt in between waits. So does another LocalUp or LocalDown of the directory.
+// Starts what is not running and waits until the server answers and every agent and worker is attached.
+// FailedPrecondition: an option differs from the existing cluster, which keeps its shape. InvalidArgument, before
+// anything is started: GPUs on several nodes, a text that is not a rate, or names that are not UTF-8. A daemon is
+// either started and recorded, or neither; an interrupt waits until both are done. Another LocalUp or LocalDown of the
+// directory waits too.
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);
-// HOST:PORT of the server's live page; "" where it serves none.
+// HOST:PORT of the server's live page; "" if it serves no live page.
 std::string LivePageAddress(const std::string& directory);
-// Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK when
-// nothing runs. Where a daemon or a node's ranks cannot be stopped, the others still are, and the cluster is kept, so that
-// it can be tried again; the error is the first, and says why. Takes a bounded time.
+// Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK if
+// nothing runs. If a daemon or a node's ranks cannot be stopped, the others still are; then the cluster is kept so that
+// one can try again, and the first error is returned. Takes a bounded time.
 absl::Status LocalDown(const std::string& directory);
 
 }  // namespace lynx

@@ -35,7 +35,7 @@ std::string Where(const v1::Job& job) {
 
 std::string OrNone(const std::string& text, const CellText& cells) { return text.empty() ? cells.None() : text; }
 
-// Reasons and conditions of nodes, a line each.
+// Reasons and conditions of nodes, one per line.
 std::string NodeNotes(const std::vector<v1::Node>& nodes, const CellText& cells) {
   std::string notes;
   for (const v1::Node& node : nodes) {
@@ -168,7 +168,7 @@ Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells) 
 }
 
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
-  // Where nobody says it, the table has no column of it.
+  // The column is left out if no node has a domain.
   const bool domains =
       std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); });
   Listing listing{.columns = {{"NODE", "node"},

@@ -1,4 +1,4 @@
-// Listings of what a cluster has: jobs, nodes, queues, events. Pure; thread-safe.
+// Listings of the things in a cluster: jobs, nodes, queues, events. Pure; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_LISTINGS_H_
 #define LYNX_CLI_OUTPUT_LISTINGS_H_
 
@@ -11,7 +11,7 @@
 namespace lynx {
 
 Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
-// Of jobs that have ended: how long they waited and trained, what restarts they took, and why they ended.
+// For jobs that have ended: how long they waited and trained, how often they were restarted, and why they ended.
 Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);

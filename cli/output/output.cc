@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormats[] = {"table", "wide", "json", "yaml", "csv", "name"};
 
-// A text that YAML reads as itself without quotes: a word that is no number, truth value, date or null.
+// True if YAML reads the text as itself without quotes: a word that is not a number, truth value, date or null.
 bool IsPlainYaml(const std::string& text) {
   if (text.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(text.front())) || text.back() == ' ') return false;
   const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("_-./ ", c); };
@@ -42,14 +42,14 @@ bool IsPlainYaml(const std::string& text) {
 
 std::string YamlScalar(const Json& value) {
   if (value.is_string() && IsPlainYaml(value.get<std::string>())) return value.get<std::string>();
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);  // JSON's scalars are YAML's
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);  // JSON's scalars are valid YAML
 }
 
 void AppendYaml(const Json& value, int indent, std::string& text) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   const auto append = [&](const std::string& lead, const Json& child) {
     if (child.is_structured() && !child.empty()) {
-      // Lists stand under their key without a further indent, and what they hold behind the dash.
+      // A list is not indented further than its key, and its items follow the dash.
       const bool item = absl::EndsWith(lead, "- ");
       std::string block;
       AppendYaml(child, indent + (item || child.is_object() ? 2 : 0), block);

@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;  // as the kernel follows
+constexpr int kMaxLinks = 40;  // the limit that the kernel uses too
 
-// The number of "/dev/stdout", "/dev/fd/5" and the like, which are this process's own descriptors. Opened by name, a file that
-// one of them leads to would be begun anew, and what else is printed there lost.
+// The number of one of this process's own descriptors, "/dev/stdout", "/dev/fd/5" and the like. If such a path were
+// opened by name, the file behind it would be truncated and other output in it would be lost.
 std::optional<int> DescriptorOf(absl::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -43,16 +43,17 @@ absl::Status WriteTo(int fd, const std::string& content) {
   return absl::OkStatus();
 }
 
-// What the links lead to, there or not yet there.
+// The path that the links lead to; it need not exist.
 fs::path BehindLinks(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMaxLinks && fs::is_symlink(path, error); ++i) path = path.parent_path() / fs::read_symlink(path, error);
   return path;
 }
 
-// A device or a pipe is written to, where a file would be put in its place; a link leads to what is written.
+// Writes to a device or a pipe in place, because an atomic write would replace it by a file. For a link, writes what it
+// leads to.
 absl::Status WriteWhereItIs(const std::string& path, const std::string& content) {
-  std::fflush(stdout);  // what was printed before comes before
+  std::fflush(stdout);  // earlier output must come first
   if (const std::optional<int> fd = DescriptorOf(path); fd.has_value()) return WriteTo(*fd, content);
   std::error_code error;
   const fs::file_status target = fs::status(path, error);

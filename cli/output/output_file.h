@@ -1,4 +1,4 @@
-// Files that verbs write for people: pages, traces, another framework's settings. One thread.
+// Writes the files that verbs make for people: pages, traces, settings of another framework. One thread.
 #ifndef LYNX_CLI_OUTPUT_OUTPUT_FILE_H_
 #define LYNX_CLI_OUTPUT_OUTPUT_FILE_H_
 
@@ -10,14 +10,15 @@
 
 namespace lynx {
 
-// Writes `content` to the file that the option `option` ("--html") names, all or nothing; a link stays, and what it leads to is
-// written. A device, a pipe and a descriptor (/dev/stdout) are written to as they are. The error names both and what to do.
+// Writes `content` to the file that the option `option` ("--html") names, completely or not at all. Symlinks are
+// followed. Devices, pipes and descriptors (/dev/stdout) are written in place. The error names the option, the file and
+// what to do.
 absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content);
 
-// Says on standard error what was written and what to do with it, so that standard output stays the answer.
+// Says on standard error what was written and what to do with it. Standard output has only the answer.
 void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint);
 
-// A trace of a step of `length`, with both of the above.
+// Writes a trace of a step of `length`, with both of the above.
 absl::Status WriteTrace(const std::string& option, const std::string& path, const ChromeTraceText& trace, Nanos length);
 
 }  // namespace lynx

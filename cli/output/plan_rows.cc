@@ -20,7 +20,7 @@ double TokensPerSecond(const Plan& plan) {
   return static_cast<double>(TokensOf(plan)) * 1e9 / static_cast<double>(std::max<int64_t>(1, plan.step.value));
 }
 
-// Of the slowest devices.
+// Model FLOPs utilization, relative to the peak of the slowest devices.
 double MfuOf(const PlanRequest& request, const Plan& plan) {
   const HardwareProfile profile = SlowestProfile(request.cluster);
   const bool half = plan.model.dtype == DataType::kBfloat16 && profile.bfloat16_flops_per_second > 0;

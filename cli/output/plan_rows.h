@@ -1,4 +1,4 @@
-// PlanRow: a plan among others, as compare, explain and whatif set them beside each other, in every form of -o. Pure;
+// PlanRow: one of several plans that compare, explain and whatif show beside each other, in every format of -o. Pure;
 // thread-safe.
 #ifndef LYNX_CLI_OUTPUT_PLAN_ROWS_H_
 #define LYNX_CLI_OUTPUT_PLAN_ROWS_H_
@@ -11,20 +11,20 @@
 
 namespace lynx {
 
-// Points to what it was made of, which outlives it.
+// The pointers refer to what the row was made from, which must outlive it.
 struct PlanRow {
-  const char* kind = "";                 // among what it stands: "policy", "partition", "layout", "more", ...
+  const char* kind = "";                 // the kind of alternative: "policy", "partition", "layout", "more", ...
   std::string name;                      // "full", "1 GiB more memory per device"
-  const PlanRequest* request = nullptr;  // whose devices its MFU is of
-  const Plan* plan = nullptr;            // nullptr: there is none
-  const Plan* base = nullptr;            // whose throughput its own is compared with; nullptr: no plan's
-  std::string note;                      // why there is none, or what is proven of it
+  const PlanRequest* request = nullptr;  // its devices are those that MFU relates to
+  const Plan* plan = nullptr;            // nullptr: there is no plan
+  const Plan* base = nullptr;            // the throughput is compared with this plan's; nullptr: with no plan's
+  std::string note;                      // why there is no plan, or what is proven about it
 };
 
-// What the last column of a table says of a row that has a plan.
+// The last column of a table, for rows that have a plan.
 enum class LastCell : uint8_t { kNote, kLayers, kLayout };
 
-// Titles: of the first column, of the throughput's, and of the last.
+// Titles of the first column, the throughput's column and the last column.
 struct PlanTitles {
   std::string name, throughput, last;
 };
@@ -34,7 +34,7 @@ std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& ti
 // {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ..., "fits": false, "note":
 // ...}]}
 std::string PlanRowsJson(const std::vector<PlanRow>& rows);
-// For csv: the same, a row each, in seconds, bytes and shares.
+// For csv: the same values, one plan per row, in seconds, bytes and shares.
 Listing PlanRowsListing(const std::vector<PlanRow>& rows);
 
 }  // namespace lynx

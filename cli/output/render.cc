@@ -31,7 +31,7 @@ std::string ClockTime(int64_t unix_ns) {
 
 std::string Percent(double share) { return absl::StrFormat("%.0f%%", 100 * share); }
 
-// "+4%" of measured over predicted; "" where nothing was predicted.
+// By how much measured is more than predicted: "+4%"; "" if nothing was predicted.
 std::string Difference(int64_t predicted, int64_t measured) {
   if (predicted == 0) return "";
   return absl::StrFormat("%+.0f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
@@ -43,7 +43,7 @@ double HiddenShare(int64_t hidden, int64_t exposed) {
   return hidden + exposed == 0 ? 0 : static_cast<double>(hidden) / static_cast<double>(hidden + exposed);
 }
 
-// Predicted beside measured, one row a stage and quantity that a person would compare.
+// Measured beside predicted values: one row per stage and quantity that a person would compare.
 std::string MeasuredTable(const v1::Job& job) {
   const bool any = std::any_of(job.measured().begin(), job.measured().end(), [](const auto& m) { return m.steps() > 0; });
   if (!any) return "no step has been measured yet\n";

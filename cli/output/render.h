@@ -1,4 +1,4 @@
-// Pages and lines about jobs for people. Pure functions from messages to text; thread-safe.
+// Pages and lines about jobs, for people. Pure functions from messages to text; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_RENDER_H_
 #define LYNX_CLI_OUTPUT_RENDER_H_
 
@@ -11,10 +11,10 @@
 
 namespace lynx {
 
-// Whether it is a terminal that moves its cursor when told so: TERM=dumb says that it does not.
+// True if `fd` is a terminal that can move its cursor. TERM=dumb says that it cannot.
 bool IsTerminal(int fd);
 
-// Colors of a terminal; none when NO_COLOR is set or the output is no such terminal.
+// The colors of a terminal. No color if NO_COLOR is set or the output is not such a terminal.
 struct Style {
   bool color = false;
 };
@@ -25,8 +25,8 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
 std::string Colored(v1::JobState state, const std::string& text, Style style);
 
-// One job in full: state, the plan in one table, predicted beside measured, losses, checkpoint, and its events if it has any.
-// `now`: Unix time, for ages.
+// One job in full: its state, the plan in one table, predicted beside measured values, losses, checkpoint, and its
+// events if there are any. `now`: Unix time, for ages.
 std::string JobPage(const v1::Job& job, Style style, Nanos now);
 // One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
 std::string ProgressLine(const v1::Job& job, int width);

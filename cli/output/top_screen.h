@@ -1,5 +1,5 @@
-// TopScreen: a cluster at a glance, for `lynxctl top`: what is used, which jobs train how fast, what waits and why. Pure;
-// thread-safe.
+// TopScreen: an overview of a cluster for `lynxctl top`: what is used, how fast jobs train, which jobs wait and why.
+// Pure; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_TOP_SCREEN_H_
 #define LYNX_CLI_OUTPUT_TOP_SCREEN_H_
 
@@ -16,27 +16,28 @@ namespace lynx {
 struct TopView {
   std::string server;  // its address
   v1::ListNodesResponse nodes;
-  std::vector<v1::Job> jobs;  // that have not ended: those with devices, then those that wait, each newest first
-  bool more_active = false;   // older ones of these are left out
+  std::vector<v1::Job> jobs;  // jobs that have not ended: first those with devices, then those that wait; each newest first
+  bool more_active = false;   // older jobs with devices are left out
   bool more_waiting = false;
-  std::vector<v1::JobCurves> curves;  // by job; empty of those that do not train
+  std::vector<v1::JobCurves> curves;  // one per job; empty for jobs that do not train
   std::vector<v1::Queue> queues;
-  std::string problem;  // why this is not fresh; "" = it is
+  std::string problem;  // why the view is not current; "" = it is current
   Nanos now;            // Unix time
 };
 
 struct TopStyle {
   size_t width = 100;  // columns; longer lines are cut
-  size_t height = 0;   // lines; 0 = as many as there are
+  size_t height = 0;   // lines; 0 = no limit
   bool color = false;
   bool unicode = true;
 };
 
-// Lines, each with its newline; jobs that train come first.
+// The lines, each with its newline. Jobs that train come first.
 std::string TopScreen(const TopView& view, const TopStyle& style);
 
-// The values as `width` small bars, the newest at the right, each the mean of those that fall to it; fewer values give fewer
-// bars. `from_zero`: the lowest bar stands for 0, else for the smallest value. Values that are no numbers are left out.
+// Draws the values as at most `width` small bars, the newest at the right. Each bar is the mean of the values that fall
+// into it; fewer values give fewer bars. `from_zero`: the lowest bar means 0, otherwise the smallest value. Values that
+// are not finite are left out.
 std::string Sparkline(const std::vector<double>& values, size_t width, bool from_zero, bool unicode);
 
 }  // namespace lynx

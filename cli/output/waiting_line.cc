@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr std::chrono::milliseconds kRedraw{250};
-constexpr size_t kNarrowTerminal = 80;  // where the terminal does not say how wide it is
+constexpr size_t kNarrowTerminal = 80;  // used if the terminal does not say how wide it is
 constexpr const char* kWipe = "\r\033[K";
 
 size_t WidthOf(int fd) {
@@ -19,7 +19,7 @@ size_t WidthOf(int fd) {
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kNarrowTerminal;
 }
 
-// What cannot be written is not worth an error: the line is for eyes only.
+// Ignores errors of writing: the line is only for people to look at.
 void Write(int fd, const std::string& text) {
   if (write(fd, text.data(), text.size()) < 0) return;
 }
@@ -48,7 +48,7 @@ void WaitingLine::At(const std::string& part) {
 std::string WaitingLine::Text() const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - began_);
   const std::string text = absl::StrCat(verb_, part_.empty() ? "" : ": ", part_, " (", seconds.count(), " s)");
-  return text.substr(0, WidthOf(fd_) - 1);  // a line that is wrapped could not be wiped
+  return text.substr(0, WidthOf(fd_) - 1);  // a wrapped line could not be erased
 }
 
 void WaitingLine::Draw() {

@@ -1,6 +1,6 @@
-// WaitingLine: a sign of life on a terminal, for a command that computes. From two seconds on, a line on standard
-// error says what the command is at and how long it has been; it is wiped when the line ends. Where standard error is
-// no terminal, nothing is written.
+// WaitingLine: a sign of life on a terminal for a command that computes. After two seconds, a line on standard error
+// says what the command is doing and for how long. The line is erased at the end. Nothing is written if standard error
+// is not a terminal.
 //
 // Thread-safe; a thread of its own draws.
 #ifndef LYNX_CLI_OUTPUT_WAITING_LINE_H_
@@ -20,18 +20,18 @@ class WaitingLine {
  public:
   static constexpr std::chrono::milliseconds kDelay{2000};
 
-  // `verb`: what the command does: "planning". `fd` stays the caller's.
+  // `verb`: what the command does: "planning". The caller keeps ownership of `fd`.
   explicit WaitingLine(std::string verb, int fd = STDERR_FILENO, std::chrono::milliseconds delay = kDelay);
   ~WaitingLine();
   WaitingLine(const WaitingLine&) = delete;
   WaitingLine& operator=(const WaitingLine&) = delete;
 
-  // What it is at from now on: "layouts with tp 8, pp 16".
+  // Sets what the command works on from now on: "layouts with tp 8, pp 16".
   void At(const std::string& part);
 
  private:
   void Draw();
-  // The line as it is now. The caller holds the lock.
+  // The current text of the line. The caller must hold the lock.
   std::string Text() const;
 
   const std::string verb_;
@@ -42,10 +42,10 @@ class WaitingLine {
   std::condition_variable changed_;
   std::string part_;    // guarded by mutex_
   bool ended_ = false;  // guarded by mutex_
-  std::thread drawer_;  // not started where there is no terminal
+  std::thread drawer_;  // not started if there is no terminal
 };
 
-// What `work` returns, with a waiting line while it works. `work` is given what moves the line on.
+// Runs `work` with a waiting line and returns its result. `work` gets a function that updates the line.
 template <class Work>
 auto WithWaitingLine(const std::string& verb, const Work& work) {
   WaitingLine line(verb);

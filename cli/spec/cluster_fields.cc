@@ -40,7 +40,7 @@ absl::StatusOr<Bytes> ParseSize(const std::string& text) {
   return bytes;
 }
 
-// Shares of zero and one have a meaning here.
+// A share from zero to one, both included: both have a meaning here.
 absl::StatusOr<int32_t> ParseWholeShare(const std::string& text) {
   if (text == "0") return 0;
   return ParseShare(text);
@@ -59,7 +59,7 @@ std::vector<Field<LinkEntry>> LinkFields() {
   };
 }
 
-// The same fields below "links.node" and "links.network" of a group.
+// Adds the same fields below "links.node" and "links.network" of a group.
 void AddLink(const std::string& section, const std::string& what, LinkEntry GroupEntry::*link,
              std::vector<Field<GroupEntry>>& fields) {
   for (const Field<LinkEntry>& field : LinkFields()) {
@@ -69,7 +69,7 @@ void AddLink(const std::string& section, const std::string& what, LinkEntry Grou
   }
 }
 
-// Of sizes that an efficiency is given for.
+// A curve as a cluster file gives it: the efficiency at some sizes.
 struct CurveEntry {
   EfficiencyCurve points;
   std::string source;

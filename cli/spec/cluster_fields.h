@@ -10,16 +10,16 @@
 
 namespace lynx {
 
-// A kind of device: what it has itself. The links of `profile` are the node group's to say.
+// A kind of device and its own properties. The links in `profile` come from the node group.
 struct DeviceEntry {
   std::string name;
   Bytes memory, reserved_memory;
   HardwareProfile profile;
 };
 
-// A link as data sheets state it, and the share of that which is reached.
+// A link: the figures from its data sheet, and the share of them that is reached.
 struct LinkEntry {
-  int32_t devices = 0;  // of inner links
+  int32_t devices = 0;  // for inner links
   Nanos latency;
   int64_t bandwidth = 0;
   int32_t share_permille = 1000;
@@ -27,9 +27,9 @@ struct LinkEntry {
 };
 
 struct GroupEntry {
-  NodeGroup group;                         // without its device
+  NodeGroup group;                         // without its device, which comes from `device` or `inline_device`
   std::string device;                      // a name from `devices`; "" = `inline_device`
-  std::vector<DeviceEntry> inline_device;  // one, or none
+  std::vector<DeviceEntry> inline_device;  // at most one
   LinkEntry node_link, network_link;
   std::vector<LinkEntry> inner_links;
 };
@@ -44,7 +44,7 @@ const std::vector<Field<ClusterEntry>>& ClusterFields();
 const std::vector<Field<DeviceEntry>>& DeviceFields();
 const std::vector<Field<GroupEntry>>& GroupFields();
 const std::vector<Field<LinkEntry>>& InnerLinkFields();
-// Of curves over sizes that are counted in FLOPs, in tokens or in bytes.
+// The fields of a point of a curve. Its size is in FLOPs, tokens or bytes; this depends on the class of op.
 const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
 
 }  // namespace lynx

@@ -88,7 +88,7 @@ absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std:
     const absl::Status valid = CheckCluster({{group}});
     if (!valid.ok()) {
       std::string message(valid.message());
-      const size_t advice = message.rfind("; measure the nodes again");  // of no use for a file
+      const size_t advice = message.rfind("; measure the nodes again");  // this advice does not help for a file
       if (advice != std::string::npos) message.resize(advice);
       return absl::InvalidArgumentError(absl::StrCat(reader.PlaceOf(absl::StrCat(path, ".name")), ": ", path, ": ", message));
     }

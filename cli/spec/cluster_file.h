@@ -1,7 +1,7 @@
 // The cluster file: strict, versioned YAML (`apiVersion: lynx/v1`, `kind: Cluster`) that describes machines to plan
 // for: kinds of device with their rates, and groups of nodes with their links. Any value may be written as `{value:
-// 80GiB, source: "data sheet"}`. Tables of fields drive reading and the reference in docs/. Pure functions of text,
-// but for ReadClusterFile; thread-safe.
+// 80GiB, source: "data sheet"}`. The tables of fields are used for reading and for the reference in docs/. The
+// functions are pure except ReadClusterFile; thread-safe.
 #ifndef LYNX_CLI_SPEC_CLUSTER_FILE_H_
 #define LYNX_CLI_SPEC_CLUSTER_FILE_H_
 
@@ -16,18 +16,18 @@ namespace lynx {
 
 struct ClusterFile {
   std::string name;
-  ClusterTopology cluster;  // groups in the file's order; CheckCluster accepts it
+  ClusterTopology cluster;  // in the file's order; passes CheckCluster
   std::vector<NumberSource> sources;
 };
 
 // InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right".
 absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std::string& file);
-// Reads the file; NotFound / InvalidArgument with its name.
+// Errors: NotFound and InvalidArgument name the file.
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path);
 
-// Puts what was measured in place of what is stated for the groups whose devices are of that kind; what was not
-// measured (curves, tiles, inner links, copies to the host) stays. InvalidArgument that lists the kinds where none
-// is.
+// For the groups whose devices are of the measured kind, replaces the stated figures by the measured ones. What was not
+// measured (curves, tiles, inner links, copies to the host) stays. InvalidArgument: no group has this kind; the text
+// lists the kinds that there are.
 absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& cluster);
 
 // Markdown tables of all fields with their defaults and meanings.

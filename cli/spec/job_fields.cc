@@ -79,7 +79,7 @@ JobField BoolField(std::string path, std::string meaning, Owner owner) {
           {"on", "off"}};
 }
 
-// auto, or what a BoolField takes.
+// "auto", or a text that a BoolField accepts.
 template <class Owner>
 JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
   return {path,
@@ -98,7 +98,7 @@ JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
           {"auto", "off", "on"}};
 }
 
-// Zero to one in the file, thousandths in the spec.
+// The file has a number from zero to one, the spec has thousandths.
 JobField OffloadShareField() {
   return {"recomputeOptions.offloadShare",
           "share of stored activations that go to the host, 0 to 1",
@@ -282,7 +282,7 @@ JobField OnFailureField() {
       }};
 }
 
-// The name of a schedule, or the text of one, which has "ranks=" in it.
+// The name of a schedule, or the text of a schedule, which contains "ranks=".
 JobField ScheduleField() {
   return {"parallel.schedule",
           "order of the pipeline's passes: auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera, or the text "
@@ -307,13 +307,13 @@ JobField ScheduleField() {
           [](const JobSpec& spec) {
             if (spec.parallel.schedule != ScheduleKind::kCustom) return std::string(ScheduleKindName(spec.parallel.schedule));
             std::string lines = spec.parallel.schedule_text;
-            if (!lines.empty()) lines.pop_back();  // the last line's end
+            if (!lines.empty()) lines.pop_back();  // the end of the last line
             return absl::StrCat("|\n    ", absl::StrReplaceAll(lines, {{"\n", "\n    "}}));
           }};
 }
 
-// A field that says where the model's other fields begin from. Whoever reads the file has taken it up before the
-// table is used, since it must come first wherever it stands.
+// A field that says what the model's other fields start from. The reader of the file handles it before it uses the
+// table, because this field must come first, wherever it is in the file.
 JobField ModelBaseField(const char* path, std::string meaning) {
   return {path, std::move(meaning), false, [](const std::string&, JobSpec&) { return absl::OkStatus(); },
           [](const JobSpec&) { return std::string(); }};
@@ -405,7 +405,7 @@ std::vector<JobField> RotaryFields() {
   };
 }
 
-// `parallel: auto` stands for all of the section's fields at auto.
+// `parallel: auto` sets all fields of the section to auto.
 JobField ParallelWordField() {
   return {"parallel",
           "",

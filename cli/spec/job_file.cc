@@ -26,7 +26,7 @@ struct Override {
   std::string path, value;
 };
 
-// A folder's name and a word of the command line may be any bytes; what is sent to the server is text.
+// A folder's name and a word of the command line may be any bytes, but the server accepts only UTF-8.
 absl::Status CheckUtf8(const std::string& field, const std::string& text, const char* mend) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
@@ -65,15 +65,14 @@ std::string Resolved(const std::string& path, const std::string& folder) {
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
-// Where a model begins from: a preset, or a config.json.
+// What a model starts from: a preset, or a config.json.
 struct ModelBase {
   std::string field, value;
-  const YamlValue* at = nullptr;     // where the file says so; or
-  const Override* change = nullptr;  // what --set says
+  const YamlValue* at = nullptr;     // where the file says so, or
+  const Override* change = nullptr;  // the --set that says so
 };
 
-// The last override of either kind, else what the file says. Fields of a wrong kind are left to the reader of the
-// table.
+// The last override of either kind, else what the file says. The reader of the table reports fields of a wrong type.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {
   std::optional<ModelBase> base;
@@ -106,7 +105,7 @@ absl::StatusOr<ModelSpec> ReadModelBase(const ModelBase& base, const std::string
   return ParseModelConfig(text, base.value);
 }
 
-// Paths are taken from the job file's folder.
+// Relative paths start from the job file's folder.
 absl::Status ResolvePaths(const std::string& folder, JobSpec& spec) {
   const std::pair<const char*, std::string*> paths[] = {{"data.path", &spec.data.path},
                                                         {"data.validationPath", &spec.data.validation_path},
@@ -124,7 +123,7 @@ absl::Status ResolvePaths(const std::string& folder, JobSpec& spec) {
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read '", path, "': no such file, or not readable"));
-  // In pieces: a buffer for the longest file would take longer to clear than most files take to submit.
+  // Read in pieces: clearing a buffer for the longest allowed file would take longer than submitting most files.
   std::string text;
   std::array<char, 64 * 1024> piece;
   do {

@@ -1,6 +1,6 @@
-// The job file: strict, versioned YAML (`apiVersion: lynx/v1`, `kind: TrainingJob`). One table of fields
-// (job_fields.h) drives reading, printing with defaults and the reference in docs/. Functions of text and of the
-// files that the text names; thread-safe.
+// The job file: strict, versioned YAML (`apiVersion: lynx/v1`, `kind: TrainingJob`). One table of fields (job_fields.h)
+// is used for reading, for printing with defaults and for the reference in docs/. The functions depend only on the text
+// and on the files that it names; thread-safe.
 #ifndef LYNX_CLI_SPEC_JOB_FILE_H_
 #define LYNX_CLI_SPEC_JOB_FILE_H_
 
@@ -13,23 +13,23 @@
 
 namespace lynx {
 
-// The text of the file at an absolute path.
+// Returns the text of the file at an absolute path.
 using TextReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
-// From disk; NotFound with the name. At most 16 MiB.
+// Reads from disk, at most 16 MiB. NotFound names the file.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // `file` names the text in messages; relative paths in it are taken from `folder` (absolute).
 // InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right". Unknown fields are errors, with the
 // nearest known name. The result is normalized and has passed ValidateJobSpec.
-// `overrides`: "train.steps=20" and the like, put in place of what the file says.
-// `read`: for the config.json that `model.config` names.
+// `overrides`: "train.steps=20" and the like; they replace the values in the file.
+// `read`: reads the config.json that `model.config` names.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder,
                                      const std::vector<std::string>& overrides = {}, const TextReader& read = ReadTextFile);
 
-// Reads the file; NotFound / InvalidArgument with its name.
+// Errors: NotFound and InvalidArgument name the file.
 absl::StatusOr<JobSpec> ReadJobFile(const std::string& path, const std::vector<std::string>& overrides = {});
 
-// The whole spec as a job file, defaults included; reads back as the same spec.
+// The whole spec as a job file, including defaults. Reading it gives the same spec.
 std::string JobFileText(const JobSpec& spec);
 
 // Markdown table of all fields with their defaults and meanings.

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a scalar may be.
+// The schema of a scalar.
 Json ScalarSchema(const JobField& field) {
   const auto typed = [&](const char* type) {
     const Json one = {{"type", type}};
@@ -47,7 +47,7 @@ void AddField(const JobField& field, const JobSpec& defaults, Json& root) {
   const std::vector<std::string> path = absl::StrSplit(field.path, '.');
   Json* object = &root;
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    // What names a model in whole needs none of the model's fields: see below.
+    // A field that names a whole model makes the model's fields unnecessary; see below.
     if (field.required && path[i] != "model") Require(*object, path[i]);
     object = &PropertiesOf(*object)[path[i]];
   }
@@ -72,7 +72,7 @@ std::string JobSchemaText() {
   PropertiesOf(root)["kind"] = {{"const", "TrainingJob"}};
   for (const JobField& field : JobFields()) AddField(field, JobSpec(), root);
   Json& properties = root["properties"];
-  // A section that a word may stand for.
+  // A section for which a word may stand.
   Json& parallel = properties["parallel"];
   const Json word = {{"enum", parallel["enum"]}};
   parallel.erase("enum");

@@ -1,4 +1,4 @@
-// A JSON Schema (draft 7) of job files, for editors: made from the table of fields. Pure; thread-safe.
+// A JSON Schema (draft 7) of job files, for editors. It is made from the table of fields. Pure; thread-safe.
 #ifndef LYNX_CLI_SPEC_JOB_SCHEMA_H_
 #define LYNX_CLI_SPEC_JOB_SCHEMA_H_
 
@@ -6,7 +6,8 @@
 
 namespace lynx {
 
-// JSON text, indented, with a last newline. It takes what a job file may be, and a few that lynxctl refuses by their values.
+// JSON text, indented, with a final newline. It accepts every valid job file, and a few that lynxctl rejects because of
+// their values.
 std::string JobSchemaText();
 
 }  // namespace lynx

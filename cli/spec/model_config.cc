@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads checked fields of one JSON object. The first error is kept; what follows it reads defaults.
+// Reads checked fields of one JSON object. Keeps the first error; fields read after it get defaults.
 class ConfigReader {
  public:
   ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
@@ -29,7 +29,7 @@ class ConfigReader {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": ", message));
   }
   void Keep(const absl::Status& status) { status_.Update(status); }
-  // Absent and null are the same, as in the library that writes these files, unless said otherwise.
+  // Absent and null mean the same, as in the library that writes these files, unless a comment says otherwise.
   bool Has(const char* field) const { return json_.contains(field) && !json_.at(field).is_null(); }
   bool HasNull(const char* field) const { return json_.contains(field) && json_.at(field).is_null(); }
   std::string Text(const char* field) const {
@@ -42,7 +42,7 @@ class ConfigReader {
     return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
   }
 
-  // The first of several names that is there; families call the same thing by several.
+  // The first of several names that is present. Families use different names for the same thing.
   const char* FirstOf(std::initializer_list<const char*> fields) const {
     for (const char* field : fields) {
       if (Has(field)) return field;
@@ -70,7 +70,7 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a number from 0 to below 1"));
     return otherwise;
   }
-  // Above zero.
+  // A number above zero.
   double Positive(const char* field, double otherwise) {
     if (!Has(field)) return otherwise;
     const Json& value = json_.at(field);
@@ -91,7 +91,7 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a string"));
     return otherwise;
   }
-  // An object in a field; empty where it is absent.
+  // The object in a field; empty if the field is absent.
   Json Object(const char* field) {
     if (!Has(field)) return Json::object();
     if (json_.at(field).is_object()) return json_.at(field);
@@ -101,7 +101,7 @@ class ConfigReader {
   bool IsAbove(const char* field, double least) const {
     return Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() > least;
   }
-  // Whether a list of words has one that begins so.
+  // True if the list of words has one that begins with `begin`.
   bool HasWord(const char* field, const std::string& begin) const {
     if (!Has(field) || !json_.at(field).is_array()) return false;
     return std::any_of(json_.at(field).begin(), json_.at(field).end(),
@@ -128,7 +128,7 @@ void ReadDtype(ConfigReader& config, ModelSpec& model) {
   }
 }
 
-// What a family that is not in the table is taken for.
+// The traits assumed for a family that is not in the table.
 constexpr FamilyTraits kUnknown{.model_type = "",
                                 .model_class = "",
                                 .models = "",
@@ -142,7 +142,7 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.heads = config.Count({"num_attention_heads", "n_head", "n_heads", "num_heads"});
   model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
   model.vocab = config.Count({"vocab_size"});
-  // 0: what Normalize makes of it, 4 times the hidden size for GPT.
+  // 0: Normalize sets it to 4 times the hidden size for GPT.
   model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
                                                 : config.Count({"intermediate_size"});
   // transformers reads null as the number of heads, and an absent field as the class's own number.
@@ -157,7 +157,7 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.tied_embeddings = config.Flag("tie_word_embeddings", family.tied);
 }
 
-// Activation, biases and norms.
+// Reads activation, biases and norms.
 void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   const bool gpt = model.family == ModelFamily::kGpt;
   const std::string otherwise = gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
@@ -200,7 +200,7 @@ void ReadDropout(ConfigReader& config, ModelSpec& model) {
   }
 }
 
-// What GPT-2's configuration can ask for beside its layers.
+// Checks the options that GPT-2's configuration has beside its layers.
 void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
   if (config.Flag("scale_attn_by_inverse_layer_idx", false) || !config.Flag("scale_attn_weights", true)) {
     model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
@@ -248,7 +248,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
 }
 
-// Newer files have all of it in `rope_parameters`, older ones `rope_theta` beside `rope_scaling`.
+// Newer files have all of it in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
 void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReader& config, ModelSpec& model) {
   const char* const where = config.FirstOf({"rope_parameters", "rope_scaling"});
   const Json object = config.Object(where);
@@ -271,7 +271,7 @@ void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
 }
 
-// Mixtures of experts and latent attention have other layers than any here, whatever the family is called.
+// Refuses mixtures of experts and latent attention, whatever the family is called: no layer here is like theirs.
 absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
   std::string why = WhyNotPlanned(type);
   for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
@@ -295,7 +295,7 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   if (!json.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": expected an object with the fields of a model"));
   }
-  // Models that also see or hear keep their language model's fields in an object of their own.
+  // Models that also see or hear keep the fields of their language model in a separate object.
   if (json.contains("text_config") && json["text_config"].is_object() && json["text_config"].contains("model_type")) {
     json = Json(json["text_config"]);
   }
@@ -311,7 +311,7 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   const FamilyTraits& family = known == nullptr ? kUnknown : *known;
   ModelSpec model{.family = family.base};
   model.plan_only = family.plan_only;
-  // Attention that never stores its scores is what people train these with; GPT-2 is planned as Megatron-LM's GPT.
+  // These models are trained with attention that never stores its scores; GPT-2 is planned as Megatron-LM's GPT.
   if (type != "gpt2") model.attention = AttentionKernel::kFused;
   ReadShape(family, config, model);
   ReadLayers(family, config, model);

@@ -1,4 +1,4 @@
-// A hardware profile as JSON, as `lynxctl nodes -o json` prints each node's under "profile". Thread-safe.
+// A hardware profile as JSON, in the form in which `lynxctl nodes -o json` prints each node's "profile". Thread-safe.
 #ifndef LYNX_CLI_SPEC_PROFILE_FILE_H_
 #define LYNX_CLI_SPEC_PROFILE_FILE_H_
 
@@ -9,9 +9,9 @@
 
 namespace lynx {
 
-// `file` names the text in messages. InvalidArgument unless it is a profile that CheckProfile accepts.
+// `file` names the text in messages. InvalidArgument: the text is not a profile that CheckProfile accepts.
 absl::StatusOr<HardwareProfile> ParseProfileFile(const std::string& text, const std::string& file);
-// Reads the file; NotFound / InvalidArgument with its name.
+// Errors: NotFound and InvalidArgument name the file.
 absl::StatusOr<HardwareProfile> ReadProfileFile(const std::string& path);
 
 }  // namespace lynx

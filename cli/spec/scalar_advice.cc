@@ -15,9 +15,9 @@
 namespace lynx {
 namespace {
 
-using Names = std::pair<const char*, const char*>;  // in lower case -> the unit that is taken
+using Names = std::pair<const char*, const char*>;  // name in lower case -> the unit that is accepted
 
-// A number and what follows it, in lower case and without blanks between them.
+// A number and what follows it, in lower case and without spaces between them.
 struct Written {
   std::string number, unit;
 };
@@ -30,7 +30,7 @@ Written Split(const std::string& text) {
 
 std::string Write(const std::string& text) { return absl::StrCat("; write ", text); }
 
-// "80%" as 0.8.
+// For "80%": 0.8.
 std::string PercentAdvice(const std::string& text) {
   double percent;
   if (!absl::EndsWith(text, "%") || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) || !std::isfinite(percent))
@@ -38,14 +38,15 @@ std::string PercentAdvice(const std::string& text) {
   return Write(RealText(percent / 100));
 }
 
-// Without the marks that people group digits by.
+// The text without the marks that people group digits by.
 std::string Ungrouped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"_", ""}, {",", ""}, {"'", ""}, {" ", ""}});
 }
 
 bool IsDigits(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
 
-// The letter of the multiple, as units begin, then "i" of a binary one: "GiB" or "GB". Empty: it is no such unit.
+// The letter of the multiple with which the unit begins, then "i" if the unit is binary: "GiB" or "GB". Empty: it is
+// not such a unit.
 std::string ByteUnits(const std::string& unit, const std::string& number, const std::string& after) {
   const size_t letter = std::string("kmgt").find(unit.substr(0, 1));
   const std::string rest = unit.empty() ? "" : unit.substr(1);
@@ -97,7 +98,7 @@ std::string ByteRateAdvice(const std::string& text) {
       break;
     }
   }
-  // "b" may be bits or bytes: links are told of in bits with a small one.
+  // A small "b" may mean bits or bytes: speeds of links are usually given in bits, with a small b.
   const bool bits = absl::StrContains(unit, "bit") || (unit.size() == 2 && absl::StrContains(text, "b"));
   const size_t letter = std::string("kmgt").find(unit.substr(0, 1));
   if (bits && letter != std::string::npos) {

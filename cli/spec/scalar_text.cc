@@ -12,7 +12,7 @@ namespace {
 
 using Units = std::vector<std::pair<std::string, double>>;
 
-// A number above or at zero followed by one of the units. nullopt-like: false.
+// Reads a number that is at least zero, followed by one of the units. False: the text is not of this form.
 bool ReadQuantity(const std::string& text, const Units& units, int64_t& out) {
   const size_t unit_at = text.find_first_not_of("0123456789.");
   const std::string number = text.substr(0, unit_at);

@@ -1,6 +1,6 @@
-// Values as people write them in job and cluster files and on the command line: numbers, sizes, rates, durations.
-// Each reader says on failure what was expected and what was found; each writer gives the shortest text that reads
-// back as the same value. Pure; thread-safe.
+// Values as people write them in job and cluster files and on the command line: numbers, sizes, rates, durations. On
+// failure each reader says what was expected and what was found. Each writer gives the shortest text that reads back as
+// the same value. Pure; thread-safe.
 #ifndef LYNX_CLI_SPEC_SCALAR_TEXT_H_
 #define LYNX_CLI_SPEC_SCALAR_TEXT_H_
 
@@ -34,11 +34,11 @@ absl::Status ReadInt(const std::string& text, Int& out) {
 // "true" or "on", "false" or "off".
 absl::Status ReadSwitch(const std::string& text, bool& out);
 
-// Finite only.
+// Accepts finite numbers only.
 absl::Status ReadReal(const std::string& text, double& out);
 
-// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB, powers of 1024; kB, MB, GB, TB, powers of
-// 1000, as data sheets have them.
+// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB (powers of 1024); kB, MB, GB, TB
+// (powers of 1000, as in data sheets).
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
 // Exact where possible: "24MiB", else plain bytes.
 std::string ByteSizeText(Bytes bytes);

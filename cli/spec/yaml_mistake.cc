@@ -31,31 +31,30 @@ constexpr Odd kOddBlanks[] = {
 constexpr View kOddQuotes[] = {"\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x9e", "\xe2\x80\x98", "\xe2\x80\x99", "\xc2\xab"};
 constexpr View kWideColon = "\xef\xbc\x9a";
 
-// A line with something on it, without its comment. Lines of block text (after '|' or '>') are left out.
+// A line that is not empty, without its comment. Lines of block text (after '|' or '>') are left out.
 struct Line {
   int32_t number = 1;
   size_t indent = 0;
-  View text;             // from the indentation on
-  bool in_flow = false;  // begins within brackets
+  View text;             // from after the indentation
+  bool in_flow = false;  // begins inside brackets
 
   YamlMistake Mistake(size_t at, std::string why) const {
     return {number, static_cast<int32_t>(indent + at) + 1, std::move(why)};
   }
 };
 
-// What a look at the lines finds, without knowing all of YAML: good enough for a text that is known to hold a
-// mistake.
+// The result of a look at the lines with limited knowledge of YAML: enough for a text that is known to have a mistake.
 struct Look {
   std::vector<Line> lines;
-  std::optional<YamlMistake> tab, odd, quote;  // the first of each
+  std::optional<YamlMistake> tab, odd, quote;  // the first of each kind
   struct Bracket {
     char open;
     int32_t line, column;
   };
-  std::vector<Bracket> brackets;  // that are open at the end
+  std::vector<Bracket> brackets;  // those still open at the end
 };
 
-// Where the quote that opens at `at` closes; npos: it does not.
+// The position at which the quote that opens at `at` closes; npos: it does not close.
 size_t ClosingQuote(View text, size_t at) {
   const char quote = text[at];
   for (size_t i = at + 1; i < text.size(); ++i) {
@@ -63,13 +62,13 @@ size_t ClosingQuote(View text, size_t at) {
       ++i;
     } else if (text[i] == quote) {
       if (quote == '"' || i + 1 >= text.size() || text[i + 1] != quote) return i;
-      ++i;  // '' stands for one
+      ++i;  // '' stands for one quote
     }
   }
   return View::npos;
 }
 
-// Looks at one line from `begin` on: its quotes and brackets. Returns where its comment begins, or its end.
+// Examines the quotes and brackets of one line from `begin` on. Returns the beginning of its comment, or its end.
 size_t LookAtLine(View line, size_t begin, int32_t number, Look& look) {
   bool starts = true;  // a name or value may start here
   for (size_t i = begin; i < line.size(); ++i) {
@@ -103,7 +102,7 @@ size_t LookAtLine(View line, size_t begin, int32_t number, Look& look) {
   return line.size();
 }
 
-// "|", ">-" and the like at the end: the lines below it that are indented further are text.
+// True if the text ends with "|", ">-" or the like: then the lines below that are indented further are text.
 bool OpensBlockText(View text) {
   const size_t colon = text.rfind(": ");
   if (colon == View::npos) return false;
@@ -113,7 +112,7 @@ bool OpensBlockText(View text) {
 
 Look LookAt(View text) {
   Look look;
-  std::optional<size_t> block;  // the indentation of the line that block text stands below
+  std::optional<size_t> block;  // the indentation of the line below which block text stands
   int32_t number = 0;
   for (View line : std::vector<View>(absl::StrSplit(text, '\n'))) {
     ++number;
@@ -141,7 +140,7 @@ Look LookAt(View text) {
   return look;
 }
 
-// Without the dash of a list's item.
+// The text without the dash of a list item.
 View FieldOf(View text) {
   while (absl::StartsWith(text, "- ")) text = absl::StripLeadingAsciiWhitespace(text.substr(2));
   return text;
@@ -160,7 +159,7 @@ bool HasValue(View text) {
   return ColonOf(field) + 1 < field.size();
 }
 
-// What a line that should be "field: value" lacks.
+// If the line should be "field: value", says what it lacks.
 std::optional<YamlMistake> LacksColon(const Line& line) {
   const View text = line.text;
   const View field = FieldOf(text);
@@ -186,7 +185,7 @@ std::optional<YamlMistake> LacksColon(const Line& line) {
   return line.Mistake(0, absl::StrCat("no colon in this line; write '", example, "'"));
 }
 
-// How the line before `at` and those above it make its indentation wrong.
+// Says how the line before `at`, and the lines above it, make the indentation wrong.
 std::optional<YamlMistake> WrongIndentation(const std::vector<Line>& lines, size_t at) {
   const Line& line = lines[at];
   if (at == 0 || line.in_flow || !HasField(line.text)) return std::nullopt;
@@ -197,7 +196,7 @@ std::optional<YamlMistake> WrongIndentation(const std::vector<Line>& lines, size
     return line.Mistake(0, absl::StrCat("begins further to the right than line ", before.number,
                                         ", which has a value already; begin both in the same column"));
   }
-  std::vector<size_t> open;  // columns in which sections that go on begin
+  std::vector<size_t> open;  // columns in which open sections begin
   for (size_t i = 0; i < at; ++i) {
     while (!open.empty() && open.back() > lines[i].indent) open.pop_back();
     if (open.empty() || open.back() < lines[i].indent) open.push_back(lines[i].indent);

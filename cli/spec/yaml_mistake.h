@@ -1,5 +1,6 @@
-// YamlMistake: what a person most likely did wrong where YAML cannot be read, in plain words and with the remedy. A
-// parser's own words name its grammar, and the place where it noticed, which may be far below the mistake.
+// YamlMistake: for text that is not valid YAML, explains in plain words what the person most likely did wrong and how
+// to correct it. The parser itself speaks of grammar, and of the place where it noticed, which may be far below the
+// mistake.
 //
 // Pure functions of text; thread-safe.
 #ifndef LYNX_CLI_SPEC_YAML_MISTAKE_H_
@@ -15,25 +16,26 @@ namespace lynx {
 struct YamlMistake {
   int32_t line = 1;  // from 1
   int32_t column = 1;
-  std::string why;  // a clause with what to write instead
+  std::string why;  // a clause that says what to write instead
 };
 
-// `parser`: where the parser stopped and what it says; returned as it is where nothing better is known.
+// `parser`: where the parser stopped and what it says. It is returned unchanged if no better explanation is known.
 YamlMistake ExplainYamlError(const std::string& text, const YamlMistake& parser);
 
 struct OddCharacter {
   size_t at = 0;  // in bytes
   std::string why;
 };
-// A character of a name or value without quotes that looks like one of YAML's own: a no-break space, a typographic
-// quote that it begins with.
+// Finds a character in an unquoted name or value that looks like one of YAML's own: a no-break space, or a typographic
+// quote at its beginning.
 std::optional<OddCharacter> FindOddCharacter(const std::string& plain);
 
-// Whether the quote at `begin` closes anywhere in the text: a parser may take its end for the quote's.
+// True if the quote at `begin` is closed anywhere in the text. If not, a parser may mistake the end of the text for the
+// end of the quote.
 bool QuoteCloses(const std::string& text, size_t begin);
 
-// "layers:2", which is no field for want of a blank: how it is to be written, "layers: 2". Empty: it is not like
-// that.
+// The corrected form of "layers:2", which is not a field because a space is missing: "layers: 2". Empty: the text is
+// not of that form.
 std::string WithBlankAfterColon(const std::string& text);
 
 }  // namespace lynx

@@ -36,7 +36,7 @@ bool Has(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// What stands directly below `section` ("" = the record itself) in paths.
+// The names directly below `section` ("" = the record itself) in the fields' paths.
 template <class Bound>
 std::vector<std::string> NamesBelow(const std::vector<Bound>& fields, const std::string& section) {
   std::vector<std::string> names;
@@ -52,7 +52,7 @@ std::vector<std::string> NamesBelow(const std::vector<Bound>& fields, const std:
 
 constexpr size_t kMaxGuessedName = 64;
 
-// ", found 'WORD'": what stands where something else is expected.
+// ", found 'WORD'": what the file has where something else is expected.
 std::string Found(const YamlValue& value) {
   switch (value.kind) {
     case YamlKind::kNull: return ", found nothing";
@@ -73,14 +73,14 @@ std::string ExpectedFields(const YamlValue& value, const std::vector<std::string
                           : "; write them on the lines below, two blanks further to the right than the section's name");
 }
 
-// A file of one kind given for one of another.
+// Advice for a file of one kind that is used as a file of another kind.
 std::string OtherFile(const std::string& wanted, const std::string& found) {
   if (wanted == "TrainingJob" && found == "Cluster") return "; this is a cluster file, which --cluster takes";
   if (wanted == "Cluster" && found == "TrainingJob") return "; this is a job file, which -f takes";
   return "";
 }
 
-// What to do about a field that stands in a section of a record and is none of its `known` ones.
+// Advice for a field in a section of a record that is not one of the fields in `known`.
 template <class Bound>
 std::string WhereItBelongs(const std::string& name, const std::string& section, const std::vector<std::string>& known,
                            const std::vector<Bound>& fields) {
@@ -240,7 +240,7 @@ absl::Status YamlReader::ReadScalar(const YamlValue& value, const std::string& p
 
 std::string NestedText(const std::vector<std::pair<std::string, std::string>>& paths_and_values, int indent) {
   std::string out;
-  std::vector<std::string> open;  // the section that the last line stood in
+  std::vector<std::string> open;  // the section of the previous line
   for (const auto& [path, value] : paths_and_values) {
     if (value.empty()) continue;
     std::vector<std::string> parts = absl::StrSplit(path, '.');

@@ -1,8 +1,8 @@
-// Strict reading of YAML records by tables of fields: a table says which fields a record has, what each means and how
-// its text becomes a value. Unknown fields, fields given twice, missing fields and ill-typed values are errors that
-// name file, line, column, field and remedy. The same tables print records and their reference pages.
+// Strict reading of YAML records by tables of fields. A table says which fields a record has, what each means and how
+// its text becomes a value. Unknown, repeated, missing and ill-typed fields are errors that name the file, line,
+// column, field and remedy. The same tables print records and their reference pages.
 //
-// A table is immutable and thread-safe; a YamlReader belongs to the reading of one file on one thread.
+// A table is immutable and thread-safe. A YamlReader is for reading one file on one thread.
 #ifndef LYNX_CLI_SPEC_YAML_RECORD_H_
 #define LYNX_CLI_SPEC_YAML_RECORD_H_
 
@@ -19,7 +19,7 @@ namespace lynx {
 
 class YamlReader;
 
-// What a scalar looks like; its words may stand in place of it ("auto").
+// What a scalar looks like. A field's words ("auto") may replace it.
 enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean };
 
 // A field of a record T. `path` is "name", or "section.name" for a map inside the record.
@@ -28,63 +28,64 @@ struct Field {
   std::string path;
   std::string meaning;
   bool required = false;
-  // Takes a scalar's text, and says what was expected on failure. A field whose path other fields go on from is a
-  // word that may stand for the whole section ("parallel: auto").
+  // Reads a scalar's text; on failure says what was expected. If other fields' paths begin with this field's path, the
+  // text is a word for the whole section ("parallel: auto").
   std::function<absl::Status(const std::string& text, T& record)> read;
-  // The scalar in YAML, or "" where the field is left out.
+  // Returns the scalar in YAML, or "" to leave the field out.
   std::function<std::string(const T& record)> write;
-  // In place of `read`, for lists and records inside the record: whole messages, by YamlReader::Error.
+  // Used in place of `read` for lists and for records inside the record. Its errors are whole messages, made by
+  // YamlReader::Error.
   std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)> read_value;
-  // For editors; reading decides. Text with words is one of them.
+  // For editors only; `read` decides what is valid. A kText field with words must be one of them.
   ScalarKind scalar = ScalarKind::kText;
   std::vector<std::string> words;
 };
 
-// "; did you mean 'NAME'?" for the nearest known name, or those that have it behind a section's ("model.layers" for "layers");
-// else the list of them.
+// "; did you mean 'NAME'?" with the nearest known name, or with those known names that end in it after a section's name
+// ("model.layers" for "layers"). If there are none, the list of all known names.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
-// Why a number is what it is.
+// Where a number in the file comes from.
 struct NumberSource {
   std::string path;    // "devices[0].memory"
   std::string value;   // as written
-  std::string source;  // "" = none is given
+  std::string source;  // "" = no source is given
 };
 
 class YamlReader {
  public:
-  // How scalars are written. kSourced: also as `{value: 80GiB, source: "data sheet"}`.
+  // How scalars may be written. kSourced: also as `{value: 80GiB, source: "data sheet"}`.
   enum class Scalars : uint8_t { kPlain, kSourced };
 
   explicit YamlReader(std::string file, Scalars scalars = Scalars::kPlain);
 
-  // `apiVersion: lynx/v1` and `kind: KIND` stand in the document, which is a map.
+  // Checks that the document is a map with `apiVersion: lynx/v1` and `kind: KIND`.
   absl::Status CheckHeader(const YamlValue& root, const std::string& kind);
 
-  // Reads the record that `map` holds and whose own path is `path` ("" = the document). Fields named in `optional`
-  // are not required here.
+  // Reads the record in `map`, whose own path is `path` ("" = the document). Fields named in `optional` are not
+  // required here.
   template <class T>
   absl::Status Read(const YamlValue& map, const std::string& path, const std::vector<Field<T>>& fields, T& record,
                     const std::vector<std::string>& optional = {});
-  // A list of records, with `least` items or more; appends to `records`.
+  // Reads a list of at least `least` records and appends them to `records`.
   template <class T>
   absl::Status ReadList(const YamlValue& list, const std::string& path, size_t least, const std::vector<Field<T>>& fields,
                         std::vector<T>& records);
 
   // InvalidArgument: "FILE:LINE:COLUMN: PATH: MESSAGE".
   absl::Status Error(const YamlValue& at, const std::string& path, const std::string& message) const;
-  // "FILE:LINE:COLUMN" of a field that has been read; "FILE" of others.
+  // "FILE:LINE:COLUMN" if the field has been read, else "FILE".
   std::string PlaceOf(const std::string& path) const;
-  // Of all scalars read so far, in the order of the file.
+  // The sources of all scalars read so far, in the order of the file.
   const std::vector<NumberSource>& sources() const { return sources_; }
 
  private:
-  // A field with the record it belongs to bound in.
+  // A field together with the record that it belongs to.
   struct Bound {
     const std::string* path;
     const std::string* meaning;
     bool required;
-    std::function<absl::Status(const std::string&)> read;  // or
+    std::function<absl::Status(const std::string&)> read;  // or read_value
     std::function<absl::Status(const YamlValue&, const std::string& path)> read_value;
   };
   struct Record {
@@ -107,7 +108,7 @@ class YamlReader {
   std::vector<NumberSource> sources_;
 };
 
-// The record as YAML, each line indented by `indent`; fields that are left out are missing.
+// The record as YAML, each line indented by `indent`. Fields whose `write` returns "" are left out.
 template <class T>
 std::string RecordText(const std::vector<Field<T>>& fields, const T& record, int indent = 0);
 

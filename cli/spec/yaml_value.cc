@@ -16,17 +16,17 @@
 namespace lynx {
 namespace {
 
-// What the parser itself gives values without and with quotes.
+// The tags that the parser gives to unquoted and quoted values.
 constexpr char kPlainTag[] = "?", kQuotedTag[] = "!";
-constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // which the parser does not count
+constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // not counted by the parser
 
-// Says what is wrong already; what the parser itself throws is explained by the text.
+// An error that already explains itself. The parser's own errors are explained from the text.
 class Refused : public YAML::ParserException {
  public:
   using YAML::ParserException::ParserException;
 };
 
-// Builds the tree from the parser's events. Throws Refused for what is valid and not taken.
+// Builds the tree from the parser's events. Throws Refused for valid YAML that is not accepted.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& text) : text_(text) {}
@@ -46,7 +46,7 @@ class TreeBuilder : public YAML::EventHandler {
         throw Refused(at, odd->why);
       }
     }
-    // In the text; block text has the tag of quotes, and begins with none.
+    // The position in the text. Block text has the tag of quoted text, but does not begin with a quote.
     const auto at = static_cast<size_t>(mark.pos) + (text_.starts_with(kByteOrderMark) ? sizeof(kByteOrderMark) - 1 : 0);
     if (tag == kQuotedTag && at < text_.size() && (text_[at] == '"' || text_[at] == '\'') && !QuoteCloses(text_, at)) {
       throw Refused(mark, absl::StrCat("the quote that opens here is not closed; write another ", text_.substr(at, 1),
@@ -67,7 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
  private:
   struct Container {
     YamlValue* value;
-    bool awaits_value = false;  // of a map: its last entry has a key only
+    bool awaits_value = false;  // for a map: its last entry has only a key
   };
 
   YamlValue& Add(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag, YamlKind kind) {
@@ -92,7 +92,7 @@ class TreeBuilder : public YAML::EventHandler {
     return container.value->entries.emplace_back().key;
   }
 
-  // A value stays where it is while it is open: only the innermost open container grows.
+  // A value does not move while it is open, because only the innermost open container grows.
   void Open(YamlValue& value, const YAML::Mark& mark) {
     if (open_.size() >= static_cast<size_t>(kMaxYamlDepth)) {
       throw Refused(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
@@ -105,8 +105,8 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Container> open_;
 };
 
-// Ignores what it reads. Throws where a document begins at which the one before began: the parser stays for ever before what
-// can begin nothing, such as a comma, and takes it for one empty document after another.
+// Ignores what it reads. Throws if a document begins where the previous one began: before something that cannot begin a
+// document, such as a comma, the parser never advances and reports one empty document after another.
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {

@@ -1,6 +1,6 @@
-// YamlValue: a YAML document as a plain tree that remembers where each value stands, for files that people write:
-// what makes such a file hard to read or to check (anchors, aliases, tags, several documents, great depth) is an
-// error.
+// YamlValue: a YAML document as a plain tree that remembers the position of each value, for files that people write.
+// Features that make such a file hard to read or to check (anchors, aliases, tags, several documents, great depth) are
+// errors.
 //
 // Pure functions of text; thread-safe.
 #ifndef LYNX_CLI_SPEC_YAML_VALUE_H_
@@ -22,14 +22,14 @@ struct YamlValue {
   YamlKind kind = YamlKind::kNull;
   std::string scalar;              // kScalar: its text, without quotes
   std::vector<YamlValue> items;    // kList
-  std::vector<YamlEntry> entries;  // kMap: in the file's order; a key may stand there twice
+  std::vector<YamlEntry> entries;  // for kMap: in the file's order; a key may occur twice
   int32_t line = 1;                // from 1
   int32_t column = 1;
 
   bool IsScalar() const { return kind == YamlKind::kScalar; }
   bool IsList() const { return kind == YamlKind::kList; }
   bool IsMap() const { return kind == YamlKind::kMap; }
-  // The first value of that key; nullptr where there is none, or this is no map.
+  // The first value of that key; nullptr if the key is missing or this is not a map.
   const YamlValue* Find(const std::string& key) const;
 };
 
@@ -41,8 +41,8 @@ struct YamlEntry {
 inline constexpr size_t kMaxYamlBytes = 1 << 20;
 inline constexpr int kMaxYamlDepth = 32;
 
-// InvalidArgument: "FILE:LINE:COLUMN: not valid YAML: WHY", and the like for what is valid but refused. An empty text
-// is kNull.
+// InvalidArgument: "FILE:LINE:COLUMN: not valid YAML: WHY", and similar texts for valid YAML that is refused. An empty
+// text gives kNull.
 absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& file);
 
 }  // namespace lynx

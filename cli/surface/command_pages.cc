@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// "FILE", "a|b"; what stands for the option's value.
+// What stands for the option's value: "FILE", "a|b".
 std::string ValueText(const CommandOption& option) {
   if (!option.choices.empty()) return absl::StrJoin(option.choices, "|");
   switch (option.value) {
@@ -70,8 +70,8 @@ void AppendMarkdown(const std::string& path, const CommandTree& command, std::st
     absl::StrAppend(&text, "\n    ", Synopsis(path, command), "\n");
     std::vector<CommandOption> rows;
     for (CommandOption argument : command.arguments) {
-      argument.value = ValueKind::kNone;  // its name says it
-      argument.required = false;          // the synopsis says it
+      argument.value = ValueKind::kNone;  // the name is shown anyway
+      argument.required = false;          // the synopsis shows it
       rows.push_back(std::move(argument));
     }
     rows.insert(rows.end(), command.options.begin(), command.options.end());
@@ -83,7 +83,7 @@ void AppendMarkdown(const std::string& path, const CommandTree& command, std::st
 
 // --- roff
 
-// A line may not begin with a control character, and a hyphen is one to be copied.
+// Escapes text for roff: a line must not begin with a control character, and hyphens must be ones that can be copied.
 std::string Roff(const std::string& text) {
   std::string escaped = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}, {"\n.", "\n\\&."}, {"\n'", "\n\\&'"}});
   if (!escaped.empty() && (escaped.front() == '.' || escaped.front() == '\'')) escaped.insert(0, "\\&");

@@ -1,4 +1,5 @@
-// Pages made from the command tree: the reference in Markdown, and manual pages in roff (man-pages(7)). Pure; thread-safe.
+// Makes pages from the command tree: the reference in Markdown, and manual pages in roff (man-pages(7)). Pure;
+// thread-safe.
 #ifndef LYNX_CLI_SURFACE_COMMAND_PAGES_H_
 #define LYNX_CLI_SURFACE_COMMAND_PAGES_H_
 
@@ -14,9 +15,9 @@ struct ManPage {
   std::string text;
 };
 
-// docs/cli.md. `closing`: the exit codes.
+// The text of docs/cli.md. `closing`: the section about exit codes.
 std::string CommandReference(const CommandTree& tree, const std::string& closing);
-// One of the program and one of each verb that does something, or has verbs of its own.
+// A page for the program, and one for each verb that does something or has verbs of its own.
 std::vector<ManPage> ManPages(const CommandTree& tree, const std::string& version, const std::string& closing);
 
 }  // namespace lynx

@@ -1,4 +1,5 @@
-// CommandTree: what lynxctl can be asked, as data: help, man pages, the reference page and completions are all made from it.
+// CommandTree: lynxctl's verbs and options as data. Help, man pages, the reference page and completions are made from
+// it.
 #ifndef LYNX_CLI_SURFACE_COMMAND_TREE_H_
 #define LYNX_CLI_SURFACE_COMMAND_TREE_H_
 
@@ -8,15 +9,15 @@
 
 namespace lynx {
 
-// What may stand for a value, for completion.
+// What kind of thing a value is, for completion.
 enum class ValueKind : uint8_t { kNone, kText, kFile, kJob, kNode, kQueue, kUser, kContext };
 
 struct CommandOption {
-  std::vector<std::string> names;  // "-f", "--file"; of a positional argument its name alone
+  std::vector<std::string> names;  // "-f", "--file"; a positional argument has only its name
   std::string help;
   ValueKind value = ValueKind::kNone;  // kNone: a flag
-  std::vector<std::string> choices;    // all values that there are; empty: others
-  std::string fallback;                // the default, as text; "" where help says it or there is none
+  std::vector<std::string> choices;    // all possible values; empty: not a fixed set
+  std::string fallback;                // the default as text; "" if help says it or there is no default
   bool required = false;
 };
 
@@ -24,7 +25,7 @@ struct CommandTree {
   std::string name;
   std::string help;
   std::vector<CommandOption> arguments;  // positional
-  std::vector<CommandOption> options;    // those of the program go with every verb
+  std::vector<CommandOption> options;    // the program's options are valid with every verb
   std::vector<CommandTree> verbs;
 };
 

@@ -16,11 +16,11 @@
 namespace lynx {
 namespace {
 
-// Nobody waits longer for a completion.
+// Nobody waits longer than this for a completion.
 constexpr Nanos kPatience{1'000'000'000};
 constexpr int32_t kMaxNames = 1000;
 
-// Names by which other verbs know them; none where the server does not answer.
+// The names by which other verbs know them; empty if the server does not answer.
 std::vector<std::string> KnownNames(const GlobalOptions& global, const std::string& kind) {
   std::vector<std::string> names;
   if (kind == "contexts") {
@@ -46,7 +46,7 @@ std::vector<std::string> KnownNames(const GlobalOptions& global, const std::stri
       for (const v1::Queue& queue : queues->queues()) names.push_back(queue.name());
     }
   } else if (kind == "users") {
-    const auto users = client.Admin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());  // which only admins may
+    const auto users = client.Admin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());  // only admins may call this
     if (users.ok()) {
       for (const v1::User& user : users->users()) names.push_back(user.name());
     }
@@ -81,7 +81,7 @@ int Man(const std::string& verb, const std::string& folder, const std::string& v
         absl::StrCat("there is no page of '", verb, "'; those of verbs of verbs are named like queue-set")));
   }
   std::error_code error;
-  std::filesystem::create_directories(folder, error);  // what it does not make, writing tells
+  std::filesystem::create_directories(folder, error);  // if this fails, the write below reports it
   for (const ManPage& page : pages) {
     if (const absl::Status written = WriteOutput("--out", absl::StrCat(folder, "/", page.file), page.text); !written.ok())
       return Fail(written);

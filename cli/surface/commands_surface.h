@@ -1,5 +1,5 @@
-// The verbs of lynxctl that are about lynxctl itself, made from its CommandTree. Each prints to standard output and
-// returns an exit code. One thread.
+// The verbs of lynxctl that are about lynxctl itself. They are made from its CommandTree. Each prints to standard
+// output and returns an exit code. One thread.
 #ifndef LYNX_CLI_SURFACE_COMMANDS_SURFACE_H_
 #define LYNX_CLI_SURFACE_COMMANDS_SURFACE_H_
 
@@ -10,11 +10,11 @@
 
 namespace lynx {
 
-// Names of `kind` (completion.h) that the server knows, a line each; none, if it does not
+// Prints the names of `kind` (completion.h) that the server knows, one per line. Prints nothing if the server does not
 // answer within a second.
 int CompleteNames(const GlobalOptions& global, const std::string& kind);
 int Completion(const std::string& shell, const CommandTree& tree);
-// Prints the page of the verb ("queue-set"; "" = of lynxctl), or writes all of them into the folder.
+// Prints the page of the verb ("queue-set"; "" = lynxctl's own), or writes all pages into the folder.
 int Man(const std::string& verb, const std::string& folder, const std::string& version, const CommandTree& tree);
 int Reference(const CommandTree& tree);
 

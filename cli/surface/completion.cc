@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// A verb where the command line stands: "queue set"; "" is the program itself.
+// Called for a verb, with the words that lead to it: "queue set"; "" is the program itself.
 using Visit = std::function<void(const std::string& path, const CommandTree& command)>;
 
 void ForEach(const std::string& path, const CommandTree& command, const Visit& visit) {
@@ -22,13 +22,13 @@ void ForEach(const std::string& path, const CommandTree& command, const Visit& v
   }
 }
 
-// Within single quotes, of every shell here: fish alone takes a backslash there.
+// Quotes the text with single quotes for these shells. Only fish needs a backslash inside them.
 std::string Quoted(const std::string& text, bool fish = false) {
   return absl::StrCat(
       "'", fish ? absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}) : absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// Options that take a value, of all verbs: after them a word is no verb.
+// The options of all verbs that take a value: the word after one of them is not a verb.
 std::set<std::string> Valued(const CommandTree& tree) {
   std::set<std::string> names;
   ForEach("", tree, [&](const std::string&, const CommandTree& command) {
@@ -39,7 +39,7 @@ std::set<std::string> Valued(const CommandTree& tree) {
   return names;
 }
 
-// What stands for a value in the scripts: words, "@files", "@jobs" and so on, or "".
+// How the scripts encode an option's possible values: words, "@files", "@jobs" and so on, or "".
 std::string Values(const CommandOption& option) {
   if (!option.choices.empty()) return absl::StrJoin(option.choices, " ");
   if (option.value == ValueKind::kFile) return "@files";
@@ -53,7 +53,7 @@ std::vector<std::string> Names(const std::vector<CommandOption>& options) {
   return names;
 }
 
-// Patterns of a `case` over "VERB:OPTION"; an option of the program goes with every verb.
+// Patterns of a `case` over "VERB:OPTION". An option of the program is valid with every verb.
 std::string ValuePatterns(const std::string& path, const CommandOption& option, const CommandTree& command,
                           const CommandTree& tree) {
   std::vector<std::string> patterns;
@@ -63,7 +63,7 @@ std::string ValuePatterns(const std::string& path, const CommandOption& option, 
   return absl::StrJoin(patterns, "|");
 }
 
-// The function that sets `values` for "VERB:OPTION"; bash and zsh read it alike.
+// The function that sets `values` for "VERB:OPTION". It is valid in bash and zsh.
 std::string ValueFunction(const CommandTree& tree) {
   std::string text = "_lynxctl_values() {\n  values=\n  case \"$1\" in\n";
   ForEach("", tree, [&](const std::string& path, const CommandTree& command) {
@@ -76,15 +76,15 @@ std::string ValueFunction(const CommandTree& tree) {
   return absl::StrCat(text, "  esac\n}\n");
 }
 
-// What the first positional argument may be.
+// The possible values of the first positional argument.
 std::string ArgumentValues(const CommandTree& command) {
   return command.arguments.empty() ? "" : Values(command.arguments.front());
 }
 
 // --- bash
 
-// Keeps of the lines that it reads those that begin with what has been typed, as words that the shell takes for themselves.
-// compgen -W would expand what stands in them: a name of a context or of what a server says it has would be run.
+// Reads lines and keeps those that begin with the typed text, as words that the shell does not interpret. compgen -W
+// would expand them: then a context's name, or text from a server, could be executed.
 constexpr const char* kBashMatches = R"sh(_lynxctl_matches() {
   local line
   while IFS= read -r line; do
@@ -148,7 +148,7 @@ complete -F _lynxctl lynxctl
 
 // --- zsh
 
-// "name:help" for _describe, where a colon ends the name.
+// "name:help" for _describe; a colon ends the name.
 std::string Described(const std::string& name, const std::string& help) {
   return Quoted(absl::StrCat(absl::StrReplaceAll(name, {{":", "\\:"}}), ":", help));
 }

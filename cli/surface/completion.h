@@ -1,6 +1,6 @@
-// Completion scripts for shells, made from the command tree. Jobs, nodes, queues and users are asked of the server, by
-// `lynxctl __complete KIND`; a server that is not there completes to nothing. No script expands what it is told. Pure;
-// thread-safe.
+// Completion scripts for shells, made from the command tree. The scripts get the names of jobs, nodes, queues and users
+// from the server with `lynxctl __complete KIND`; without a server they complete nothing. No script expands the text
+// that it gets. Pure; thread-safe.
 #ifndef LYNX_CLI_SURFACE_COMPLETION_H_
 #define LYNX_CLI_SURFACE_COMPLETION_H_
 
@@ -11,10 +11,10 @@
 
 namespace lynx {
 
-// `shell`: bash, zsh or fish; InvalidArgument for another one.
+// `shell`: bash, zsh or fish. InvalidArgument: another shell.
 absl::StatusOr<std::string> CompletionScript(const std::string& shell, const CommandTree& tree);
 
-// What `lynxctl __complete` is asked for: "jobs", "nodes", "queues", "users", "contexts"; "" for what nobody knows.
+// The word for `lynxctl __complete`: "jobs", "nodes", "queues", "users", "contexts"; "" for values that it cannot list.
 const char* CompletionKind(ValueKind value);
 
 }  // namespace lynx

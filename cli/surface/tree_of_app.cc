@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-// What stands for the value of an option or a positional argument of this name; nullptr: any text.
+// What the value of an option or positional argument of this name is; nullptr: any text.
 const char* ValueName(const std::string& name) {
   static const std::map<std::string, const char*> kNames = {
       {"--file", "FILE"},    {"--out", "FILE"},        {"--cluster", "FILE"},      {"--with-cluster", "FILE"},
@@ -30,7 +30,7 @@ ValueKind KindOf(const std::string& type) {
   return found == kinds.end() ? ValueKind::kText : found->second;
 }
 
-// "a", "b" of "TEXT:{a,b}" or "a|b": the values that are checked for.
+// The values that an option accepts: "a", "b" for "TEXT:{a,b}" or "a|b".
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   std::string text = option.get_option_text();
   if (text.empty()) {
@@ -42,7 +42,8 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(text, '|', absl::SkipWhitespace());
 }
 
-// Of the names that an option goes by, that which says what its value is; nullptr: none does.
+// What to call the option's value. An option may have several names; the first one that tells is used. nullptr: none
+// tells.
 const char* ValueNameOf(const CLI::Option& option) {
   if (const char* name = ValueName(option.get_positional() ? option.get_name(true) : ""); name != nullptr) return name;
   for (const std::string& name : option.get_lnames()) {
@@ -70,11 +71,11 @@ CommandOption OptionOf(const CLI::Option& option) {
 }  // namespace
 
 CommandTree TreeOf(const CLI::App& app) {
-  // The program's own name is the path that it was called by.
+  // The program's own name is the path by which it was called, so it is not used.
   CommandTree tree{.name = app.get_parent() == nullptr ? "lynxctl" : app.get_name(), .help = app.get_description()};
   const auto take = [&](const CLI::App& group) {
     for (const CLI::Option* option : group.get_options()) {
-      if (option == app.get_help_ptr() && app.get_parent() != nullptr) continue;  // the program's is said once
+      if (option == app.get_help_ptr() && app.get_parent() != nullptr) continue;  // help is listed once, for the program
       (option->get_positional() ? tree.arguments : tree.options).push_back(OptionOf(*option));
     }
   };

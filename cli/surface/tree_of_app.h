@@ -1,4 +1,4 @@
-// The CommandTree of the program's options as CLI11 knows them. One thread.
+// Makes the CommandTree from the options that CLI11 knows. One thread.
 #ifndef LYNX_CLI_SURFACE_TREE_OF_APP_H_
 #define LYNX_CLI_SURFACE_TREE_OF_APP_H_
 
@@ -9,7 +9,7 @@
 namespace lynx {
 
 CommandTree TreeOf(const CLI::App& app);
-// Names what stands for the value of each option of the app and its verbs ("FILE", "JOB"), so that --help says it too.
+// Gives the value of each option of the app and its verbs a name ("FILE", "JOB"), so that --help shows it too.
 void NameValues(CLI::App& app);
 
 }  // namespace lynx

@@ -25,9 +25,9 @@ struct GlobalOptions {
 struct SubmitOptions {
   std::vector<std::string> files;      // at least one
   std::vector<std::string> overrides;  // "train.steps=20"
-  std::string idempotency_key;         // "" = a fresh one; of several files KEY.1, KEY.2, ...
-  bool wait = false;                   // follow to the end; one file alone
-  bool follow = false;                 // the same, with what its ranks write
+  std::string idempotency_key;         // "" = a new one; for several files KEY.1, KEY.2, ...
+  bool wait = false;                   // follow the job to its end; for one file only
+  bool follow = false;                 // the same, and print what its ranks write
   bool dry_run = false;                // nothing is submitted
 };
 
@@ -44,20 +44,20 @@ struct EventsOptions {
 
 struct CancelOptions {
   std::string job;
-  bool all = false;  // every job that has not ended; prints nothing where there is none
+  bool all = false;  // every job that has not ended; prints nothing if there is no such job
   std::string reason;
   bool checkpoint = false;
-  std::string grace;  // "2min"; "" = the usual time
+  std::string grace;  // "2min"; "" = the default
 };
 
 struct PlanOptions {
   std::string target = "lynx";  // lynx or any
-  bool opt = false;             // with the exact solver even where the job does not ask for it
-  double opt_seconds = 10;      // of the exact solver for each problem
+  bool opt = false;             // use the exact solver even if the job does not ask for it
+  double opt_seconds = 10;      // time limit of the exact solver for each problem
   std::string file;
   std::vector<std::string> overrides;
   std::string cluster;           // cluster file; "" = a uniform cluster by the fields below
-  std::string profile;           // JSON HardwareProfile; "" = stated figures
+  std::string profile;           // a HardwareProfile as JSON; "" = stated figures
   int32_t nodes = 0;             // 0 = as many as the job's ranks need, or as the cluster file says
   int32_t devices_per_node = 0;  // 0 = max ranks
   std::string device_memory;     // "" = unknown
@@ -69,9 +69,9 @@ struct PlanOptions {
 
 struct WhatIfOptions {
   PlanOptions base;
-  std::vector<std::string> changes;  // "model.seq=32768", on top of base.overrides
-  std::string nodes;                 // "4", or "+2" more of the last group; "" = as they are
-  std::string cluster;               // another cluster file; "" = the same
+  std::vector<std::string> changes;  // "model.seq=32768", applied after base.overrides
+  std::string nodes;                 // "4", or "+2" for two more in the last group; "" = unchanged
+  std::string cluster;               // another cluster file; "" = the same one
 };
 
 struct ExportOptions {
@@ -92,14 +92,14 @@ struct CordonOptions {
   std::vector<std::string> nodes;
   std::string reason;
   bool drain = false;
-  std::string grace;  // "10min"; "" = none
+  std::string grace;  // "10min"; "" = no time
 };
 
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
   int32_t stage = -1;   // ranks of this pipeline stage
-  int32_t attempt = 0;  // 0: all, or with a stage the newest
+  int32_t attempt = 0;  // 0: all; with a stage, the newest
   int32_t lines = 100;
   bool follow = false;
 };
@@ -115,18 +115,18 @@ struct TopOptions {
 };
 
 struct DoctorOptions {
-  std::string folder;      // whose disk is measured; "" = the local cluster's
-  bool no_server = false;  // look at this machine alone
+  std::string folder;      // the disk of this folder is measured; "" = the local cluster's folder
+  bool no_server = false;  // check only this machine
 };
 
 struct ReportOptions {
   std::string job;
   std::string out;             // file; "" = NAME-ID.html
-  bool no_comparison = false;  // without planning other policies beside the job's
+  bool no_comparison = false;  // do not plan other policies beside the job's
 };
 
 struct CheckpointExportOptions {
-  std::string path;    // a checkpoint, or a directory of them: then the newest
+  std::string path;    // a checkpoint, or a directory of checkpoints: then the newest
   std::string format;  // "hf"
   std::string out;     // folder
 };
@@ -135,7 +135,7 @@ struct CheckpointImportOptions {
   std::string path;    // a folder with config.json and *.safetensors
   std::string format;  // "hf"
   std::string out;     // checkpoint directory
-  int32_t seq = 0;     // 0 = what the model was made for
+  int32_t seq = 0;     // 0 = the length that the model was made for
   bool allow_non_finite = false;
 };
 
@@ -159,48 +159,50 @@ struct AuditOptions {
 
 struct LocalCommandOptions {
   std::string directory;         // "" = LocalDirectory()
-  std::optional<int32_t> nodes;  // these as in LocalOptions
+  std::optional<int32_t> nodes;  // this and the following fields: see LocalOptions
   std::optional<std::string> devices;
   std::optional<std::string> link_rate;
 };
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
 int List(const GlobalOptions& global, const ListOptions& options);
-// Jobs that have ended.
+// Lists jobs that have ended.
 int History(const GlobalOptions& global, const ListOptions& options);
 int Get(const GlobalOptions& global, const std::string& job, bool events);
 int Events(const GlobalOptions& global, const EventsOptions& options);
 int Watch(const GlobalOptions& global, const std::string& job);
 int Cancel(const GlobalOptions& global, const CancelOptions& options);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
-// Of these names; of all, where there are none.
+// Lists the nodes with these names, or all nodes if `names` is empty.
 int Nodes(const GlobalOptions& global, const std::vector<std::string>& names = {});
 int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
 int Release(const GlobalOptions& global, const std::string& job);
 int Queues(const GlobalOptions& global);
 int SetQueue(const GlobalOptions& global, const QueueOptions& options);
-// Each node by itself, with a line for each; the exit code of the worst. A server that is not reached is not asked for the
-// others.
+// Does each node by itself and prints a line for it. Returns the exit code of the worst. If the server cannot be
+// reached, it is not asked for the other nodes.
 int Cordon(const GlobalOptions& global, const CordonOptions& options);
 int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes);
-// The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
+// Shows the newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
 int Trace(const GlobalOptions& global, const TraceOptions& options);
-// The cluster at a glance, drawn again and again on a terminal; elsewhere, or once, as plain text.
+// Shows an overview of the cluster. On a terminal it is drawn again and again; elsewhere, or with "once", it is plain
+// text.
 int Top(const GlobalOptions& global, const TopOptions& options);
-// Writes the job as one page (report/job_report.h), and prints the file's name.
+// Writes a page about the job (report/job_report.h) and prints the file's name.
 int Report(const GlobalOptions& global, const ReportOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
-// Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
+// Prints or writes the plan for another framework. What that framework cannot express goes to standard error, or to a
+// file beside the others.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);
-// Tables of a file's fields; kJobSchema: JSON Schema.
+// Tables of a file's fields; kJobSchema: its JSON Schema.
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
-// All policies side by side in the layout that the job's own plan has.
+// Shows all policies side by side, in the layout of the job's own plan.
 int Compare(const GlobalOptions& global, const PlanOptions& options);
-// The layouts that were rejected, and what more of something would bring.
+// Shows the layouts that were rejected, and what more of some resource would bring.
 int Explain(const GlobalOptions& global, const PlanOptions& options);
-// The plan as things are beside the plan with a change; kExitJobFailed where that does not fit.
+// Shows the current plan beside the plan after a change. kExitJobFailed: the changed plan does not fit.
 int WhatIf(const GlobalOptions& global, const WhatIfOptions& options);
-// Who may call the server: cli/verbs/commands_admin.cc.
+// Who may call the server; see cli/verbs/commands_admin.cc.
 int WhoAmI(const GlobalOptions& global);
 int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);
 int RevokeJoinTokens(const GlobalOptions& global);
@@ -211,25 +213,26 @@ int RevokeUser(const GlobalOptions& global, const std::string& name);
 int AddToken(const GlobalOptions& global, const UserOptions& options);
 int RevokeToken(const GlobalOptions& global, const std::string& id);
 int Audit(const GlobalOptions& global, const AuditOptions& options);
-// Whether this machine is fit, and what to mend; the exit code is that of the worst that was found.
+// Checks whether this machine can run Lynx, and says what to mend. The exit code is that of the worst finding.
 int Doctor(const GlobalOptions& global, const DoctorOptions& options);
-// Several clusters by name: cli/connect/contexts.h. One is made of the server that the flags and the environment name.
+// Names for several clusters; see cli/connect/contexts.h. Adding a context takes the server that the flags and the
+// environment name.
 int ListContextsCommand(const GlobalOptions& global);
 int AddContextCommand(const GlobalOptions& global, const std::string& name);
-// "": none.
+// "": use no context.
 int UseContextCommand(const std::string& name);
 int RemoveContextCommand(const std::string& name);
-// Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
+// Prints a job file with every field at its default, or `file` with its defaults filled in, or a table of fields.
 int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides,
              ReferencePage reference);
-// Lists the model presets with their shapes and parameter counts.
-// The presets or, with `families`, the table of planner/problem/model_families.h.
+// Lists the model presets with their shapes and parameter counts; with `families`, the table of
+// planner/problem/model_families.h.
 int Models(const GlobalOptions& global, bool families);
-// `path`: a checkpoint (".../step-00000100"), shown in full, or a directory of them.
+// `path`: a checkpoint (".../step-00000100"), which is shown in full, or a directory of checkpoints.
 int InspectCheckpoint(const GlobalOptions& global, const std::string& path);
-// Compares every digest; kExitRefused when anything is damaged, with what on standard error.
+// Compares every digest. kExitRefused: something is damaged; standard error says what.
 int VerifyCheckpoints(const GlobalOptions& global, const std::string& path);
-// Prints the path of what was written.
+// Prints the path of the exported model.
 int ExportCheckpoint(const CheckpointExportOptions& options);
 int ImportCheckpoint(const CheckpointImportOptions& options);
 int LocalUpCommand(const LocalCommandOptions& options);
@@ -237,7 +240,7 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
 int LocalDownCommand(const LocalCommandOptions& options);
 
 Client Connect(const GlobalOptions& global);
-// As of CellText, at this time.
+// CellText for the chosen format and the current time.
 CellText Cells(const GlobalOptions& global);
 
 }  // namespace lynx

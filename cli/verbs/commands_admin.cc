@@ -1,4 +1,4 @@
-// The verbs that say who may call the server: admin.
+// admin: verbs that say who may call the server.
 #include <cctype>
 #include <cstdio>
 
@@ -18,7 +18,7 @@
 namespace lynx {
 namespace {
 
-// The message as JSON or YAML, or the text.
+// Prints the message as JSON or YAML, or else the text.
 template <class Message>
 int Print(const GlobalOptions& global, const absl::StatusOr<Message>& message, const std::string& text) {
   return message.ok() ? Show(global.output, *message, text) : Fail(message.status());
@@ -36,7 +36,7 @@ absl::StatusOr<v1::Role> ParseRoleName(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--role '", name, "' is not viewer, submitter, operator or admin"));
 }
 
-// 0: none is given.
+// 0: no life is given.
 absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   if (text.empty()) return 0;
   const absl::StatusOr<Nanos> life = ParseDuration(text);
@@ -44,7 +44,7 @@ absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   return life->value;
 }
 
-// What goes into a file is not printed.
+// If the output goes to a file, it is not printed, so -o cannot ask for another format.
 absl::Status CheckFileOutput(const GlobalOptions& global, const std::string& file, const char* option) {
   if (file.empty()) return absl::OkStatus();
   return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), option);
@@ -54,7 +54,8 @@ bool IsLoopback(const std::string& address) {
   return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
 }
 
-// The secret itself, or the file that it is in. A loopback address would lead nowhere from another machine.
+// Prints the secret, or writes it to a file and prints the file's name. The file does not keep a loopback address if
+// the server knows a better one, because a loopback address is useless on another machine.
 template <class Response>
 int TellToken(const GlobalOptions& global, const Client& client, const UserOptions& options, const Response& response) {
   if (options.context_file.empty()) return Print(global, absl::StatusOr<Response>(response), response.token() + "\n");

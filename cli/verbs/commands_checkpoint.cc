@@ -1,4 +1,4 @@
-// Checkpoints offline: what they are, whether they are whole, and weights to and from other programs.
+// checkpoint: works on checkpoints offline. Shows them, verifies them, and exchanges weights with other programs.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -121,13 +121,13 @@ std::string Text(const Json& json) { return json.dump(2, ' ', false, Json::error
 
 absl::StatusOr<FoundCheckpoints> Find(const std::string& path) { return FindCheckpoints(Absolute(path)); }
 
-// Every unreadable one, on standard error; the exit code for them.
+// Reports every unreadable checkpoint on standard error. Returns the exit code for them.
 int TellDamaged(const FoundCheckpoints& found) {
   for (const std::string& damaged : found.damaged) std::fprintf(stderr, "lynxctl: %s\n", damaged.c_str());
   return found.damaged.empty() ? kExitOk : kExitRefused;
 }
 
-// The one that a path names, or the newest of those in it.
+// The checkpoint at the path, or the newest one in that directory.
 absl::StatusOr<CheckpointSummary> FindOne(const std::string& path) {
   LYNX_ASSIGN_OR_RETURN(FoundCheckpoints found, Find(path));
   if (found.checkpoints.empty()) return absl::DataLossError(absl::StrJoin(found.damaged, "; "));
@@ -143,7 +143,7 @@ absl::StatusOr<ModelOfWeights> ReadModelOf(const std::string& folder, int32_t se
   LYNX_ASSIGN_OR_RETURN(const std::string text, ReadHuggingFaceConfig(folder));
   LYNX_ASSIGN_OR_RETURN(ModelOfWeights read, ParseModelConfigOfWeights(text, absl::StrCat(folder, "/config.json")));
   ModelSpec& model = read.model;
-  // Dynamic scaling is for sequences that are longer than what config.json names.
+  // Dynamic scaling is for sequences that are longer than the length in config.json.
   const double stretch = model.rotary.scaling == RopeScaling::kDynamic ? model.rotary.factor : 1;
   if (seq > model.seq * stretch) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// compare, explain and whatif: plans beside each other. See commands.h.
+// compare, explain and whatif show plans beside each other. See commands.h.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,13 +19,13 @@
 namespace lynx {
 namespace {
 
-// That nothing fits is an answer.
+// That no plan fits is an answer, not an error.
 int FailPlanning(const absl::Status& status) {
   const int code = Fail(status);
   return absl::IsFailedPrecondition(status) ? kExitJobFailed : code;
 }
 
-// `tables`, or the rows in the form that -o asks for.
+// Prints `tables`, or the rows in the format that -o asks for.
 int ShowPlans(const GlobalOptions& global, const std::vector<PlanRow>& rows, const std::string& tables) {
   if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) {
     return ShowListing(global.output, PlanRowsJson(rows), PlanRowsListing(rows));
@@ -41,7 +41,7 @@ absl::Status CheckPlansOutput(const GlobalOptions& global) {
 
 const Plan* PlanOf(const std::optional<Plan>& plan) { return plan ? &*plan : nullptr; }
 
-// "optimal on 3 of 4 stages, gap at most 2.1%"; "" where nothing was to be proven.
+// "optimal on 3 of 4 stages, gap at most 2.1%"; "" if there was nothing to prove.
 std::string ProofText(const Plan& plan) {
   int proofs = 0, optimal = 0;
   double gap = 0;
@@ -96,7 +96,7 @@ std::vector<PlanRow> AlternativeRows(const char* kind, const PlanRequest& reques
   return rows;
 }
 
-// A number, or +N more than `base`.
+// Reads a number, or "+N" for N more than `base`.
 absl::StatusOr<int32_t> CountOf(const std::string& option, const std::string& text, int32_t base) {
   const bool more = !text.empty() && text[0] == '+';
   int32_t count = 0;
@@ -115,7 +115,7 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
     NodeGroup& last = request.cluster.groups.back();
     LYNX_ASSIGN_OR_RETURN(last.nodes, CountOf("--with-nodes", options.nodes, last.nodes));
   }
-  // More devices are of use only to a job that may take them.
+  // More devices help only a job that may use them.
   const bool all = base.spec.resources.max_ranks == base.cluster.devices();
   if (all && request.spec.resources.max_ranks == base.spec.resources.max_ranks) {
     request.spec.resources.max_ranks = request.cluster.devices();
@@ -162,7 +162,7 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
                                                    : absl::StrCat("REJECTED LAYOUTS, the fastest plan of each\n",
                                                                   PlanRowsTable(rows, titles, LastCell::kLayout));
   absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
-  rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen one is there once
+  rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen plan is already in the list
   return ShowPlans(global, rows, text);
 }
 

@@ -1,4 +1,4 @@
-// context: several clusters by name.
+// context: names for several clusters.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// doctor: whether this machine is fit.
+// doctor: checks whether this machine can run Lynx.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -24,7 +24,7 @@ ServerFacts AskServer(const GlobalOptions& global) {
   facts.status = nodes.status();
   if (!nodes.ok()) return facts;
   facts.version = nodes->server_version();
-  // It answered somewhere between the call and now: in the middle, as far as anybody knows.
+  // The server answered at some time during the call. The best guess is the middle of it.
   facts.clock_error_ns = took.value / 2;
   facts.clock_ahead_ns = nodes->server_time_unix_ns() - (clock.Wall() - took / 2).value;
   for (const v1::Node& node : nodes->nodes())
@@ -32,7 +32,7 @@ ServerFacts AskServer(const GlobalOptions& global) {
   return facts;
 }
 
-// The local cluster's, or what will hold it.
+// The local cluster's folder, or the folder that will contain it.
 std::string DefaultFolder() {
   std::error_code error;
   std::filesystem::path folder = LocalDirectory();

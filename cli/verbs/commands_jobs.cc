@@ -34,7 +34,7 @@
 namespace lynx {
 namespace {
 
-// How long `watch` outlives a lost server before it gives up.
+// How long `watch` waits for a lost server before it gives up.
 constexpr Nanos kWatchPatience{120'000'000'000};
 // Without a terminal a progress line is printed no more often than this.
 constexpr Nanos kPlainInterval{5'000'000'000};
@@ -48,7 +48,7 @@ int PrintJob(const GlobalOptions& global, const v1::Job& job) {
   return Show(global.output, job, JobListing({job}, Cells(global)), JobPage(job, StyleOf(STDOUT_FILENO), RealClock().Wall()));
 }
 
-// The job, or in tables a line about it.
+// Prints the job; in table formats prints a line about it instead.
 int PrintLine(const GlobalOptions& global, const v1::Job& job, const std::string& line) {
   return Show(global.output, job, JobListing({job}, Cells(global)), line);
 }
@@ -72,7 +72,7 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vect
   return absl::InvalidArgumentError(absl::StrCat("--state ", name, ": expected ", absl::StrJoin(names, ", ")));
 }
 
-// Jobs in one of these states, or of all in `among` where none is named.
+// Jobs in one of the requested states, or in any state of `among` if no state is requested.
 absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options,
                                               const std::vector<v1::JobState>& among) {
   v1::ListJobsRequest request;
@@ -85,13 +85,13 @@ absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const
   return Connect(global).List(request);
 }
 
-// Said below a table that does not have all.
+// A note below a table that does not show all jobs.
 std::string LeftOut(const v1::ListJobsResponse& response) {
   if (!response.more()) return "";
   return absl::StrCat("\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
 }
 
-// Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
+// Prints changes as they come: one live line on a terminal, else a line now and then.
 class ProgressPrinter {
  public:
   ProgressPrinter() : terminal_(IsTerminal(STDOUT_FILENO)), style_(StyleOf(STDOUT_FILENO)) {}
@@ -110,7 +110,7 @@ class ProgressPrinter {
     Wait(job);
   }
 
-  // Nothing has come for a second.
+  // Called when nothing has come for a second.
   void Wait(const v1::Job& job) {
     const std::string why = why_.Due(job, clock_.Monotonic());
     if (why.empty()) return;
@@ -206,7 +206,7 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
   return PrintEnd(global, client, last.id());
 }
 
-// What its ranks write, and then the same.
+// Prints what the job's ranks write, and at the end the same as without logs.
 int FollowWithLogs(const GlobalOptions& global, Client& client, const std::string& id) {
   v1::GetLogsRequest request;
   request.set_job_id(id);
@@ -242,7 +242,7 @@ int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest 
       if (IsTable(global)) std::fputs(CancelLine(*job, request.checkpoint()).c_str(), stdout);
       *cancelled.add_jobs() = *std::move(job);
     }
-    // A job that runs is listed until its ranks have stopped, so the last list is one without a job that is new.
+    // A running job is listed until its ranks have stopped. Therefore the last list is the first one without a new job.
   } while (asked.size() > before);
   if (IsTable(global)) return kExitOk;
   return Show(global.output, cancelled, JobListing({cancelled.jobs().begin(), cancelled.jobs().end()}, Cells(global)));
@@ -255,11 +255,11 @@ absl::Status CheckSubmit(const GlobalOptions& global, const SubmitOptions& optio
   }
   if (follows && options.dry_run) return absl::InvalidArgumentError("--dry-run submits nothing: there is nothing to wait for");
   if (!options.follow) return absl::OkStatus();
-  // Lines of logs are no part of a document.
+  // JSON, YAML and csv have no place for lines of logs.
   return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), "--follow");
 }
 
-// The job files with all their defaults, as they would be submitted.
+// Prints the job files with all their defaults, as they would be submitted.
 int PrintDryRun(const GlobalOptions& global, const std::vector<v1::SubmitJobRequest>& requests) {
   using enum OutputFormat;
   if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(known);
@@ -290,7 +290,7 @@ std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, St
   return json + "\n";
 }
 
-// Until the job has ended; one line an event.
+// Follows events until the job has ended; one line per event.
 int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
   using enum OutputFormat;
   if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok())
@@ -346,7 +346,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   if (options.dry_run) return PrintDryRun(global, requests);
   Client client = Connect(global);
   int code = kExitOk;
-  bool headed = false;  // a csv has one head
+  bool headed = false;  // a csv has only one header
   for (size_t i = 0; i < requests.size(); ++i) {
     auto response = client.Submit(requests[i]);
     if (!response.ok()) {
@@ -447,7 +447,7 @@ int Cancel(const GlobalOptions& global, const CancelOptions& options) {
 int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
   v1::ListNodesRequest request;
   request.set_include_measurements(global.output == OutputFormat::kJson ||
-                                   global.output == OutputFormat::kYaml);  // tables have none
+                                   global.output == OutputFormat::kYaml);  // table formats have none
   request.mutable_nodes()->Add(names.begin(), names.end());
   const auto response = Connect(global).Nodes(request);
   if (!response.ok()) return Fail(response.status());

@@ -49,11 +49,11 @@ void PrintLivePage(const std::string& directory) {
   if (!address.empty()) std::printf("look at it in a browser: http://%s/\n", address.c_str());
 }
 
-// Where the next commands go other than to this cluster, and how they come to it; "" where they do.
+// If the next commands go to another server than this cluster, says to which and how to reach this cluster; else "".
 std::string Elsewhere(const LocalCluster& cluster, const std::string& directory) {
   const ServerAddress found = FindServer({});
   if (found.status.ok() && found.address == cluster.server_address && found.authority.empty()) return "";
-  std::vector<std::string> variables;  // that count even beside --server
+  std::vector<std::string> variables;  // variables that count even beside --server
   for (const char* name : {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"}) {
     if (!Environment(name).empty()) variables.push_back(name);
   }
@@ -100,7 +100,7 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
   const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
   const int shown = ShowListing(global.output, StatusJson(*cluster, DirectoryOf(options)), DaemonListing(*cluster));
   if (!table || shown != kExitOk)
-    return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' has the nodes
+    return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' shows the nodes
   if (!all) {
     std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
     return kExitJobFailed;

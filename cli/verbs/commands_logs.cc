@@ -1,4 +1,4 @@
-// logs: what a job's ranks wrote.
+// logs: prints what a job's ranks wrote.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -22,12 +22,12 @@ constexpr Nanos kPatience{120'000'000'000};
 constexpr Nanos kPollEvery{300'000'000};
 constexpr int32_t kMaxLines = 1000;
 
-// Or too busy to take calls.
+// True if the server is away or too busy to accept calls.
 bool IsAway(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
 }
 
-// The ranks of a stage of the job's present plan, and the attempt that has it.
+// The ranks of a stage in the job's present plan, and the attempt that uses this plan.
 struct StageRanks {
   std::set<int32_t> ranks;
   int64_t attempt = 0;
@@ -61,7 +61,7 @@ Listing LogListing(const v1::GetLogsResponse& response) {
   return listing;
 }
 
-// Those of the rank that failed first go before all others.
+// Puts the lines of the rank that failed first before all others.
 void PutFailureFirst(v1::GetLogsResponse& response) {
   if (!response.has_first_failure()) return;
   const v1::FailedRank& failed = response.first_failure();
@@ -142,7 +142,7 @@ int Logs(const GlobalOptions& global, const LogsOptions& options) {
   }
   const auto wanted = [&](const v1::LogLine& line) { return ranks.empty() || ranks.contains(line.rank()); };
   if (options.follow) {
-    // By its id: a name may become another job's.
+    // Use the id, because another job may take the name.
     v1::GetJobRequest named;
     named.set_job_id(options.job);
     const auto job = client.Get(named);

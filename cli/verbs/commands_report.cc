@@ -1,4 +1,4 @@
-// report: a job as one page.
+// report: shows a job as one page.
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -20,8 +20,8 @@
 namespace lynx {
 namespace {
 
-// The traced step; null where none of the present plan has been traced, or it makes no sense: the rest of the job is shown
-// without it.
+// The traced step. null: no step of the present plan has been traced, or the trace is inconsistent; the rest of the job
+// is shown without it.
 absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const std::string& id) {
   v1::TraceJobRequest request;
   request.set_job_id(id);
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const s
   return nullptr;
 }
 
-// Other policies in the layout and micro-batch that the job has; none where the planner refuses to compare them.
+// Other policies in the layout and micro-batch of the job; nullopt if the planner refuses to compare them.
 std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   if (!traced.predicted.has_value()) return std::nullopt;
   PlanRequest request = traced.request;

@@ -1,4 +1,4 @@
-// The verbs that say when and where jobs run: hold, release, queue, node.
+// hold, release, queue, node: verbs that say when and where jobs run.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -16,7 +16,7 @@
 namespace lynx {
 namespace {
 
-// The job, or in tables a line.
+// Prints the job; in table formats prints a line instead.
 int Print(const GlobalOptions& global, const absl::StatusOr<v1::Job>& job, const std::string& line) {
   return job.ok() ? Show(global.output, *job, JobListing({*job}, Cells(global)), line + "\n") : Fail(job.status());
 }
@@ -37,13 +37,13 @@ std::string CordonLine(const v1::Node& node, bool drain) {
   return line;
 }
 
-// One node as itself, as the verbs that take one do; several as a list.
+// Prints one node as a node, as verbs with one node do; several nodes as a list.
 int ShowNodes(const GlobalOptions& global, const v1::ListNodesResponse& nodes, bool one) {
   const Listing listing = NodeListing({nodes.nodes().begin(), nodes.nodes().end()}, Cells(global));
   return one ? Show(global.output, nodes.nodes(0), listing) : Show(global.output, nodes, listing);
 }
 
-// In tables a line for each node as soon as it is changed.
+// In table formats prints a line for each node as soon as it is changed.
 int ChangeNodes(const GlobalOptions& global, const std::vector<std::string>& names,
                 const std::function<absl::StatusOr<v1::Node>(Client&, const std::string&)>& change,
                 const std::function<std::string(const v1::Node&)>& line_of) {

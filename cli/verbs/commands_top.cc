@@ -1,4 +1,4 @@
-// top: the cluster, again and again.
+// top: shows the cluster again and again.
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -25,16 +25,17 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kMaxJobs = 200;
-constexpr size_t kMaxCurves = 30;  // of the first that train
-constexpr double kMaxCall = 2;     // seconds of a later look's: keys wait for it; more where the first took long
+constexpr size_t kMaxCurves = 30;  // shown for this many of the jobs that train
+// Seconds for a call of a later look, because keys wait for it; more if the first look took long.
+constexpr double kMaxCall = 2;
 
-// What a signal asked for; the loop sees it as soon as the call that it waits for has ended.
+// What signals have asked for. The loop sees it when the current call has ended.
 volatile std::sig_atomic_t ended = 0, suspended = 0, resumed = 0;
 void OnEnd(int) { ended = 1; }
 void OnSuspend(int) { suspended = 1; }
 void OnResume(int) { resumed = 1; }
 
-// Without SA_RESTART: poll returns.
+// Installs a handler without SA_RESTART, so that poll returns.
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -58,7 +59,7 @@ bool SpeaksUtf8() {
 absl::StatusOr<TopView> Look(Client& client) {
   TopView view{.server = client.server().address, .now = RealClock().Wall()};
   LYNX_ASSIGN_OR_RETURN(view.nodes, client.Nodes());
-  // Those that have devices first: however many wait, they are all there.
+  // Jobs with devices come first. All of them are shown, however many jobs wait.
   v1::ListJobsRequest active, waiting;
   for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING})
     active.add_states(state);
@@ -78,19 +79,19 @@ absl::StatusOr<TopView> Look(Client& client) {
     request.set_job_id(view.jobs[i].id());
     request.set_include_curves(true);
     const auto job = client.GetAll(request);
-    if (job.ok()) view.curves[i] = job->curves();  // else it has been forgotten meanwhile
+    if (job.ok()) view.curves[i] = job->curves();  // otherwise the server has forgotten the job meanwhile
   }
   LYNX_ASSIGN_OR_RETURN(const v1::ListQueuesResponse queues, client.Queues());
   view.queues.assign(queues.queues().begin(), queues.queues().end());
   return view;
 }
 
-// The terminal while it is drawn on: its own screen, no cursor, keys without Enter. As it was before, at the end and while the
-// program is suspended.
+// The terminal while it is drawn on: a screen of its own, no cursor, keys work without Enter. At the end, and while the
+// program is suspended, the terminal is as it was before.
 class Screen {
  public:
   Screen() { Enter(); }
-  // Also where a shell has put the program into the background, and would otherwise stop it for this.
+  // Restores it even if a shell has put the program into the background and would stop it for that.
   ~Screen() {
     Handle(SIGTTOU, SIG_IGN);
     Leave();
@@ -99,9 +100,9 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked.
-  // In the background the terminal is another's, and one that is let go on there may only be to end: a thread may yet have to
-  // hear of that.
+  // If asked to, stops the program until the shell continues it; it may also have been stopped without being asked. In
+  // the background the terminal belongs to another program, and a program that is continued there may only have to end.
+  // So look from time to time: a thread may first have to notice that.
   void FollowShell() {
     constexpr int kLookEvery = 100;  // milliseconds
     while (ended == 0 && IsToFollowShell()) {
@@ -129,14 +130,14 @@ class Screen {
       style.height = size.ws_row;
     }
     std::string text = TopScreen(view, style);
-    if (!text.empty()) text.pop_back();  // a newline on the last line would scroll
+    if (!text.empty()) text.pop_back();  // a newline on the last line would scroll the screen
     std::string drawn = "\033[H";
     for (const char c : text) drawn += c == '\n' ? std::string("\033[K\n") : std::string(1, c);
     std::fputs((drawn + "\033[K\033[J").c_str(), stdout);
     std::fflush(stdout);
   }
 
-  // False: somebody pressed q, or the program is to end.
+  // False: somebody pressed q, or the program should end.
   bool Wait(double seconds) const {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = poll(&input, 1, static_cast<int>(std::lround(seconds * 1000)));
@@ -149,7 +150,7 @@ class Screen {
 
  private:
   void Enter() {
-    // What it is to be again is known already where nothing was put back before a stop.
+    // If nothing was restored before a stop, the settings to restore are known already.
     if (changed_ || tcgetattr(STDIN_FILENO, &before_) == 0) {
       termios raw = before_;
       raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -159,7 +160,7 @@ class Screen {
     entered_ = true;
   }
 
-  // In the background this stops the program until it is in the foreground, and is then to be done again.
+  // In the background this stops the program until it is in the foreground again; then it must be repeated.
   static bool Set(const termios& state) {
     int set = 0;
     do {

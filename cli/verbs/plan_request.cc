@@ -20,7 +20,7 @@ absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
   return ReadProfileFile(path);
 }
 
-// A job that takes any kind of device is on that which the profile is of.
+// A job that accepts any kind of device uses the kind in the profile.
 bool OnGpus(DeviceKind wanted, const HardwareProfile& profile) {
   if (wanted != DeviceKind::kAny) return wanted == DeviceKind::kCuda;
   return profile.device_kind.starts_with(DeviceKindName(DeviceKind::kCuda));
@@ -42,7 +42,7 @@ absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, cons
     group.host_memory = *memory;
   }
   LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
-  // As the server plans for Lynx's own engine: of a CPU rank the host's memory is the device's own.
+  // As the server plans for Lynx's own engine: the memory of a CPU rank is the host's memory.
   group.host_is_device = options.target != "any" && !OnGpus(spec.resources.device, group.profile);
   return ClusterTopology{{std::move(group)}};
 }

@@ -1,4 +1,4 @@
-// What `plan` and the other offline verbs start from: the job file, the cluster that the options describe, the
+// The common input of `plan` and the other offline verbs: the job file, the cluster that the options describe, and the
 // profile. One thread.
 #ifndef LYNX_CLI_VERBS_PLAN_REQUEST_H_
 #define LYNX_CLI_VERBS_PLAN_REQUEST_H_
@@ -12,10 +12,10 @@
 
 namespace lynx {
 
-// InvalidArgument or NotFound names the file or the option and what would be right.
+// Errors: InvalidArgument and NotFound name the file or the option and say what would be right.
 absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
 
-// Prints why the job cannot fit and the smallest change that makes it fit; the exit code for it.
+// Prints why the job cannot fit and the smallest change that makes it fit. Returns the exit code.
 int PrintInfeasible(const Infeasible& infeasible);
 
 }  // namespace lynx

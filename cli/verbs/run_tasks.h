@@ -1,4 +1,4 @@
-// Work of lynxctl itself, such as plans to compare, on all cores. Thread-safe.
+// Runs lynxctl's own computations, such as plans to compare, on all cores. Thread-safe.
 #ifndef LYNX_CLI_VERBS_RUN_TASKS_H_
 #define LYNX_CLI_VERBS_RUN_TASKS_H_
 
@@ -8,11 +8,12 @@
 
 namespace lynx {
 
-// More at once would take more memory than a laptop has: each may hold the programs of a plan for thousands of devices.
+// More tasks at once would need more memory than a laptop has: each may hold the programs of a plan for thousands of
+// devices.
 inline constexpr size_t kMaxTasksAtOnce = 8;
 
-// Runs each task once, as many at once as there are cores for this process, at most kMaxTasksAtOnce. Returns when all are
-// done. The calling thread runs some of them itself.
+// Runs each task once, as many at a time as this process has cores, at most kMaxTasksAtOnce. Returns when all are done.
+// The calling thread runs some of the tasks itself.
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks);
 
 }  // namespace lynx

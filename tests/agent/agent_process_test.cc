@@ -202,7 +202,7 @@ TEST_F(AgentTest, ReportsDevicesThenItsProfileThenTheShapesThatAreWanted) {
   EXPECT_EQ(profile->inter_node, profile->intra_node);
   EXPECT_EQ(report.failure(), "");
 
-  // Heartbeats go on.
+  // Heartbeats continue.
   const int messages = cluster_.told().messages;
   cluster_.WaitUntil("heartbeats", [=](const Told& told) { return told.messages >= messages + 3; });
   EXPECT_EQ(EndAgent(SIGTERM).code, 0);
@@ -236,7 +236,7 @@ TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
   EXPECT_EQ(after.profile().SerializeAsString(), before.profile().SerializeAsString());
   EXPECT_NE(after.boot_id(), before.boot_id());
   EXPECT_EQ(Text("runs"), runs);
-  // Other devices are measured anew.
+  // With other devices the agent measures again.
   EndAgent(SIGTERM);
   StartAgent({"--link-rate", "10MB"});
   cluster_.WaitUntil("the shape once more",
@@ -287,7 +287,7 @@ class AgentWithGpusTest : public AgentTest {
     ::unsetenv("LD_LIBRARY_PATH");
     AgentTest::TearDown();
   }
-  // "kind uuid", of each device that the agent offers.
+  // The devices that the agent offers, each as "kind uuid".
   static std::string Offered(const Told& told) {
     std::string text;
     for (const v1::Device& device : told.last.devices()) text += device.kind() + " " + device.uuid() + "\n";
@@ -302,7 +302,7 @@ TEST_F(AgentWithGpusTest, OffersGpusUntilTheyFailAndThenCpus) {
   EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\ncuda GPU-fake-1\n");
   EXPECT_NE(cluster_.told().last.devices(0).detail().find("compute 9.0"), std::string::npos);
   EXPECT_EQ(cluster_.told().last.conditions_size(), 0);
-  // The fake's NCCL takes 1 GiB, and 172 MiB for a route: with eight of them more than the 2 GiB that were reserved.
+  // The fake's NCCL takes 1 GiB and 172 MiB per route. For eight routes this is more than the 2 GiB that were reserved.
   EXPECT_EQ(cluster_.told().last.profile().intra_node().latency_ns(), 4'000);
   EXPECT_EQ(cluster_.told().last.profile().inter_node().latency_ns(), 25'000);
   EXPECT_EQ(cluster_.told().last.devices(0).memory_bytes(), (kGiB * 14 - kMiB * 352).value);

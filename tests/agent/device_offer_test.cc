@@ -1,4 +1,4 @@
-// What a node offers, with the tests' own driver and a rank binary that can use some of its GPUs.
+// The devices that a node offers, with the tests' own driver and a rank binary that can use some of its GPUs.
 #include "agent/device_offer.h"
 
 #include <gmock/gmock.h>
@@ -151,7 +151,7 @@ TEST_F(DeviceOfferTest, AGpuThatFailsIsLeftOutAndTheOthersAreOffered) {
   EXPECT_TRUE(offer.conditions[1].withdrawn);
 }
 
-// 16 GiB, of which others have one.
+// The GPU has 16 GiB; other processes use one of them.
 TEST_F(DeviceOfferTest, WhatAProcessTakesOfAGpuIsReserved) {
   const FakeDriver driver("gpus 1\ngpu.0.used 1073741824\n");
   const auto first = [&](Bytes stated = Bytes(0)) {
@@ -159,7 +159,7 @@ TEST_F(DeviceOfferTest, WhatAProcessTakesOfAGpuIsReserved) {
         .value()
         .devices.front();
   };
-  SetRankBinary("echo cuda:0: a GPU; echo 15569256448");  // 14.5 GiB are left of 15
+  SetRankBinary("echo cuda:0: a GPU; echo 15569256448");  // 14.5 of 15 GiB are left
   EXPECT_EQ(first().process_memory, kMiB * 512);
   EXPECT_EQ(first().reserved, kGiB * 2);
   EXPECT_EQ(first().memory, kGiB * 14);

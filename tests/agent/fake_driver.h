@@ -1,4 +1,4 @@
-// FakeDriver: what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers while one lives. One at a time.
+// FakeDriver: while one lives, it decides what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers. One at a time.
 #ifndef LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 #define LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 
@@ -27,7 +27,7 @@ class FakeDriver {
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
-  // From now on. At once, as another process may be reading.
+  // The answers from now on. Written in one piece, because another process may be reading them.
   void Write(const std::string& text) const {
     std::ofstream(path_ + ".new") << text;
     std::filesystem::rename(path_ + ".new", path_);

@@ -1,6 +1,6 @@
-// A measuring rank process for tests of the agent: takes lynx-rank's measuring flags, measures nothing, and answers
-// as $LYNX_FAKE_MEASURE/mode says: ok (also when there is no such file), fail, hang, garbage, or skip (no shape is
-// reached). It can use every GPU. Appends its flag and first core to $LYNX_FAKE_MEASURE/runs.
+// A measuring rank process for tests of the agent. It accepts lynx-rank's measuring flags, measures nothing, and
+// answers as the file $LYNX_FAKE_MEASURE/mode says: ok (also if there is no such file), fail, hang, garbage, or skip
+// (it measures no shape). It can use every GPU. It appends its flag and first core to $LYNX_FAKE_MEASURE/runs.
 //
 // Its times grow with the core, and its rates fall: on core c an op takes 1000 * (c + 1) ns.
 #include <unistd.h>

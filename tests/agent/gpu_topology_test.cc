@@ -15,7 +15,7 @@ std::vector<NodeDevice> Gpus(int32_t count) {
   return devices;
 }
 
-// Joins those of each block, by the list that is named.
+// Connects the devices of each block with each other, in the given list of neighbours.
 void Join(std::vector<NodeDevice>& devices, int32_t block, std::vector<int32_t> NodeDevice::*list) {
   for (NodeDevice& device : devices) {
     for (const NodeDevice& other : devices) {

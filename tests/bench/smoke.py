@@ -1,8 +1,9 @@
-"""Runs the commands of docs/measurements in a tiny form, so that every record can be repeated: whatever a page names must exist, run to its end
-and print what the record is made of. Times are of no interest here.
+"""Runs the commands of docs/measurements in a tiny form, so that every record can be repeated: whatever a page names
+must exist, run to its end and print what the record is made of. The times do not matter here.
 
-A block of commands of a record names the test that runs it so: ```sh by="bench.smoke.NAME"; the test has a Tiny for each of its blocks, in their
-order. A block without one, a command that a Tiny does not make smaller, and a text to make smaller that the page does not have are errors."""
+A block of commands in a record names the test that runs it: ```sh by="bench.smoke.NAME"; the test has a Tiny for each
+of its blocks, in the same order. It is an error if a block has no Tiny, if a Tiny leaves a command as it is, or if the
+page lacks a text that a Tiny replaces."""
 
 import dataclasses
 import os
@@ -24,25 +25,25 @@ from cluster import BIN, kill, processes
 from pages import lines_of
 
 PATIENCE = 240  # seconds for a block
-NOT_HERE = 77  # what a program ends with where the machine cannot do it, after saying why
+NOT_HERE = 77  # the exit code of a program that the machine cannot run; the program says why
 NAMED = ("bench", "scripts", "examples", "tests")  # folders whose files the commands name
 PROGRAM = re.compile(r"(build/bin|bench|scripts)/")
-# How a page builds. Here everything is built, or the test fails.
+# How a page builds. For this test everything must be built already, or the test fails.
 BUILDS = re.compile(r"^cmake --preset release && ninja -C build (.+)$", re.MULTILINE)
 
 
 @dataclasses.dataclass
 class Tiny:
     """The tiny form of a block of commands."""
-    smaller: dict[str, str]  # text of the page -> what is typed in its place
-    prints: typing.Sequence  # patterns, each of which must be found in what is printed; with a number: at least so often
-    never: typing.Sequence[str] = ()  # patterns that must not be found there
-    prepare: typing.Callable[[pathlib.Path], None] = lambda folder: None  # brings into the folder what the commands need
-    after: str = ""  # commands that show what the record was made of, where that is a file
+    smaller: dict[str, str]  # text of the page -> text that replaces it
+    prints: typing.Sequence  # patterns that the output must contain; with a number: at least that often
+    never: typing.Sequence[str] = ()  # patterns that the output must not contain
+    prepare: typing.Callable[[pathlib.Path], None] = lambda folder: None  # puts what the commands need into the folder
+    after: str = ""  # commands that show what the record was made of, if that is a file
 
 
 def tiny_form(text, smaller):
-    """The block as it is run; ValueError where something of it is not as the Tiny has it."""
+    """The block in its tiny form. ValueError: the block and the Tiny do not fit together."""
     form = text
     for shown, instead in smaller.items():
         if shown not in form:
@@ -63,7 +64,7 @@ def run_tiny_forms(test, commands, forms):
     for page, blocks in commands.items():
         for number, (block, tiny) in enumerate(zip(blocks, forms[page])):
             if (block, tiny) in ran:
-                continue  # a page may tell of the same commands again
+                continue  # a page may mention the same commands again
             ran.append((block, tiny))
             with test.subTest(page, block=number):
                 run_block(test, f"{page}, block {number}", block, tiny)
@@ -95,7 +96,7 @@ def run_block(test, name, block, tiny):
 
 
 def run(text, folder):
-    """Exit code and all that is printed, of the commands and of what they leave running."""
+    """The exit code and the whole output of the commands and of the processes that they leave running."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_") or name == "LYNX_BIN"}
     env.update(LYNX_BIN=str(BIN), LYNX_HOME=str(folder / "home"), XDG_CONFIG_HOME=str(folder / "config"), PATH=f"{BIN}:{env['PATH']}", NO_COLOR="1")
     shell = subprocess.Popen(["bash", "-c", text], cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -114,5 +115,5 @@ def run(text, folder):
 
 
 def rows(*names):
-    """Patterns of rows of a table in Markdown that begin with these names."""
+    """Patterns for rows of a Markdown table that begin with these names."""
     return tuple(rf"^\| {re.escape(name)} +\| *[^ |]" for name in names)

@@ -1,5 +1,5 @@
-"""Records of the simulation, of a store under kills and damage, and of malformed input. Their test programs run in full elsewhere: what is
-tried here is that the settings of the records do what they say."""
+"""Records of the simulation, of a store under kills and damage, and of malformed input. Their test programs run in full
+elsewhere; these tests only check that the settings in the records do what they say."""
 
 import unittest
 
@@ -9,7 +9,7 @@ from pages import commands_of
 
 
 def fuzz(target, seed):
-    """One target for one second."""
+    """Fuzzes one target for one second."""
     return Tiny({"LYNX_FUZZ_SECONDS=120": "LYNX_FUZZ_SECONDS=1", "fuzz_mutation_test": f"fuzz_mutation_test --gtest_filter='*NoInputIsTakenInAWrongWay/{target}'"},
                 [rf"^seed {seed}$", r"^[1-9]\d* inputs$", r"PASSED  \] 1 test"])
 

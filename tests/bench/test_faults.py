@@ -1,4 +1,4 @@
-"""Records of how jobs go on after faults. What e2e.chaos, e2e.demo, e2e.replan and e2e.slow_link run is theirs."""
+"""Records of how jobs go on after faults. The commands that e2e.chaos, e2e.demo, e2e.replan and e2e.slow_link run are tested there."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Records of the server: its decisions, thousands of nodes, beside Slurm."""
+"""Records of the server: its decisions, thousands of nodes, and a comparison with Slurm."""
 
 import unittest
 

@@ -1,4 +1,5 @@
-"""Every block of commands of a record has a tiny form, and a command that is none, fails or does not print what it should is found. Runs no benchmark."""
+"""Every block of commands of a record has a tiny form. Runs no benchmark: checks that a command that is not tiny,
+fails, or prints the wrong text is found."""
 
 import importlib
 import re
@@ -12,7 +13,7 @@ MODULES = [path.stem for path in (ROOT / "tests/bench").glob("test_*.py") if re.
 
 
 def result_of(commands, forms):
-    """What a test that runs these comes to."""
+    """The result of a test that runs these commands and forms."""
     class Trial(unittest.TestCase):
         def runTest(self):
             run_tiny_forms(self, commands, forms)

@@ -1,4 +1,4 @@
-"""Records of training: under each recomputation policy over slow links, beside PyTorch, with checkpoints."""
+"""Records of training: each recomputation policy over slow links, a comparison with PyTorch, and checkpoints."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from pages import blocks_of, commands_of
 POLICIES = ("store all, no limit", "full", "full, keep collectives", "selective", "no overlap", "Lynx (HEU)")
 SMALL = "--layers 2 --hidden 32 --heads 2 --seq 32 --microbatches 2 --rounds 1 --steps 1"
 STAND_IN = pathlib.Path(__file__).resolve().parent / "stand_ins" / "pytorch_train.py"
-# Of the Python that throughput_bench begins.
+# True if the Python that throughput_bench starts has PyTorch.
 PYTORCH = subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode == 0
 SIDE = "" if PYTORCH else f" --pytorch {shlex.quote(str(STAND_IN))}"
 CORES = len(os.sched_getaffinity(0))
@@ -28,7 +28,7 @@ SMALLER_JOB = {"layers: 4, hidden: 512, heads: 8, seq: 128, vocab: 8192": "layer
 
 
 def overlap(links, *more, policies=POLICIES):
-    """What overlap_bench prints for so many links: a row for each policy with the peak as planned, and equal losses."""
+    """What overlap_bench must print for that many links: a row for each policy with the planned peak, and equal losses."""
     lines = [rf"^\| {re.escape(name)} \| (?:yes|no) \| [\d.]+ \| equal \| [\d.]+ \(" for name in policies]
     lines += [r"same to the last bit\.$", r"^Predicted steps are off by [\d.]+% in the median"]
     return [*((line, links) for line in lines), *more]

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its own pipe with the standard library alone. Use it where one is installed."""
+"""A headless Chromium, driven over its own pipe with the standard library alone. Use it only if one is installed."""
 
 import base64
 import json
@@ -12,12 +12,12 @@ import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
-# Whatever the machine is busy with: a browser that does not answer for so long does not answer at all.
+# Long enough for a busy machine: a browser that does not answer in this time will not answer at all.
 PATIENCE = 240
 
 
 def missing():
-    """Why no browser can be driven here; empty where one can."""
+    """Why no browser can be driven here; empty if one can."""
     return "" if CHROMIUM else "no Chromium is installed (Debian: chromium-headless-shell)"
 
 
@@ -46,11 +46,11 @@ class Browser:
             self.command("Emulation.setScriptExecutionDisabled", {"value": True})
 
     def _start(self):
-        """Commands go to the browser's descriptor 3 and answers come from its 4, each ended by a zero byte."""
+        """The browser reads commands from its descriptor 3 and writes answers to its 4. Each ends with a zero byte."""
         commands, self._writer = os.pipe()
         self._reader, answers = os.pipe()
 
-        def connect():  # in the child: neither may be overwritten before it is used
+        def connect():  # in the child: neither descriptor may be overwritten before it is used
             low = os.dup(commands), os.dup(answers)
             high = [os.dup2(fd, 100 + i) for i, fd in enumerate(low)]
             os.dup2(high[0], 3)
@@ -102,7 +102,7 @@ class Browser:
         return answer["result"]
 
     def events(self, *methods):
-        """What the page has told of these so far, oldest first."""
+        """The events of these kinds that the page has sent so far, oldest first."""
         with self._changed:
             return [event["params"] for event in self._events if event["method"] in methods]
 
@@ -111,7 +111,7 @@ class Browser:
                      {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600})
 
     def open(self, page):
-        """A file's path, or an address."""
+        """Opens a page: a file's path, or an address."""
         url = str(page) if "://" in str(page) else pathlib.Path(page).resolve().as_uri()
         loaded = len(self.events("Page.loadEventFired"))
         answer = self.command("Page.navigate", {"url": url})
@@ -122,7 +122,7 @@ class Browser:
         self.settle()
 
     def run(self, script, *arguments):
-        """The value of a function body in the page, which may await."""
+        """Runs a function body in the page and returns its value; the body may await."""
         expression = f"(async function () {{ {script} }}).apply(null, {json.dumps(arguments)})"
         answer = self.command("Runtime.evaluate", {"expression": expression, "awaitPromise": True, "returnByValue": True})
         if "exceptionDetails" in answer:
@@ -130,9 +130,9 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, script, *arguments, patience=PATIENCE):
-        """The first value of the function body that is not false (true for an element), or a failure that tells the page's text."""
+        """Waits for a value of the function body that is not false (true for an element). Fails with the page's text."""
         deadline = time.monotonic() + patience
-        # An element has no value outside its page.
+        # An element has no value outside of its page.
         body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
         while not (value := self.run(body, *arguments)):
             if time.monotonic() > deadline:
@@ -141,12 +141,12 @@ class Browser:
         return value
 
     def settle(self):
-        """Until two frames have been drawn."""
+        """Waits until two frames have been drawn."""
         if self.script:
             self.run("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def keys(self, *keys):
-        """Key presses on the focused element, such as "ArrowRight" or "+"."""
+        """Presses keys on the focused element, such as "ArrowRight" or "+"."""
         codes = {"Tab": 9, "Enter": 13, "Escape": 27}
         texts = {"Enter": "\r"}
         for key in keys:
@@ -164,7 +164,7 @@ class Browser:
         self.settle()
 
     def complaints(self):
-        """What a page without mistakes has none of: exceptions, errors and warnings of its console, of the network and of its policy."""
+        """Exceptions, errors and warnings of the page's console, of the network and of its policy. A correct page has none."""
         found = [event["exceptionDetails"]["text"] + " " + event["exceptionDetails"].get("exception", {}).get("description", "")
                  for event in self.events("Runtime.exceptionThrown")]
         for event in self.events("Runtime.consoleAPICalled"):
@@ -175,7 +175,7 @@ class Browser:
         return found
 
     def requested(self):
-        """Addresses that were asked for."""
+        """The addresses that the page has requested."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
 
     def screenshot(self, path, whole=False):

@@ -1,4 +1,4 @@
-"""What every page of this project is held to: it can be read, it fits, what it shows has names, and it makes no mistakes."""
+"""Checks for every page of this project: its text can be read, it fits, what it shows has names, and it causes no errors."""
 
 import pathlib
 import sys
@@ -8,7 +8,8 @@ import browser
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import program  # noqa: E402
 
-# Contrast of the text of every element that has text of its own, by WCAG 2.1, for opaque backgrounds. SVG text has its fill.
+# The contrast of the text of every element with text of its own, by WCAG 2.1, for opaque backgrounds. The colour of SVG
+# text is its fill.
 CONTRAST = """
 const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                          return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -24,7 +25,7 @@ for (const element of document.querySelectorAll("body *")) {
 }
 return found;
 """
-# Elements that reach out of the page to the right and are in nothing that scrolls.
+# Elements that extend beyond the page on the right and are not in an element that scrolls.
 TOO_WIDE = """
 const width = document.documentElement.clientWidth;
 const scrolls = (e) => e && e !== document.body && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
@@ -35,7 +36,7 @@ return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility(
 
 
 class PageChecks:
-    """For test cases: `window` is a browser.Browser."""
+    """For test cases. `window` is a browser.Browser."""
 
     def assert_no_complaints(self, window):
         self.assertEqual(window.complaints(), [])
@@ -50,7 +51,7 @@ class PageChecks:
         self.assertEqual(window.run(TOO_WIDE), [], where)
 
     def assert_named(self, window):
-        """What people who do not see the page are told is there has names; headings do not leave out a level; ids are given once."""
+        """What screen readers announce has names, headings do not skip a level, and ids are unique."""
         nodes = window.command("Accessibility.getFullAXTree", {})["nodes"]
         shown = [node for node in nodes if not node.get("ignored")]
         unnamed = [node for node in shown if node["role"]["value"] in ("image", "img", "button", "link", "textbox", "combobox", "region")
@@ -65,7 +66,7 @@ class PageChecks:
 
 
 def main():
-    """Runs the tests of the file that calls it, or says why there are none here and ends with status 77."""
+    """Runs the tests of the calling file. If they cannot run here, says why and exits with status 77."""
     reason = browser.missing()
     if reason:
         program.tell(reason)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Takes the pictures of docs/images that are of pages in a browser: pictures.py FOLDER [NAME...], all of them or those that are named. A cluster of its
-own trains the quickstart's job for those of the live page. LYNX_BIN is where the programs are."""
+"""Takes the pictures of docs/images that show pages in a browser: pictures.py FOLDER [NAME...] takes all of them, or
+the named ones. For those of the live page it starts its own cluster, which trains the quickstart's job. LYNX_BIN is the
+folder of the programs."""
 
 import argparse
 import pathlib
@@ -17,12 +18,12 @@ import cluster  # noqa: E402
 
 WIDTH = 1200
 HEIGHTS = {"live-cluster": 690, "live-job": 1490, "plan": 1025}
-# Three jobs: one went as it should, one lost a rank, one trains while it is looked at.
+# Three jobs: one went as planned, one lost a rank, one is training while the pictures are taken.
 SHORT, LONG, ENDLESS, LOOKED_AT = 100, 400, 3000, 800
 
 
 class Cluster(cluster.ClusterTest):
-    """The quickstart's: two nodes of one CPU rank each."""
+    """The quickstart's cluster: two nodes with one CPU rank each."""
 
     devices = 1
 
@@ -36,7 +37,7 @@ class Cluster(cluster.ClusterTest):
         return self.submit(path, "--set", f"name={name}", "--set", f"train.steps={steps}", "--set", f"checkpoint.directory={self.directory}/{name}")
 
     def fill(self):
-        """The job that trains, with the two before it done."""
+        """Runs the first two jobs to their end. Returns the job that trains."""
         self.await_state(self.train("first", SHORT), "SUCCEEDED")
         second = self.train("second", LONG)
         self.await_steps(second, LONG // 4)
@@ -73,7 +74,7 @@ def take_live(folder, names):
 
 
 def take_plan(folder):
-    """Of the README's plan."""
+    """Takes pictures of the plan in the README."""
     command = re.search(r"^build/bin/lynxctl (plan .*) --html plan\.html$", (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
     with tempfile.TemporaryDirectory() as work:
         page = pathlib.Path(work) / "plan.html"

@@ -54,7 +54,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.until("return Number(document.querySelector('tr[data-job] progress').value) > 0")
         self.assert_whole(window, "cluster")
 
-        # By keys alone: from node to node, into one, and on to the job.
+        # With keys alone: from node to node, into a node, and on to the job.
         window.run("document.querySelector('#map .cell').focus()")
         window.keys("ArrowRight")
         self.assertIn("node1", window.run("return document.getElementById('node-line').textContent"))
@@ -85,7 +85,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.run("document.getElementById('back').click()")
         window.until("return !document.getElementById('cluster-view').hidden && document.querySelector('.state.cancelled')")
 
-        # Another job's address, which the server refuses: nothing of the first may stand under it.
+        # The address of another job, which the server refuses. Nothing of the first job may be shown there.
         window.run("location.hash = 'job=' + arguments[0]", job)
         window.until("return document.querySelectorAll('#job-parts > *').length > 0")
         window.run("location.hash = 'job=nobody'")

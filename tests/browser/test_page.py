@@ -25,14 +25,14 @@ class PageTest(checks.PageChecks, unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.page = pathlib.Path(cls.folder.name) / "plan.html"
-        # Two stages of four layers each, whatever the planner would choose by itself.
+        # Two stages of four layers each, whatever the planner would choose.
         command = [str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.schedule=1f1b",
                    "--set", "parallel.sequenceParallel=off"]
         subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=120)
         table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         cls.step_ms = re.search(r"predicted: step (\d+)[.\d]* ms", table).group(1)
         cls.actions = []
-        for rank in (0, 2):  # one of each stage
+        for rank in (0, 2):  # one rank of each stage
             out = subprocess.run([*command, "--actions", str(rank)], check=True, capture_output=True, text=True, timeout=120)
             cls.actions.append(out.stdout.split())
 

@@ -14,7 +14,7 @@ import cluster  # noqa: E402
 
 
 class ReportTest(checks.PageChecks, cluster.ClusterTest):
-    """One job for all that is looked at: it recomputes, writes checkpoints, and loses a rank on its way."""
+    """One job for all checks: it recomputes, writes checkpoints, and loses a rank while it trains."""
 
     def report(self):
         job = self.submit(self.job_file(steps=2000, memory="400KiB", every=50))
@@ -42,7 +42,7 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
                 self.assert_no_complaints(window)
                 self.assert_readable(window, where)
                 self.assert_named(window)
-                # Every plot has drawn something that has a place.
+                # Every plot has drawn something with a position.
                 drawn = window.run("return [...document.querySelectorAll('svg.plot')].map((svg) => "
                                    "[...svg.querySelectorAll('rect, path')].filter((e) => e.getBoundingClientRect().width > 0).length)")
                 self.assertEqual(len(drawn), 6)
@@ -54,7 +54,7 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
                     window.resize(width)
                     window.settle()
                     self.assert_fits(window, f"{where}, {width}")
-                # What a phone shows of a plot has letters that can be read.
+                # On a phone the letters of a plot are large enough to be read.
                 letters = window.run("const t = document.querySelector('svg.plot text'); return t.getBoundingClientRect().height")
                 self.assertGreater(letters, 10)
 

@@ -1,4 +1,4 @@
-"""`lynxctl export`: where the files go, and what is said of what a framework cannot express."""
+"""`lynxctl export`: where the files go, and what it says about what a framework cannot express."""
 
 import json
 import os
@@ -11,7 +11,7 @@ BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().p
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
 FILES = {"megatron": "megatron_args.sh", "deepspeed": "ds_config.json", "torchtitan": "torchtitan_config.py"}
 NEWEST = {"megatron": "0.19", "deepspeed": "0.19", "torchtitan": "main-2026-08-21"}
-# With less, no framework's own policies fit.
+# With less memory no policy of another framework fits.
 ROOM = ("--set", "resources.activationMemoryPerRank=64MiB")
 
 

@@ -1,5 +1,5 @@
-"""`lynxctl plan --set model.config=F` over the config files of families: a plan, or one sentence that says why not; and `lynxctl models
---families`, the table of them. The files have the fields of published ones, and small sizes."""
+"""`lynxctl plan --set model.config=F` for the config files of families gives a plan, or one sentence that says why not.
+`lynxctl models --families` prints the table of families. The files have the fields of published files, but small sizes."""
 
 import json
 import os
@@ -72,7 +72,7 @@ class FamiliesTest(unittest.TestCase):
         for model_type, fields in CONFIGS.items():
             with self.subTest(model_type):
                 lacking = self.families[model_type]["lacking"]
-                # A window that is shorter than the job's sequences is the file's own, not the family's.
+                # A window that is shorter than the job's sequences comes from the file, not from the family.
                 windowed = model_type == "mistral"
                 shown = self.plan(model_type, fields).stdout
                 self.assertIn("predicted: step", shown)

@@ -1,4 +1,4 @@
-"""The exact solver, which lynxctl starts as a process of its own."""
+"""The exact solver, which lynxctl starts as a separate process."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def run(verb, *arguments, **options):
 
 
 def alive(pid):
-    """Whether the process runs; a zombie does not."""
+    """True if the process runs; a zombie does not."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -45,7 +45,7 @@ class OptTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def lynxctl_with_solver(self, script=None):
-        """A copy of lynxctl with its verbs, beside a shell script in place of the solver or beside none."""
+        """A copy of lynxctl with its verbs. Beside it is a shell script in place of the solver, or no solver."""
         for program in ("lynxctl", "lynx-verbs"):
             shutil.copy(BIN / program, self.folder)
         if script is not None:
@@ -110,7 +110,7 @@ class OptTest(unittest.TestCase):
 
     def test_the_solver_ends_with_lynxctl(self):
         ready = self.folder / "ready"
-        # A problem of no end: the solver waits for one on a pipe that nobody writes to.
+        # A problem that never ends: the solver reads it from a pipe that nobody writes to.
         os.mkfifo(self.folder / "never")
         lynxctl = self.lynxctl_with_solver(f"shift 2; : > {ready}; exec {BIN}/lynx-opt \"$@\" <> {self.folder}/never")
         with subprocess.Popen(command("plan", "--set", "recompute=opt", binary=lynxctl), stdout=subprocess.DEVNULL) as plan:
@@ -120,7 +120,7 @@ class OptTest(unittest.TestCase):
                 self.assertLess(time.monotonic(), deadline, "the solver did not start")
                 solver = children(plan.pid)
                 time.sleep(0.01)
-            time.sleep(0.2)  # past the solver's first steps
+            time.sleep(0.2)  # long enough for the solver's first steps
             plan.send_signal(signal.SIGKILL)
             plan.wait()
         while alive(solver[0]):

@@ -1,4 +1,4 @@
-"""-o of every verb: what it asks for is printed, or nothing is done and the verb says what it prints."""
+"""-o of every verb: the verb prints the requested format, or does nothing and says what it can print."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ DOCUMENT = ("table", "wide", "json", "yaml")
 PLAIN = ("table", "wide")
 ALL = ("table", "wide", "json", "yaml", "csv", "name")
 
-# Verbs that ask no server -> what they print.
+# Verbs that do not call the server -> the formats that they print.
 OFFLINE = {
     ("plan", "-f", JOB): DOCUMENT,
     ("plan", "-f", JOB, "--actions", "0"): PLAIN,
@@ -40,7 +40,7 @@ OFFLINE = {
     ("context", "list"): ALL,
     ("context", "use", "--none"): PLAIN,
 }
-# Verbs that ask one which is not there: refused before they ask, or 3.
+# Verbs that call the server, which is not running: refused before the call, or exit code 3.
 ONLINE = {
     ("submit", "-f", JOB, "--follow"): PLAIN,
     ("report", "j"): PLAIN,

@@ -1,4 +1,4 @@
-"""The short way of 'lynxctl submit': it submits without the program of all verbs, and leaves to that program what it does not know."""
+"""The fast path of 'lynxctl submit': it submits without the full program, and leaves to that program what it cannot handle."""
 
 import os
 import pathlib
@@ -38,7 +38,7 @@ class QuickTest(unittest.TestCase):
         self.env.update(HOME=str(self.folder), XDG_CONFIG_HOME="")
 
     def serve(self):
-        """A server of its own; its address."""
+        """Starts a server of its own; returns its address."""
         process = subprocess.Popen([BIN / "lynx-server", "--listen", "127.0.0.1:0", "--metrics-address=", "--data-dir", self.folder / "data"],
                                    env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -53,7 +53,7 @@ class QuickTest(unittest.TestCase):
         return address.read_text().strip()
 
     def alone(self, stand_in=""):
-        """lynxctl in a folder where the program of all verbs is not, or is one that prints its arguments."""
+        """lynxctl in a folder without the full program, or with one that prints its arguments."""
         folder = self.folder / "alone"
         folder.mkdir()
         shutil.copy(BIN / "lynxctl", folder)
@@ -68,7 +68,7 @@ class QuickTest(unittest.TestCase):
 
     def test_a_pipe_is_read_once(self):
         server = self.serve()
-        # Both by name, which the quick way does not resolve, and by number.
+        # By number, and by name, which the fast path does not resolve.
         for address in (server, server.replace("127.0.0.1", "localhost")):
             done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", "/dev/stdin", "--server", address], input=JOB, env=self.env,
                                   capture_output=True, text=True, timeout=60)
@@ -144,7 +144,7 @@ class QuickTest(unittest.TestCase):
         wrong = self.folder / "wrong.yaml"
         wrong.write_text(JOB.replace("layers", "layer"))
         self.run_ctl(BIN / "lynxctl", "submit", "-f", self.job, "--idempotency-key", "taken", "--server", server)
-        closed = socket.socket()  # bound, and nobody listens
+        closed = socket.socket()  # bound, but nobody listens
         self.addCleanup(closed.close)
         closed.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{closed.getsockname()[1]}"

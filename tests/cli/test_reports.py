@@ -1,4 +1,4 @@
-"""What `lynxctl plan` writes into files, what it says when it cannot, and what `explain` says of other layouts."""
+"""What `lynxctl plan` writes into files, what it says if it cannot, and what `explain` says about other layouts."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class ReportsTest(unittest.TestCase):
         link.symlink_to(later.name)
         self.assertEqual(plan("--html", link).returncode, 0)
         self.assertEqual((link.is_symlink(), later.read_text()), (True, page.read_text()), "a link to what is not there yet")
-        # Beside what else is printed there, which a new file would lose.
+        # The file has other output too, which a new file would lose.
         with open(self.folder / "all", "w") as out:
             printed = subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--html", "/dev/stdout"], stdout=out, stderr=subprocess.PIPE,
                                      text=True, timeout=120, stdin=subprocess.DEVNULL)
@@ -98,7 +98,7 @@ class ReportsTest(unittest.TestCase):
     def test_a_failed_write_leaves_what_was_there(self):
         page = self.folder / "plan.html"
         page.write_text("before")
-        (self.folder / "plan.html.new").mkdir()  # where the new file would be written first
+        (self.folder / "plan.html.new").mkdir()  # the new file would first be written here
         result = plan("--html", page)
         self.assertEqual(result.returncode, 2, result)
         self.assertEqual(page.read_text(), "before")

@@ -1,4 +1,4 @@
-"""lynxctl about itself: the page of all verbs is what the program says, and its completions and manual pages work in real programs."""
+"""lynxctl about itself: the page of all verbs is what the program prints, and its completions and manual pages work in real programs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 class Yaml12(yaml.SafeLoader):
-    """Scalars as editors read them: 1e-3 is a number, off is a word."""
+    """Scalars as editors read them: 1e-3 is a number, off is a text."""
 
 
 Yaml12.yaml_implicit_resolvers = {}
@@ -24,14 +24,14 @@ for tag, pattern, first in (("bool", r"true|false", "tf"), ("int", r"-?[0-9]+", 
                             ("float", r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", "-0123456789"), ("null", r"null|~|", "n~")):
     Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))
 
-# A server that nobody is: completion must go without.
+# No server has this address, so completion must work without one.
 ENV = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", LYNX_SERVER="127.0.0.1:1", HOME="/nonexistent", LC_ALL="C.UTF-8", MANPAGER="cat")
 
 BASH = """
 source <(lynxctl completion bash) || exit 1
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lynxctl; printf '%s\\n' "${COMPREPLY[@]}"
 """
-# The functions of the completion system that the script calls, in place of those that need a terminal.
+# Replacements for those functions of the completion system that need a terminal.
 ZSH = """
 compdef() { :; }
 _describe() { [[ $1 == -o ]] && shift; local -a all; all=("${(@P)2}"); print -l -- "${all[@]%%:*}"; }
@@ -67,7 +67,7 @@ class Completion(unittest.TestCase):
             with self.subTest(shell=complete.__name__, words=words):
                 result = complete(*words)
                 self.assertEqual(result.stderr, "")
-                # zsh itself leaves out what does not begin with the word.
+                # zsh itself removes words that do not begin with the typed one.
                 got = [row for row in result.stdout.split() if row.startswith(words[-1])]
                 self.assertLessEqual(set(wanted), set(got), result.stdout)
                 self.assertFalse(set(unwanted) & set(got), result.stdout)
@@ -108,7 +108,7 @@ class Completion(unittest.TestCase):
             self.assertEqual((result.stdout.split(), result.stderr), ([], ""), "no server, no names, no noise")
 
     def stand_in(self, folder, answer):
-        """The environment with a lynxctl that says, asked for names, what the shell lines `answer` print."""
+        """The environment with a lynxctl that answers requests for names with the output of the shell lines `answer`."""
         path = pathlib.Path(folder) / "lynxctl"
         path.write_text(f'#!/bin/sh\n[ "$1" = __complete ] || exec {BIN}/lynxctl "$@"\n{answer}\n')
         path.chmod(0o755)
@@ -129,7 +129,7 @@ class Completion(unittest.TestCase):
                     rows = result.stdout.splitlines()
                     self.assertEqual(len(rows), 6, rows)
                     self.assertIn("plain", rows)
-                    if complete is complete_bash:  # which puts the words into the line as they are: there, too, they stand for themselves
+                    if complete is complete_bash:  # bash puts the words into the line as they are; the shell must not interpret them there either
                         said = run("bash", "-c", "printf '%s\n' " + " ".join(rows), cwd=folder).stdout.splitlines()
                         self.assertEqual(said, [*names, "plain"])
                         self.assertFalse(done.exists())

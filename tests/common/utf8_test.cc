@@ -15,7 +15,8 @@ TEST(Utf8, TakesWholeCharacters) {
 }
 
 TEST(Utf8, StopsAtWhatIsNotWellFormed) {
-  // A lone byte, a character cut off, an overlong one, a surrogate, beyond the last character, a byte that never leads.
+  // In order: a lone byte, a truncated character, an overlong one, a surrogate, a character beyond the last, a byte
+  // that never begins one.
   for (const std::string bad : {"\x80", "\xe2\x82", "\xc0\xaf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
     EXPECT_EQ(ValidUtf8Prefix("ab" + bad), 2u) << bad;
     EXPECT_EQ(ValidUtf8Prefix("ab" + bad + "cd"), 2u) << bad;

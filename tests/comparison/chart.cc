@@ -15,7 +15,7 @@ constexpr double kLeft = 46, kRight = 10, kTop = 26, kBottom = 40;
 constexpr double kLegendLine = 20;
 constexpr double kBarWidth = 9;
 
-// By style; dark schemes have their own colours. Both are told apart from their background by 3:1 at least.
+// By style; dark schemes have other colours. Every colour has a contrast of at least 3:1 to its background.
 constexpr char kStyle[] = R"(<style>
   svg { --page: #ffffff; --ink: #1f2328; --faint: #59636e; --grid: #d8dee4;
         --s0: #0969da; --s1: #bc4c00; --s2: #1a7f37; --s3: #8250df; --s4: #57606a; --s5: #cf222e; }
@@ -43,7 +43,7 @@ std::string Text(double x, double y, const std::string& anchor, const std::strin
                          HtmlEscaped(text));
 }
 
-// One panel whose upper left corner stands at (left, top).
+// One panel whose upper left corner is at (left, top).
 class PanelSvg {
  public:
   PanelSvg(const Chart& chart, const Panel& panel, double left, double top)
@@ -74,7 +74,7 @@ class PanelSvg {
 
   std::string Lines() const {
     std::string svg;
-    // The strongest last, above the others.
+    // The strongest style is drawn last, above the others.
     for (auto one = panel_.series.rbegin(); one != panel_.series.rend(); ++one) {
       std::string points, dots;
       for (const auto& [x, y] : one->points) {

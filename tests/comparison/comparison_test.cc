@@ -1,5 +1,5 @@
-// What docs/comparison.md claims, on settings that are quick to plan; the page itself, as it is in the tree; and the
-// figures' text.
+// Checks the claims of docs/comparison.md on settings that are quick to plan, the page in the tree, and the text of the
+// figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kSource = LYNX_SOURCE_DIR;
-// Simulated times of plans that do the same may differ by how they are ordered.
+// The simulated times of equivalent plans may differ because of their order.
 constexpr double kEqual = 0.9999;
 
 Curve CurveFor(const Setting& setting, const std::vector<double>& shares) {
@@ -28,7 +28,7 @@ Curve CurveFor(const Setting& setting, const std::vector<double>& shares) {
   return curve.ok() ? *std::move(curve) : Curve{};
 }
 
-// A line of a Markdown table as numbers and texts; empty for other lines.
+// The cells of a line of a Markdown table; empty for other lines.
 std::vector<std::string> Cells(const std::string& line) {
   if (line.empty() || line[0] != '|') return {};
   std::vector<std::string> cells;
@@ -88,7 +88,7 @@ TEST(Comparison, MegatronsFullCostsMoreThanLynxsAndMoreMemoryNeverCosts) {
   ASSERT_TRUE(all.Step(Baseline::kStoreAll) && all.lynx);
   EXPECT_EQ(*all.Step(Baseline::kStoreAll), curve.unlimited);
   EXPECT_EQ(*all.lynx, curve.unlimited);
-  // It repeats a collective and a product of each layer that keeping collectives does not.
+  // It repeats a collective and a product of each layer that the policy that keeps collectives does not repeat.
   EXPECT_GT(*all.Step(Baseline::kMegatronFull), *all.Step(Baseline::kFullKeepCollectives));
   for (size_t i = 1; i < curve.points.size(); ++i) EXPECT_LE(*curve.points[i].lynx, *curve.points[i - 1].lynx);
 }
@@ -98,7 +98,7 @@ TEST(Comparison, UnknownNamesAreErrors) {
   EXPECT_FALSE(CurveOf(kSource, {"nowhere", "gpt-1.3b", 1024, 4, 4, 4}, {1}).ok());
 }
 
-// The page in the tree has every setting and keeps what it claims.
+// The page in the tree has every setting, and its claims are true.
 TEST(ComparisonPage, HoldsItsClaims) {
   const std::string page = PageInTree();
   for (const Setting& s : Settings()) {
@@ -145,7 +145,7 @@ TEST(Chart, PlacesPointsBetweenItsAxes) {
   chart.panels = {panel};
   const std::string svg = SvgOf(chart);
   EXPECT_THAT(svg, HasSubstr("<title>a &lt; b</title>"));
-  // 100 by 100 pixels of plot at (46, 26); the third point lies above the axis and is drawn at its end.
+  // The plot is 100 by 100 pixels at (46, 26). The third point is above the axis and is drawn at the end of the axis.
   EXPECT_THAT(svg, HasSubstr("points=\"46.0,126.0 96.0,76.0 146.0,26.0\""));
   chart.panels[0].bars = true;
   EXPECT_THAT(SvgOf(chart), Not(HasSubstr("<polyline class=\"line s0\" points=\"46.0,126.0")));

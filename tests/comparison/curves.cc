@@ -32,7 +32,7 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
   spec.model.seq = setting.seq;
   spec.train = {.steps = 1, .global_batch = setting.micro_batch * kMicrobatches, .micro_batch = setting.micro_batch};
   spec.resources.min_ranks = spec.resources.max_ranks = setting.tp * setting.pp;
-  spec.recompute_options.forbids_offload = true;  // no other policy here has the host's memory
+  spec.recompute_options.forbids_offload = true;  // no other policy here uses the host's memory
   spec.parallel = {.tp = setting.tp,
                    .pp = setting.pp,
                    .dp = 1,
@@ -42,7 +42,7 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
                    .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
   Normalize(spec);
-  // The limit for activations stands for a device's memory: CurveOf leaves out what no device has.
+  // The limit for activations replaces the device's memory; CurveOf leaves out points that no device has room for.
   for (NodeGroup& group : request.cluster.groups) group.memory_per_device = Bytes(0);
   return request;
 }
@@ -55,8 +55,8 @@ absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode 
   return plan == nullptr ? std::nullopt : std::make_optional(std::move(*plan));
 }
 
-// Lynx makes again only what the backward pass reads, and counts its `full` so. Megatron-LM calls the whole layer again:
-// its last product and collective, too. The difference, in closed form for both.
+// Lynx recomputes only what the backward pass reads, and its `full` is counted so. Megatron-LM runs the whole layer
+// again, including its last product and collective. This is the difference, from a closed form for both.
 absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Setting& setting) {
   StepRequest step{.model = request.spec.model,
                    .layout = PinnedLayout(request.spec.parallel),
@@ -71,7 +71,7 @@ absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Sett
   return theirs.step - ours.step;
 }
 
-// From the largest limit down, for what does not fit one limit fits no smaller one.
+// From the largest limit to the smallest: a policy that does not fit one limit fits no smaller one.
 absl::Status AddBaseline(const PlanRequest& request, int baseline, Nanos extra, std::vector<Point>& points) {
   for (auto point = points.rbegin(); point != points.rend(); ++point) {
     LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> plan, PlanWith(request, kModes[baseline], point->limit));
@@ -109,7 +109,7 @@ const std::vector<Setting>& Settings() {
     struct Model {
       const char* preset;
       int32_t pp;
-      int32_t tokens;  // of a microbatch
+      int32_t tokens;  // tokens of a microbatch
       std::vector<int32_t> lengths;
     };
     const std::vector<int32_t> gpt = {1024, 2048, 4096};

@@ -10,7 +10,7 @@
 namespace lynx::comparison {
 namespace {
 
-// In the order of the styles after Lynx's own.
+// In the order of the styles, without Lynx's own.
 constexpr Baseline kShown[] = {Baseline::kNoOverlap, Baseline::kSelective, Baseline::kFullKeepCollectives, Baseline::kBlock,
                                Baseline::kMegatronFull};
 

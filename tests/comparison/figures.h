@@ -9,18 +9,18 @@
 
 namespace lynx::comparison {
 
-// The sequence length that figures over memory show of each model: the middle one of its settings.
+// The sequence length that figures over memory show for the model: the middle one of its settings.
 int32_t ShownLength(const std::string& model, const std::vector<Curve>& curves);
 
-// Throughput over the limit for activations, a panel a model, of one cluster. SVG.
+// Throughput over the limit for activations, for one cluster, with one panel per model. SVG.
 std::string MemoryFigure(const std::string& cluster, const std::vector<Curve>& curves);
 
-// The most that Lynx is faster than Megatron-LM's full recomputation by, for each model and sequence length, a panel a
-// cluster. SVG.
+// The largest speedup of Lynx over Megatron-LM's full recomputation, for each model and sequence length, with one panel
+// per cluster. SVG.
 std::string SpeedupFigure(const std::vector<Curve>& curves);
 
-// Of the points of a curve at which something has to be recomputed: the highest speedup over that baseline; 0 where it
-// never fits.
+// The highest speedup over the baseline among the points of a curve where something has to be recomputed. 0 if the
+// baseline never fits.
 double BestSpeedup(const Curve& curve, Baseline baseline);
 
 }  // namespace lynx::comparison

@@ -12,7 +12,7 @@
 namespace lynx::comparison {
 namespace {
 
-// In the order of Settings(). Says on standard error how far it is.
+// The curves in the order of Settings(). Prints its progress on standard error.
 absl::StatusOr<std::vector<Curve>> AllCurves(const std::string& source_dir) {
   const std::vector<Setting>& settings = Settings();
   std::vector<std::optional<absl::StatusOr<Curve>>> results(settings.size());

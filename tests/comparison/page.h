@@ -1,4 +1,4 @@
-// docs/comparison.md. Pure; thread-safe.
+// The text of docs/comparison.md. Pure; thread-safe.
 #ifndef LYNX_TESTS_COMPARISON_PAGE_H_
 #define LYNX_TESTS_COMPARISON_PAGE_H_
 
@@ -9,7 +9,7 @@
 
 namespace lynx::comparison {
 
-// The figure of one cluster, below docs/.
+// The file name of the cluster's figure, relative to docs/.
 std::string MemoryFigureName(const std::string& cluster);
 inline constexpr char kSpeedupFigureName[] = "images/comparison-speedup.svg";
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the page with which drawn_test.py draws the dashboards, in the folder that is named: drawn_libraries.py FOLDER. What npm fetches (about
-360 MB) is fetched once. Exit code 77 and a reason where it cannot be."""
+"""Makes the page with which drawn_test.py draws the dashboards: drawn_libraries.py FOLDER. npm fetches the libraries
+(about 360 MB) once. Exit code 77 and a reason if they cannot be fetched."""
 
 import hashlib
 import pathlib
@@ -15,7 +15,7 @@ import program  # noqa: E402
 from libraries import Unavailable, fetch  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "drawn"
-FETCHED = 600  # seconds in which npm must bring them
+FETCHED = 600  # seconds in which npm must fetch them
 FONTS = {"Regular": "inter-latin-400-normal.woff2", "Medium": "inter-latin-500-normal.woff2"}
 BUNDLE = ("page.tsx", "--bundle", "--jsx=automatic", "--minify", "--outfile=site/page.js", "--log-level=error",
           '--define:process.env.NODE_ENV="production"')
@@ -29,7 +29,7 @@ def digest():
 
 
 def build(folder):
-    """folder/site: the page with all that it loads, but the dashboards and settings.json."""
+    """Makes folder/site: the page with everything that it loads, except the dashboards and settings.json."""
     made = folder / "digest"
     if made.exists() and made.read_text() == digest():
         return

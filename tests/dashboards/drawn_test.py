@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The dashboards as Grafana's own components draw them in a browser, with what a real Prometheus has of a cluster that trains. Grafana itself is not
-here: drawn/ imitates what of it is in no library. Exit code 77 and a reason where something is missing.
+"""Draws the dashboards with Grafana's own components in a browser, with the data that a real Prometheus has of a
+cluster that trains. Grafana itself is not used: drawn/ imitates the parts of it that are in no library. Exit code 77
+and a reason if something is missing.
 
-LYNX_DRAWN is the folder that drawn_libraries.py made. Pictures go into the folder LYNX_PICTURES, where it is set."""
+LYNX_DRAWN is the folder that drawn_libraries.py made. Pictures go into the folder LYNX_PICTURES, if it is set."""
 
 import copy
 import functools
@@ -29,7 +30,7 @@ SITE = pathlib.Path(os.environ["LYNX_DRAWN"]) / "site"
 PICTURES = os.environ.get("LYNX_PICTURES")
 BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards/grafana").glob("*.json"))}
 VERSION = re.search(r"^project\(lynx VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(), re.M).group(1)
-INTERVAL = 1  # seconds between Prometheus' looks
+INTERVAL = 1  # seconds between Prometheus' scrapes
 DRAWN = """
     if (!window.drawn) return null;
     const made = window.drawn();
@@ -39,7 +40,7 @@ DRAWN = """
 
 
 class Page(http.server.SimpleHTTPRequestHandler):
-    """The page, the dashboards as the server has them, and where Prometheus is."""
+    """Serves the page, the dashboards as the server has them, and Prometheus' address."""
 
     def do_GET(self):
         path = self.path.partition("?")[0].lstrip("/")
@@ -62,14 +63,14 @@ def panels(board):
 
 
 def excused(board):
-    """Titles of panels of which no query has data here."""
+    """Titles of panels whose queries have no data here."""
     without = test_metrics.without_data()
     return {panel["title"] for panel in panels(board)
             if all(f"{board['title']}: {panel['title']}: {query['refId']}" in without for query in panel["targets"])}
 
 
 def spoiled():
-    """A dashboard with a query that is none, and with one that has no data."""
+    """A dashboard with an invalid query, and with a query that has no data."""
     board = copy.deepcopy(BOARDS["lynx-control"])
     graphs = [panel for panel in panels(board) if panel["type"] == "timeseries"]
     graphs[0]["targets"][0]["expr"] = "sum(("
@@ -102,13 +103,13 @@ class DrawnTest(unittest.TestCase):
         cls.addClassCleanup(cls.server.shutdown)
 
     def draw(self, window, name):
-        """What the page says of a dashboard that is drawn whole."""
+        """What the page says about a dashboard that is drawn completely."""
         now = int(time.time() * 1000)
         window.open(f"http://127.0.0.1:{self.server.server_port}/page.html?board={name}&from={int(self.began * 1000)}&to={now}&refresh=")
         window.until("return document.readyState == 'complete' && (Boolean(window.drawn) || document.body.textContent.startsWith('error:'))")
         self.assertTrue(window.run("return Boolean(window.drawn)"), window.run("return document.body.textContent"))
         window.until(DRAWN)
-        # Whole, since what is out of sight is not drawn.
+        # The window is as high as the page, because panels out of sight are not drawn.
         window.resize(1600, window.run("return document.documentElement.scrollHeight"))
         window.until(DRAWN)
         window.settle()
@@ -118,19 +119,19 @@ class DrawnTest(unittest.TestCase):
         return made
 
     def without_data(self, window):
-        """Titles of panels that say that they have nothing."""
+        """Titles of panels that say that they have no data."""
         return set(window.run("return [...document.querySelectorAll('[data-nothing]')].map("
                               "(one) => one.closest('section').querySelector('h2').textContent)"))
 
     def look(self, name):
-        """Draws it, again while a panel is empty that should not be: some have data only once Prometheus has looked a few times."""
+        """Draws the dashboard, and repeats it while a panel is empty that should not be: some have data only after several scrapes."""
         with browser.Browser(width=1600, height=1000, dark=True) as window:
             for _ in range(30):
                 made = self.draw(window, name)
                 empty = self.without_data(window) | {panel["title"] for panel in made["panels"] if not panel["frames"] and not panel["errors"]}
                 if empty == excused(BOARDS[name]):
                     break
-                self.cluster.ctl("nodes")  # calls are shown while there are some
+                self.cluster.ctl("nodes")  # calls are shown only while there are some
                 time.sleep(2)
             if PICTURES:
                 pathlib.Path(PICTURES).mkdir(parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ class DrawnTest(unittest.TestCase):
                 self.assertEqual(sorted(panel["title"] for panel in made["panels"]), sorted(panel["title"] for panel in panels(board)))
                 lines = text.splitlines()
                 self.assertEqual([panel["title"] for panel in panels(board) if panel["title"] not in lines], [])
-                # A line without a name of its own shows its query.
+                # A line without a name would show its query.
                 self.assertEqual([line for line in lines if re.search(r"[{(]\w*[=~(]|lynx_\w+", line)], [])
                 if name == "lynx-cluster":
                     self.assertLess({"Job", "Name", "Queue", "Layout", "Device", self.cluster.job, "long"}, set(lines))

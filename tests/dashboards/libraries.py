@@ -1,4 +1,4 @@
-"""What npm fetches for tests of the dashboards."""
+"""Fetches libraries with npm for tests of the dashboards."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from debian_tree import Unavailable  # noqa: E402
 
 
 def fetch(package, folder, patience):
-    """What the folder `package` asks for in its package.json, into a copy of it. Unavailable: why not."""
+    """Fetches what package.json in the folder `package` asks for, into a copy of that folder. Unavailable says why it cannot."""
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     if missing:
         raise Unavailable(f"not installed: {', '.join(missing)}")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The dashboards against Grafana's own schema: the types of its Foundation SDK, which npm fetches. Exit code 77 and a reason where it cannot."""
+"""Checks the dashboards against Grafana's own schema: the types of its Foundation SDK, which npm fetches. Exit code 77
+and a reason if it cannot."""
 
 import copy
 import json
@@ -18,12 +19,12 @@ from debian_tree import run_tests  # noqa: E402
 from libraries import fetch
 
 TYPES = pathlib.Path(__file__).resolve().parent / "schema"
-FETCHED = 240  # seconds in which npm must bring the types
+FETCHED = 240  # seconds in which npm must fetch the types
 COMPILER = ("--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "--skipLibCheck")
 
 
 def constants(board):
-    """(type, value) of all that a dashboard has: panels' queries, options and fields, and itself without the queries."""
+    """(type, value) of all parts of a dashboard: panels' queries, options and fields, and the dashboard without the queries."""
     board = copy.deepcopy(board)
     for outer in board["panels"]:
         for panel in [outer, *outer.get("panels", [])]:
@@ -47,7 +48,7 @@ class SchemaTest(unittest.TestCase):
         cls.boards = {path.name: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards/grafana").glob("*.json"))}
 
     def wrong(self, boards):
-        """What the compiler says of them."""
+        """What the compiler says is wrong with them."""
         lines = ['import type { Board, Fields, Options, Query } from "./loose";']
         for name, board in boards.items():
             for kind, value in constants(board):

@@ -24,7 +24,8 @@ SELECTOR = re.compile(r"\b((?:lynx[_:]|DCGM_)[\w:]+|up)\b(\{[^}]*\})?")
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^ |]+) \|", re.M)
 VARIABLE = re.compile(r"\$\{?(?!__)(\w+)")
 STRING = re.compile(r'"[^"]*"')
-# Grafana's units for those of docs/metrics.md, and for so much a second. Seconds a second are a number, of devices, or a share of one.
+# Grafana's units for the units of docs/metrics.md, and for those per second. Seconds per second are a number of
+# devices, or a share of one.
 UNITS = {"s": {"s"}, "B": {"bytes"}, "MiB": {"mbytes"}, "C": {"celsius"}, "W": {"watt"}, "%": {"percent"}, "ratio": {"percentunit"}, "nats": {"short"},
          "1": {"short", "sci"}}
 A_SECOND = {"s": {"short", "percentunit"}, "B": {"Bps"}, "flops": {"flops"}, "1": {"short"}}
@@ -44,7 +45,7 @@ def promtool(*arguments):
 
 
 def metrics():
-    """Series -> (whose it is, its unit), as docs/metrics.md has them, and what rules record."""
+    """Series -> (which program has it, its unit), from docs/metrics.md and from the recording rules."""
     found = {rule["record"]: ("rules", "1") for rule in rules("lynx_rules.yml")}
     for section in (ROOT / "docs" / "metrics.md").read_text().split("\n## ")[1:]:
         for name, kind, unit in ROW.findall(section):
@@ -54,14 +55,14 @@ def metrics():
 
 
 def dimension(part):
-    """(unit, whether so much a second) of a part of a query: of its first metric."""
+    """(unit, whether per second) of a part of a query; its first metric decides."""
     name = METRIC.search(part).group(1)
     unit = "ratio" if re.search("[_:]ratio", name) else "flops" if "_flops" in name else "1" if name.endswith("_count") else metrics()[name][1]
     return unit, "histogram_quantile(" not in part and ("rate(" in part or ":rate" in name)
 
 
 def units_for(query):
-    """Those of Grafana's that a panel with this query may have."""
+    """The units of Grafana that a panel with this query may have."""
     if METRIC.search(query) is None or query.startswith("count ") or "== bool" in query:
         return {"short"}
     above, _, below = query.partition(" / ")
@@ -76,11 +77,11 @@ class DashboardsTest(unittest.TestCase):
         return [load(path) for path in sorted((DASHBOARDS / "grafana").glob("*.json"))]
 
     def known(self):
-        """Names that a query may have."""
+        """The names that a query may use."""
         return set(metrics())
 
     def queries(self):
-        """(dashboard, panel, query) of all."""
+        """(dashboard, panel, query) of every query."""
         return [(board, panel, target["expr"]) for board in self.boards() for panel in board["panels"] for target in panel.get("targets", [])]
 
     def test_units_are_those_of_the_metrics(self):
@@ -89,7 +90,7 @@ class DashboardsTest(unittest.TestCase):
                 self.assertIn(panel["fieldConfig"]["defaults"]["unit"], units_for(query))
 
     def test_who_chooses_a_server_sees_no_other(self):
-        """What servers serve and rules record has the server's instance. Nodes do not say which server is theirs."""
+        """What servers serve and rules record has the server's instance. Nodes do not say which server they belong to."""
         known, of_servers = metrics(), 0
         for board, panel, query in self.queries():
             self.assertIn("server", {one["name"] for one in board["templating"]["list"]})

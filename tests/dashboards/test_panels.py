@@ -1,4 +1,4 @@
-"""What queries of panels find in series that are made up, by Prometheus' own evaluation. test_dashboards.py holds what stands in the files."""
+"""Evaluates queries of panels on invented series, with Prometheus' own evaluation. test_dashboards.py checks the contents of the files."""
 
 import json
 import pathlib
@@ -15,12 +15,12 @@ import description  # noqa: E402
 import generate  # noqa: E402
 
 VARIABLES = {"$server": "s", "$job_id": ".*", "$job_name": ".*", "$__rate_interval": "5m"}
-MINUTES = 30  # after the beginning of the series, which have a value each minute
+MINUTES = 30  # after the beginning of the series, which have one value per minute
 A, B = 'instance="s",job_id="a",job_name="one"', 'instance="s",job_id="b",job_name="two"'
 
 
 def queries(board, kind, title):
-    """Of a panel, with its variables filled in."""
+    """The queries of a panel, with its variables filled in."""
     dashboard, = (one for one in description.DASHBOARDS if one["uid"] == board)
     panel, = (panel for _, panel in generate.panels_of(dashboard) if panel[:2] == (kind, title))
     found = []
@@ -34,7 +34,7 @@ def queries(board, kind, title):
 @unittest.skipIf(shutil.which("promtool") is None, "promtool is not installed: see scripts/packages.txt")
 class PanelsTest(unittest.TestCase):
     def check(self, query, series, expected):
-        """`series`: name with labels -> values, as promtool has them. `expected`: labels -> value, to the thousandth."""
+        """`series`: name with labels -> values, as promtool writes them. `expected`: labels -> value, to the thousandth."""
         test = {"rule_files": [str(ROOT / "dashboards/prometheus/lynx_rules.yml")], "evaluation_interval": "1m", "tests": [{
             "interval": "1m", "input_series": [{"series": name, "values": values} for name, values in series.items()],
             "promql_expr_test": [{"expr": f"round({query}, 0.001)", "eval_time": f"{MINUTES}m",
@@ -46,7 +46,7 @@ class PanelsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{query}\n{done.stdout}{done.stderr}")
 
     def test_steps_are_as_long_as_they_are(self):
-        """All take 1.05 s, whatever the bounds of their bucket."""
+        """All steps take 1.05 s, whatever the bounds of their bucket."""
         series = {f"lynx_job_step_seconds_sum{{{A}}}": "0+63x60", f"lynx_job_step_seconds_count{{{A}}}": "0+60x60"}
         self.check(queries("lynx-job", "graph", "Step")[0], series, {"": 1.05})
         self.check(queries("lynx-planner", "graph", "Step")[1], series, {'job_name="one"': 1.05})
@@ -54,13 +54,14 @@ class PanelsTest(unittest.TestCase):
         self.check(queries("lynx-job", "graph", "Step")[0], none, {})
 
     def test_what_is_measured_of_stages_stands_beside_what_is_predicted(self):
-        """Of one rank and one step, though ranks add theirs up and half of the steps are done again."""
+        """The panel shows the time of one rank in one step, though the series add up all ranks and half of the steps are repeated."""
         series = {f'lynx_job_predicted_phase_seconds{{{job},stage="{stage}",phase="{phase}"}}': "1x60"
                   for job, stages in ((A, 2), (B, 1)) for stage in range(stages) for phase in ("forward", "stall")}
         series |= {f"lynx_job_ranks{{{A}}}": "4x60", f"lynx_job_ranks{{{B}}}": "3x60",
                    f"lynx_job_step_seconds_count{{{A}}}": "0+10x60", f"lynx_job_step_seconds_count{{{B}}}": "0+20x60",
                    f"lynx_job_steps_total{{{A}}}": "0+5x60", f"lynx_job_steps_total{{{B}}}": "0+20x60",
-                   # Two ranks, ten steps a minute, half a second and a quarter; three ranks, twenty, a tenth.
+                   # Job a: two ranks, ten steps a minute, half a second and a quarter. Job b: three ranks, twenty
+                   # steps, a tenth.
                    f'lynx_job_phase_seconds_total{{{A},stage="0",phase="forward"}}': "0+10x60",
                    f'lynx_job_phase_seconds_total{{{A},stage="1",phase="forward"}}': "0+5x60",
                    f'lynx_job_phase_seconds_total{{{B},stage="0",phase="forward"}}': "0+6x60"}

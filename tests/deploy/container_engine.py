@@ -1,4 +1,4 @@
-"""Podman with a store of its own, and networks of its own: what runs here is reached by commands of `within` alone, and ends with the test."""
+"""Podman with its own store and networks. Only commands of `within` can reach what runs here, and it ends with the test."""
 
 import json
 import os
@@ -28,14 +28,14 @@ exec docker-compose "$@"
 
 
 class Engine:
-    """Of one test, in its folder."""
+    """The container engine of one test. It keeps everything in the test's folder."""
 
     def __init__(self, folder):
         self.folder = folder
         self.service = None
         self.env = dict(os.environ, CONTAINERS_CONF=str(folder / "containers.conf"), DOCKER_HOST=f"unix://{folder}/podman.sock",
                         PATH=f"{folder}/programs:{PROGRAMS}")
-        # No more than this machine may have itself: a container engine asks for a million otherwise.
+        # At most the limits of this machine: otherwise a container engine asks for a million.
         files, processes = (min(resource.getrlimit(which)[1] & 0xffffffff, 32768) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
         (folder / "containers.conf").write_text(
             f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]\nlog_driver = "k8s-file"\n'
@@ -49,11 +49,11 @@ class Engine:
         return ["podman", *(f"--{option}={self.folder / name}" for option, name in places.items()), *map(str, words)]
 
     def build(self, tag, context, *options):
-        """With this machine's network: it fetches packages."""
+        """Builds an image. Uses this machine's network, because it fetches packages."""
         from_mirror("env", f"CONTAINERS_CONF={self.env['CONTAINERS_CONF']}", *self.command("build", "--network=host", "--tag", tag, *options, context))
 
     def import_debian(self, *tags):
-        """A minimal Debian from the machine's own package sources, under the names of those that registries have."""
+        """Imports a minimal Debian, made from the machine's package sources, under the names that registries use."""
         archive = self.folder / "debian.tar"
         from_mirror("mmdebstrap", "--mode=root", "--variant=minbase", "--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/locale/*",
                     "--aptopt=Acquire::Languages \"none\"", "--skip=cleanup/apt/lists", *acquire_options(), codename(), archive, *sources())
@@ -64,7 +64,7 @@ class Engine:
 
     def start(self):
         log = open(self.folder / "service.log", "wb")
-        # /run: what engine and networks note there ends with them.
+        # A new /run, so that the notes of the engine and of networks disappear with it.
         script = "mount -t tmpfs tmpfs /run && ip link set lo up && exec \"$@\""
         self.service = subprocess.Popen(
             ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh",
@@ -81,7 +81,7 @@ class Engine:
         return (self.folder / "service.log").read_text(errors="replace")[-3000:]
 
     def leader(self):
-        """Process 1 of the namespaces, as the machine numbers it."""
+        """The machine's number for process 1 of the namespaces."""
         return pathlib.Path(f"/proc/{self.service.pid}/task/{self.service.pid}/children").read_text().split()[0]
 
     def within(self, *command):
@@ -91,7 +91,7 @@ class Engine:
         return run(*self.within(*command), env=self.env, timeout=PATIENCE)
 
     def json(self, *command):
-        """What a command prints as JSON, whatever it says besides; AssertionError with that if it fails."""
+        """The JSON that a command prints, whatever else it says. AssertionError with its output if it fails."""
         done = subprocess.run(self.within(*command), env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode != 0:
             raise AssertionError(f"{command}: exit {done.returncode}\n{done.stderr}")
@@ -101,7 +101,7 @@ class Engine:
         return self.run(*self.command(*words))
 
     def containers(self):
-        """Name -> whether it runs."""
+        """Name -> whether it is running."""
         return {found["Names"][0]: found["State"] == "running" for found in self.json(*self.command("ps", "--all", "--format=json"))}
 
     def end(self):
@@ -110,6 +110,6 @@ class Engine:
                 subprocess.run(self.within(*self.command("rm", "--all", "--force", "--time=0")), env=self.env, capture_output=True, timeout=PATIENCE)
         finally:
             if self.service is not None:
-                self.service.kill()  # and with it whatever is left in its namespaces
+                self.service.kill()  # this ends everything in its namespaces too
                 self.service.wait(PATIENCE)
             subprocess.run(["umount", "--recursive", self.folder / "store/overlay"], capture_output=True)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""deploy/docker in real containers: containers_test.py BUILD_FOLDER. The image is built by the Dockerfile, of the packages of this build in the place of
-its first stage; the cluster comes up as docs/install.md says and trains. No registry is asked: Debian is made from the machine's package sources,
-Prometheus is the machine's own, and Grafana, which Debian has not, is a container that stands still: it shows what Grafana would be given.
-Exit code 77 and a reason where this machine cannot do it."""
+"""Tests deploy/docker in real containers: containers_test.py BUILD_FOLDER. The Dockerfile builds the image with the
+packages of this build in place of its first stage; the cluster is started as docs/install.md says, and trains. No
+registry is used: Debian is made from the machine's package sources, and Prometheus is the machine's own. Debian has no
+Grafana; its container does nothing, but shows what Grafana would get. Exit code 77 and a reason if this machine cannot
+do it."""
 
 import json
 import pathlib
@@ -37,7 +38,7 @@ parallel: {{tp: 1, pp: 2}}
 checkpoint: {{everySteps: 50}}
 """
 ENDLESS = 100_000_000
-PATIENCE = 120  # seconds for anything that must come
+PATIENCE = 120  # seconds for anything that must happen
 BUILD = build_folder()
 
 
@@ -58,7 +59,7 @@ class ContainersTest(unittest.TestCase):
         stage, empty = self.folder / "stage", self.folder / "empty"
         empty.mkdir()
         make_packages(BUILD, stage / "src/build/packages")
-        # Its first stage would build for half an hour what is built here.
+        # The Dockerfile's first stage would need half an hour to build what is built here.
         self.engine.build(COMPOSE["server"]["image"], empty, f"--build-context=build={stage}", f"--file={ROOT / 'deploy/docker/Dockerfile'}")
         shutil.copy(shutil.which("prometheus"), empty)
         self.engine.build(f"docker.io/{COMPOSE['prometheus']['image']}", empty, "--file=" + self.file(
@@ -80,12 +81,12 @@ class ContainersTest(unittest.TestCase):
         return value
 
     def asked(self, line):
-        """What a command says once it succeeds."""
+        """What a command prints; "" if it fails."""
         done = subprocess.run(self.engine.within("bash", "-c", line), env=self.engine.env, capture_output=True, text=True, timeout=PATIENCE)
         return done.stdout if done.returncode == 0 else ""
 
     def start(self, line):
-        """A command that stays."""
+        """Starts a command that keeps running."""
         with open(self.folder / "up.log", "wb") as log:
             process = subprocess.Popen(self.engine.within("bash", "-c", f"exec {line}"), env=self.engine.env, stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=log, preexec_fn=end_with_parent)
@@ -110,7 +111,7 @@ class ContainersTest(unittest.TestCase):
         return int(page["progress"]["stepsDone"])
 
     def ask_prometheus(self, path, field):
-        """Empty while it does not answer."""
+        """Asks Prometheus; empty while it does not answer."""
         reader = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
         said = self.asked(shlex.join([sys.executable, "-c", reader, f"http://127.0.0.1:9090/api/v1/{path}"]))
         return json.loads(said)["data"][field] if said else []
@@ -143,7 +144,7 @@ class ContainersTest(unittest.TestCase):
         query = urllib.parse.quote('lynx_job_steps_total{job_name="short"} >= 20')
         self.wait(lambda: self.ask_prometheus(f"query?query={query}", "result"), "the job's steps in Prometheus")
         self.assertNotEqual(self.ask_prometheus("rules", "groups"), [])
-        # From where Grafana would be: its provisioning, the dashboards, and Prometheus at the address that it is told.
+        # As Grafana would see it: its provisioning, the dashboards, and Prometheus at the given address.
         said = self.inside("grafana", "bash", "-c", "cd $GF_PATHS_PROVISIONING && ls */*.yml $LYNX_DASHBOARDS/*.json; url=${LYNX_PROMETHEUS_URL#http://}; "
                            "exec 3<>/dev/tcp/${url/://} && printf 'GET /-/ready HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3")
         self.assertEqual(said.count(".json"), len(list((ROOT / "dashboards/grafana").glob("*.json"))))
@@ -151,7 +152,8 @@ class ContainersTest(unittest.TestCase):
         self.assertIn("200 OK", said)
 
     def outlives_a_container_that_is_started_again(self):
-        """The worker's takes its ranks along, and the job goes on from the newest copy; server and agent take nothing along."""
+        """Restarting the worker's container ends its ranks, and the job goes on from the newest copy. Restarting server
+        or agent ends nothing else."""
         self.submit("long", ENDLESS)
         self.wait(lambda: self.steps("long") >= 100, "a checkpoint")
         for name in ("server", "node0-agent"):

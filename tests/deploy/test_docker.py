@@ -1,4 +1,4 @@
-"""deploy/docker as it reads: its parts meet, flags, programs, users and packages are those that there are."""
+"""Checks the files of deploy/docker: their parts fit together, and the flags, programs, users and packages that they name exist."""
 
 import ipaddress
 import json
@@ -33,7 +33,7 @@ class ComposeTest(unittest.TestCase):
         return {word.partition("=")[0]: word.partition("=")[2] for word in self.own[name]["command"][1:]}
 
     def network_of(self, name):
-        """The machine that it is on."""
+        """The machine whose network it uses."""
         return self.own[name]["network_mode"].removeprefix("service:")
 
     def address_of(self, name):

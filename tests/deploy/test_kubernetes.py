@@ -1,4 +1,4 @@
-"""deploy/kubernetes without a cluster: that its parts refer to each other, and to programs as they are."""
+"""Checks deploy/kubernetes without a cluster: its parts refer to each other and to the programs correctly."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
-# kind -> apiVersion, of all that may be there
+# kind -> apiVersion of everything that is allowed
 KINDS = {"Namespace": "v1", "ServiceAccount": "v1", "Service": "v1", "PersistentVolumeClaim": "v1", "StatefulSet": "apps/v1",
          "DaemonSet": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1"}
 CAPABILITIES = {"agent": [], "server": [], "worker": ["CHOWN", "KILL", "SETGID", "SETUID"]}
@@ -29,7 +29,7 @@ def documents(text):
 
 
 def read(kustomization):
-    """What a kustomization's resources hold, without its patches and images."""
+    """The contents of a kustomization's resources, without its patches and images."""
     found = []
     for name in yaml.safe_load((kustomization / "kustomization.yaml").read_text())["resources"]:
         path = (kustomization / name).resolve()
@@ -43,7 +43,7 @@ def help_of(program):
 
 
 def flags_of(container):
-    """flag -> value, as the container gives them to its program."""
+    """flag -> value that the container gives to its program."""
     return {word.partition("=")[0]: word.partition("=")[2] for word in container.get("args", [])}
 
 
@@ -132,7 +132,7 @@ class ManifestsTest(unittest.TestCase):
                 self.assertIn(mount["name"], volumes)
             for volume in volumes.values():
                 if "secret" in volume:
-                    # Not one of the manifests: to apply them again would empty it.
+                    # It is not one of the manifests, because applying them again would empty it.
                     self.assertIn(f"create secret generic {volume['secret']['secretName']} ", (FOLDER / "README.md").read_text())
                     self.assertIs(volume["secret"]["optional"], True)
                     self.assertEqual(volume["secret"]["defaultMode"], 0o400)
@@ -246,7 +246,7 @@ class ManifestsTest(unittest.TestCase):
 
 
 class ProbesTest(unittest.TestCase):
-    """The probes' paths, asked of the programs themselves."""
+    """Sends the probes' requests to the programs themselves."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-probes-"))
@@ -282,7 +282,7 @@ class ProbesTest(unittest.TestCase):
             return error.code, error.read().decode()
 
     def check(self, program, port):
-        """All of them are well; what no probe asks for is not there."""
+        """All probes succeed, and a path that no probe uses does not exist."""
         self.assertEqual(self.paths[program], ["/healthz", "/readyz"])
         for path in self.paths[program]:
             self.wait_for(lambda: self.get(port, path) == (200, "ok\n"), f"{program}{path}")
@@ -305,7 +305,7 @@ class ProbesTest(unittest.TestCase):
             self.start(program, "--server", address, "--node", "n0")
             log = self.directory / f"{program}.log"
             ports[program] = self.wait_for(lambda: re.search(r"metrics on port (\d+)", log.read_text()), f"{program}'s pages").group(1)
-            # A server that cannot be reached is no reason to start a daemon again, only one to say so.
+            # If the server cannot be reached, a daemon must say so, but need not be restarted.
             self.assertEqual(self.get(ports[program], "/healthz"), (200, "ok\n"))
             self.assertEqual(self.get(ports[program], "/readyz")[0], 503)
         self.start_server(address)

@@ -1,4 +1,5 @@
-"""deploy/slurm/lynx-nodes.sbatch with stand-ins for Slurm and Lynx: what it asks of them, which tests/e2e/test_slurm.py cannot count."""
+"""Runs deploy/slurm/lynx-nodes.sbatch with stand-ins for Slurm and Lynx, and counts its calls of them, which
+tests/e2e/test_slurm.py cannot do."""
 
 import os
 import pathlib
@@ -10,7 +11,7 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "lynx-nodes.sbatch"
 NODES = 300
-# Each writes down that it was called. Nodes are drained at the third look.
+# Each stand-in records that it was called. The nodes are drained at the third look.
 STAND_INS = {
     "lynxctl": """shift 2
 case "$1" in

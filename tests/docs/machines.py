@@ -1,5 +1,5 @@
-"""Several machines on this one, for commands that pages tell for several: each has a network, mounts, a host name and processes of its own, and a
-shared file system in /srv. Nothing of it is left when the test ends, in whatever way."""
+"""Several machines on this one, for commands that pages give for several machines. Each has its own network, mounts,
+host name and processes, and they share a file system in /srv. Nothing is left when the test ends, however it ends."""
 
 import os
 import pathlib
@@ -12,9 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "packages")
 from debian_tree import Unavailable, check_namespaces, end_with_parent, run_tests
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
-PATIENCE = 120  # seconds for anything that must come
+PATIENCE = 120  # seconds for anything that must happen
 USER = 64001
-# $1 name, $2 its folder, $3 the shared file system, $4 the programs. What is written below /etc, /var/lib and /usr/share goes to the folder.
+# $1 name, $2 its folder, $3 the shared file system, $4 the programs. Files written below /etc, /var/lib and /usr/share
+# go to the folder.
 SETUP = """set -e
 mount --make-rprivate /
 for place in etc var/lib usr/share; do
@@ -41,7 +42,7 @@ def outside(*command):
 
 
 def check_machine(folder):
-    """`folder`: where its files are to be."""
+    """`folder`: where its files will be."""
     check_namespaces(("unshare", "nsenter", "ip", "hostname"))
     places = [folder / "tried" / name for name in ("upper", "work")]
     for place in places:
@@ -53,7 +54,7 @@ def check_machine(folder):
 
 
 class Namespaces:
-    """That one process holds."""
+    """Namespaces that one process keeps alive."""
 
     def __init__(self, *kinds, script, arguments=()):
         self.held = subprocess.Popen(["unshare", *kinds, "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", *map(str, arguments)],
@@ -66,7 +67,7 @@ class Namespaces:
         self.leader = leader
 
     def sleeping(self):
-        """Process 1 in there, as the machine numbers it, once its script has come to its end; else None."""
+        """When its script has ended: the machine's number for process 1 of the namespaces. Until then None."""
         try:
             child, = pathlib.Path(f"/proc/{self.held.pid}/task/{self.held.pid}/children").read_text().split()
             return child if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == "sleep" else None
@@ -74,7 +75,7 @@ class Namespaces:
             return None
 
     def end(self):
-        """What the script said."""
+        """Ends the namespaces. Returns the output of the script."""
         self.held.kill()
         return self.held.communicate()[0].decode()
 
@@ -112,14 +113,14 @@ class Machine:
         return subprocess.run(self.shell(text), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=PATIENCE)
 
     def run(self, text):
-        """What it prints; AssertionError with it if it fails."""
+        """Runs a command and returns its output. AssertionError with the output if it fails."""
         done = self.tried(text)
         if done.returncode != 0:
             raise AssertionError(f"on {self.name}: {text}: exit {done.returncode}\n{done.stdout}\n{self.logs()}")
         return done.stdout
 
     def start(self, text):
-        """A command that stays; what it says goes to its log."""
+        """Starts a command that keeps running. Its output goes to its log."""
         with open(self.home / f"{text.split()[0].rpartition('/')[2]}.log", "ab") as log:
             return subprocess.Popen(self.shell(f"exec {text}"), stdin=subprocess.PIPE, stdout=log, stderr=log, preexec_fn=end_with_parent)
 
@@ -128,7 +129,7 @@ class Machine:
 
 
 class Machines:
-    """On one switch: name -> address. The folder has what they write."""
+    """Machines on one switch: name -> address. The folder has the files that they write."""
 
     def __init__(self, folder, addresses):
         check_machine(folder)

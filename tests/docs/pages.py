@@ -1,19 +1,19 @@
 """The project's pages as text: their fenced blocks, hidden commands, headings and links.
 
-What a fenced block is, its first word says: `sh` (commands), `yaml`, `mermaid`, or `text` (whatever programs print, and
-drawings). Commands are run by test_commands.py, page by page and in order. Those that another test runs are written
-```sh by="TEST", and that test takes them from here (commands_of). Those that cannot be run are written ```sh norun="why". Those of
-docs/measurements are records of what was once typed, and too large to be run as they stand: each names a test that runs it in a tiny form
-(tests/bench), or says why there is none. What a page needs before its commands can run, and no
-reader wants to see, stands in a comment: <!-- run: COMMANDS -->. ```text exact is all that the commands before it print, the same
-wherever they run, but for what lines of three dots stand for (difference)."""
+The first word of a fenced block says what it is: `sh` (commands), `yaml`, `mermaid`, or `text` (output of programs, and
+drawings). test_commands.py runs the commands, page by page and in order. If another test runs a block, it is written
+```sh by="TEST", and that test takes it from here (commands_of). If it cannot be run, it is written ```sh norun="why".
+Those in docs/measurements are records of commands that were typed once, and are too large to be run unchanged: each
+names a test that runs it in a tiny form (tests/bench), or says why there is none. Commands that a page needs first, but
+that readers need not see, are in a comment: <!-- run: COMMANDS -->. ```text exact is the whole output of the commands
+before it. It is the same on every machine, except for what lines of three dots stand for (difference)."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LANGUAGES = ("sh", "yaml", "text", "mermaid")
-# What `lynxctl reference` prints; test_surface.py holds it. Its indented lines are synopses.
+# The output of `lynxctl reference`, which test_surface.py checks. Its indented lines are synopses.
 GENERATED = ("docs/cli.md",)
 RECORDS = "docs/measurements/"
 FENCE = re.compile(r'^(\s*)```(.*)$')
@@ -23,8 +23,9 @@ HIDDEN = re.compile(r"^<!-- run:\s(.*?) ?-->$", re.MULTILINE | re.DOTALL)
 
 
 class Block:
-    """Commands or other text between fences, or hidden commands; `line` is the first one's number. `norun`: why they are not run;
-    `by`: the test that runs them, where that is not test_commands.py; `prints`: the exact block of what they print, or None."""
+    """Commands or other text between fences, or hidden commands. `line`: the number of the first line. `norun`: why
+    they are not run. `by`: the test that runs them, if not test_commands.py. `prints`: the exact block with their
+    output, or None."""
 
     def __init__(self, page, line, language, text, norun=None, by=None, exact=False, hidden=False):
         self.page, self.line, self.language, self.text, self.norun, self.by = page, line, language, text, norun, by
@@ -45,7 +46,7 @@ def name_of(path):
 
 
 def blocks_of(page, text):
-    """All blocks of a page in order, and what is wrong with it, as texts that name the line."""
+    """All blocks of a page in order, and the mistakes in it, as texts that name the line."""
     blocks, wrong, lines = [], [], text.splitlines()
     for match in HIDDEN.finditer(text):
         blocks.append(Block(page, text.count("\n", 0, match.start(1)) + 1, "sh", match.group(1), hidden=True))
@@ -81,7 +82,7 @@ def blocks_of(page, text):
 
 
 def pair(blocks):
-    """Tells commands what they print; what is wrong with that."""
+    """Assigns exact outputs to commands. Returns the mistakes."""
     wrong, commands = [], None
     for block in blocks:
         if block.language == "sh":
@@ -94,8 +95,8 @@ def pair(blocks):
 
 
 def difference(expected, said):
-    """What of an exact block is not as the commands said it, or None: it has their lines in their order, all of them, but that a line of three dots stands
-    for one or more that are not shown."""
+    """How an exact block differs from what the commands printed, or None. It must have all their lines in their order,
+    except that a line of three dots stands for one or more lines that are not shown."""
     lines = [line.rstrip() for line in expected.splitlines()]
     printed = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
 
@@ -119,13 +120,13 @@ def commands_of(test):
 
 
 def lines_of(text):
-    """Each command line of a block, without its comment."""
+    """The command lines of a block, without their comments."""
     lines = (re.sub(r"\s+#.*", "", line).strip() for line in text.replace("\\\n", " ").splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def prose_of(text):
-    """The page without its blocks, which have neither headings nor links."""
+    """The page without its blocks; headings and links in blocks do not count."""
     prose, inside = [], False
     for line in text.splitlines():
         if FENCE.match(line):
@@ -136,7 +137,7 @@ def prose_of(text):
 
 
 def anchors_of(text):
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes from headings."""
     found = {}
     for heading in re.findall(r"^#{1,6} +(.*?) *$", prose_of(text), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -146,7 +147,7 @@ def anchors_of(text):
 
 
 def links_of(text):
-    """Targets of links and pictures, of the page's own kind: what leads out of the project is left out."""
+    """Targets of the page's links and pictures, without those that lead out of the project."""
     prose = re.sub(r"`[^`\n]*`", "", prose_of(text))
     targets = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|srcset|href)="([^"]+)"', prose)
     return [target for target in targets if not re.match(r"[a-z]+:", target)]

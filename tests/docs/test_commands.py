@@ -1,10 +1,11 @@
-"""Every command of the pages against real programs: run in order, a fresh folder for each page, or, where another test runs it or
-it cannot be run here, looked at: its program exists, and has the verb and the options. pages.py says how a page tells these apart.
+"""Runs every command of the pages with real programs, in order, with a new folder for each page. Commands that another
+test runs, or that cannot be run here, are only checked: their program exists and has the verb and the options. pages.py
+says how a page marks them.
 
-A page's folder has the source tree's examples, docs, scripts and the like, and the programs as build/bin and on the PATH. Its
-cluster is the local one of this test, two nodes of two CPU ranks, or one that the page starts itself with 'lynxctl local up'.
-examples/gpt-bytes.yaml is smaller there than what it is a copy of: it trains for minutes. $LYNX_DOCS_PAGE names a single page to
-run."""
+A page's folder has the source tree's examples, docs, scripts and the like, and the programs as build/bin and on the
+PATH. Its cluster is this test's local cluster of two nodes with two CPU ranks each, or one that the page starts itself
+with 'lynxctl local up'. examples/gpt-bytes.yaml is smaller there than the original, which trains for minutes.
+$LYNX_DOCS_PAGE names a single page to run."""
 
 import importlib.util
 import json
@@ -27,14 +28,14 @@ from pages import ROOT, blocks_of, difference, lines_of, name_of, page_files, pr
 PATIENCE = 600  # seconds for a page
 COPIED = ("examples", "docs", "scripts", "tests/validation", "dashboards", "deploy")
 SMALLER = {"layers: 8": "layers: 4", "hidden: 256": "hidden: 32", "heads: 8": "heads: 4", "seq: 128": "seq: 32", "steps: 100": "steps: 12"}
-# What a reader fills in, and what would take too long: page -> text -> what is typed in its place.
+# Texts that a reader must fill in, and commands that take too long: page -> text -> what is typed instead.
 INSTEAD = {
     "docs/promises.md": {"lynx_sim 1 100000": "lynx_sim 1 300"},
-    # It is built where this test is, and not built again where another build is tested than the tree's own.
+    # The tree is built already, and must not be built again if a build of another tree is tested.
     "docs/quickstart.md": {"git clone URL lynx && cd lynx": f"git clone -q {shlex.quote(str(ROOT))} lynx && test -x lynx/scripts/build.sh && pushd {shlex.quote(str(ROOT))}",
                            "lynx-worker lynx-rank": "lynx-worker lynx-rank; popd"} | ({} if BIN == ROOT / "build/bin" else {"scripts/build.sh lynxctl": ": lynxctl"}),
 }
-# Commands that stay: what they say when they have come up. Then they are stopped.
+# Commands that keep running -> what they print when they are up. Then they are stopped.
 STAY = {"../scripts/dashboards.py": "Prometheus has the cluster's metrics", "lynx-agent --network-domain row2/rack7": "attached to the server"}
 STAYS = """stays() {
   said=$1; shift
@@ -43,9 +44,9 @@ STAYS = """stays() {
   kill $stays; wait $stays || true
 }"""
 STAND_INS = ROOT / "tests/docs/stand_ins"
-# With what lynx-agent is told besides: its server and its folder.
+# Additional arguments for lynx-agent: its server and its folder.
 AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand --data-dir by-hand"
-# Programs of other people, whose options are theirs.
+# Programs of other projects, whose options are not checked.
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
            "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
            "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask", "promtool"}
@@ -63,8 +64,8 @@ def pages():
 
 
 def simple_commands(text):
-    """The words of each command of a shell text, without assignments before it, comments, documents that it writes, and what
-    only joins commands."""
+    """The words of each command in a shell text. Leaves out assignments before it, comments, here-documents, and words
+    that only join commands."""
     text = re.sub(r"<<'?(\w+)'?([^\n]*)\n.*?\n\1$", r"\2", text, flags=re.MULTILINE | re.DOTALL)
     words = shlex.shlex(text.replace("\\\n", " ").replace("\n", "\n; "), posix=True, punctuation_chars=";|&()<>")
     words.whitespace_split, words.commenters = True, "#"
@@ -78,14 +79,14 @@ def simple_commands(text):
         elif passed:
             passed = False
         elif loop or word == "for" and not command:
-            loop = True  # its variable and what that goes through are no commands
+            loop = True  # the loop's variable and its values are not commands
         elif command or not (re.match(r"\w+=", word) or word in KEYWORDS):
             command.append(word)
     return [command for command in commands if command]
 
 
 def typed(page, text):
-    """A block as it is run."""
+    """A block as it is typed."""
     for shown, instead in INSTEAD.get(page, {}).items():
         text = text.replace(shown, instead)
     for line in lines_of(text):
@@ -96,7 +97,7 @@ def typed(page, text):
 
 
 def bring_tokens(folder):
-    """A vocabulary of bytes and one word, as GPT-2's files are written, and a text."""
+    """Brings a vocabulary of bytes and one word, in the form of GPT-2's files, and a text."""
     spec = importlib.util.spec_from_file_location("stand_in", STAND_INS / "tokenizers.py")
     stand_in = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stand_in)
@@ -107,12 +108,12 @@ def bring_tokens(folder):
     (folder / "corpus.txt").write_text("the cat\nthe hat\n")
 
 
-# What a reader has: page -> how it comes into its folder.
+# Files that a reader has: page -> the function that brings them into the page's folder.
 BROUGHT = {"docs/data.md": bring_tokens}
 
 
 class Surface:
-    """What programs take, as they and the sources say."""
+    """What programs accept, according to their own output and the sources."""
 
     def __init__(self):
         reference = subprocess.run([str(BIN / "lynxctl"), "reference"], capture_output=True, text=True, check=True).stdout
@@ -129,7 +130,7 @@ class Surface:
         return set(re.findall(r"(?<![\w-])(-{1,2}[a-zA-Z][\w-]*)", "\n".join(line for line in text.splitlines() if line.startswith("| `-"))))
 
     def objection(self, command):
-        """Why this command cannot be one, or None."""
+        """Why this command cannot be correct, or None."""
         program, arguments = command[0], command[1:]
         name = re.sub(r"^(\.\./)?(build(-tsan)?/bin/)?", "", program)
         if name == "lynxctl":
@@ -151,7 +152,7 @@ class Surface:
         words = [word for word in arguments if not word.startswith("-")]
         if not words:
             return self.unknown("lynxctl", arguments, self.common)
-        # An option's value may stand before the verb: lynxctl --context FILE context add.
+        # An option's value may come before the verb: lynxctl --context FILE context add.
         for start in range(len(words)):
             for length in (3, 2, 1):
                 verb = tuple(words[start:start + length])
@@ -184,11 +185,12 @@ class LookedAtTest(unittest.TestCase):
     def test_commands_between_words_exist(self):
         bad, found = [], 0
         for path in page_files():
-            # Records and decisions speak of what was.
+            # Records and decisions describe the past.
             if path.parent.name in ("measurements", "decisions"):
                 continue
             for text in re.findall(r"`((?:lynxctl|lynx-server|lynx-agent|lynx-worker) [^`]+)`", prose_of(path.read_text())):
-                # Alternatives, as in 'context add|use', are no pipes, and what a reader is to fill in is no word of the shell.
+                # Alternatives, as in 'context add|use', are not pipes, and a text that a reader must fill in is not a
+                # word of the shell.
                 for command in simple_commands(re.sub(r"\|\w+|[()<>']|\.\.\.", "", text.replace("\n", " "))):
                     found += 1
                     if objection := self.surface.objection(command):
@@ -279,7 +281,7 @@ class RunTest(unittest.TestCase):
 
     @staticmethod
     def fill(folder):
-        """With what a page's commands name."""
+        """Adds the files that a page's commands name."""
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name)
         (folder / "build").mkdir()
@@ -302,7 +304,7 @@ class RunTest(unittest.TestCase):
         for number, block in enumerate(blocks):
             text = typed(page, block.text)
             if block.prints:
-                # In braces, and so in the page's own shell: what it sets is there afterwards.
+                # In braces, so that it runs in the page's own shell and its variables remain.
                 text = f"{{\n{text}\n}} >{shlex.quote(str(folder))}/printed.{number}"
             script += [f"block={shlex.quote(block.where)}", text]
         try:
@@ -325,7 +327,7 @@ class RunTest(unittest.TestCase):
             self.assertEqual(processes(str(folder)), {}, page)
 
     def compare(self, folder, blocks):
-        """The page's exact blocks with what was printed."""
+        """Compares the page's exact blocks with the output."""
         for number, block in enumerate(blocks):
             if block.prints:
                 printed = (folder / f"printed.{number}").read_text()

@@ -1,4 +1,4 @@
-"""The commands of the pages that are for several machines, typed on a server's, a node's and a person's."""
+"""Types the commands of the pages for several machines on a server's, a node's and a person's machine."""
 
 import json
 import os
@@ -26,7 +26,7 @@ train: {steps: 20, globalBatch: 4, microBatch: 2}
 resources: {ranks: 2}
 checkpoint: {directory: /srv/checkpoints}
 """
-# Prints the status, and the page where it is one: get.py URL [PASSWORD]
+# Prints the status, and the page if the status is a success: get.py URL [PASSWORD]
 GET = """import base64, sys, urllib.error, urllib.request
 request = urllib.request.Request(sys.argv[1])
 for word in sys.argv[2:]:
@@ -79,7 +79,7 @@ class MachinesTest(unittest.TestCase):
         return process
 
     def type(self, machine, text, **words):
-        """A block on that machine: daemons stay, exports hold from then on. `words`: what a reader fills in."""
+        """Types a block on that machine. Daemons keep running, and exports stay in effect. `words`: what a reader fills in."""
         said = []
         for line in lines_of(text):
             for word, value in words.items():
@@ -95,7 +95,7 @@ class MachinesTest(unittest.TestCase):
         return "".join(said)
 
     def carry(self, name, source, target):
-        """By hand, as a page says: 'bring it there'."""
+        """Copies files by hand, where a page says 'bring it there'."""
         shutil.copy(source.home / name, target.home / name)
 
     def nodes(self):
@@ -108,7 +108,7 @@ class MachinesTest(unittest.TestCase):
         return subprocess.run(machine.within(sys.executable, "-c", GET, *arguments), capture_output=True, text=True, timeout=PATIENCE).stdout
 
     def operate(self):
-        """A server on one machine, a node that has joined on another."""
+        """Starts a server on one machine, and on another a node that joins it."""
         server, node, *_ = self.pages["docs/operating.md"]
         self.type(self.head, server)
         self.head.run(f"{ADMIN} admin join-token --node n0 --out n0.token")
@@ -127,7 +127,7 @@ class MachinesTest(unittest.TestCase):
             self.assertRegex(self.get(self.laptop, f"http://{address}/metrics"), rf"^200 [\s\S]*\n{metric}", address)
 
     def installed(self, machine):
-        """What lynx-common brings to a machine, but for programs, and what people's packages have of their own there."""
+        """Installs the files of lynx-common except the programs, and the files that packages of other projects have there."""
         folder = self.folder / "installed"
         done = subprocess.run(["cmake", "--install", str(BIN.parent), "--component", "common", "--prefix", "/usr"], env=dict(os.environ, DESTDIR=str(folder)),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=PATIENCE)
@@ -137,11 +137,11 @@ class MachinesTest(unittest.TestCase):
 
     @staticmethod
     def without_services(text):
-        """A block, but for what fetches packages and starts their services."""
+        """A block without the commands that fetch packages and start their services."""
         return "\n".join(line for line in text.splitlines() if not line.startswith(("apt-get ", "systemctl ")))
 
     def asked(self, path):
-        """What Prometheus answers to somebody on another machine; None while it does not."""
+        """Prometheus' answer to somebody on another machine; None while it does not answer."""
         status, _, body = self.get(self.laptop, f"{PROMETHEUS}/{path}").partition(" ")
         return json.loads(body)["data"] if status == "200" else None
 

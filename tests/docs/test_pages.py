@@ -1,4 +1,4 @@
-"""The pages hold together: every link leads somewhere, every page is in the list of them, every block is of a known kind."""
+"""Checks that the pages are consistent: every link leads somewhere, every page is in the list of pages, every block is of a known kind."""
 
 import json
 import re
@@ -10,11 +10,11 @@ import yaml
 from pages import LANGUAGES, ROOT, anchors_of, blocks_of, difference, links_of, name_of, page_files
 
 
-# Figures that pages quote: where they begin and end, and the record that has them.
+# Figures that pages quote: the beginning and end of the text, and the record that has the figures.
 QUOTED = (("README.md", "Lynx is 1.17 times", "([record]", "docs/measurements/overlap.md"),
           ("docs/sizing.md", "| nodes |", "[Measured]", "docs/measurements/scale.md"),
           ("docs/from-slurm.md", "a trivial job begins", "The verbs in one go", "docs/measurements/scale.md"))
-# Programs of bench/ that another one starts.
+# Programs of bench/ that another program starts.
 STARTED_BY = {"submit_lynx": "bench/beside_slurm.py", "submit_slurm": "bench/beside_slurm.py", "pytorch_train.py": "bench/throughput/main.cc"}
 FILES = (".h", ".cc", ".csv", ".json", ".yaml", ".safetensors")
 ELSEWHERE = ("docs/_pages/config-json.md", "checkpoint.enable_checkpoint", "checkpoint.enable")  # files and fields of other projects
@@ -46,7 +46,7 @@ class PagesTest(unittest.TestCase):
         folders = "|".join(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build"))))
         bad, found = [], 0
         for path in page_files():
-            # A decision or a record may speak of files that have gone since.
+            # A decision or a record may mention files that no longer exist.
             if path.parent.name in ("decisions", "measurements"):
                 continue
             for name in re.findall(rf"`((?:{folders})/[\w./*-]+\.\w+)`", path.read_text()):
@@ -92,9 +92,9 @@ class PagesTest(unittest.TestCase):
         bad, found = [], 0
         for path in page_files():
             for block in blocks_of(name_of(path), path.read_text())[0]:
-                # Sections one by one: a page may show variants of one.
+                # Each section alone, because a page may show variants of one.
                 for section in re.split(r"^(?=\w)", block.text, flags=re.MULTILINE)[1:] if block.language == "yaml" else []:
-                    # This reader takes 1e-3 for a text.
+                    # This parser reads 1e-3 as a text.
                     (field, value), = yaml.safe_load(re.sub(r"\b(\d+)e-", r"\1.0e-", section)).items()
                     if field in schema["properties"]:
                         found += 1
@@ -125,7 +125,7 @@ class PagesTest(unittest.TestCase):
             self.assertEqual(blocks_of("docs/measurements/x.md", f"```sh {mark}\nx\n```\n")[1], [])
 
     def test_every_benchmark_is_in_a_record(self):
-        """So it is run in a tiny form."""
+        """Then it is run in a tiny form."""
         programs = re.findall(r"^ *lynx_binary\((\w+)", (ROOT / "bench/CMakeLists.txt").read_text(), re.MULTILINE)
         programs += [path.name for path in (ROOT / "bench").rglob("*.py") if path.read_text().startswith("#!")]
         typed = "\n".join(block.text for path in ROOT.glob("docs/measurements/*.md") for block in blocks_of(name_of(path), path.read_text())[0]

@@ -1,4 +1,4 @@
-"""A local cluster for end-to-end tests: started, broken and mended through the same commands that people use."""
+"""A local cluster for end-to-end tests. It is started, broken and mended with the commands that people use."""
 
 import atexit
 import contextlib
@@ -16,20 +16,22 @@ import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 
-# A context that is in use on this machine, or a variable, must lead no test to another cluster, whatever environment it makes of this one.
+# A context in use on this machine, or a variable, must not lead a test to another cluster, whatever environment the
+# test makes.
 for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
     os.environ.pop(name, None)
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="lynx-e2e-config-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 
-# What agents have measured in this test program, which the next cluster's need not measure again: that takes longer than most tests.
+# The measurements of agents in this test program. The next cluster need not repeat them, which would take longer than
+# most tests.
 MEASURED = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-measured-"))
 atexit.register(shutil.rmtree, MEASURED, True)
 
-# All but the rank process, for tests that put another in its place: programs find each other by their folder.
+# All programs except the rank process, for tests that replace it: programs find each other in their folder.
 PROGRAMS = ("lynxctl", "lynx-verbs", "lynx-server", "lynx-agent", "lynx-worker")
 
-# Small enough for seconds, large enough that something can be killed in the middle.
+# Small enough to take seconds, large enough to be killed in the middle.
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
 name: {name}
@@ -59,13 +61,13 @@ class Result:
 
 
 def run(*arguments, timeout=60, env=None, binaries=BIN):
-    """Runs lynxctl and returns its result; a hang is a failure."""
+    """Runs lynxctl and returns its result. A hang is a failure."""
     return Result(subprocess.run([str(binaries / "lynxctl"), *map(str, arguments)], capture_output=True, text=True,
                                  timeout=timeout, env=env, stdin=subprocess.DEVNULL))
 
 
 def processes(marker):
-    """pid -> command line, of all live processes whose command line holds `marker`."""
+    """pid -> command line of all live processes whose command line contains `marker`."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -81,7 +83,7 @@ def processes(marker):
 
 
 def kill(pids, patience=30):
-    """kill -9, and none of them runs any more: the kernel takes its time."""
+    """Sends SIGKILL and waits until none of them runs, because the kernel may need some time."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -101,13 +103,13 @@ def is_alive(pid):
 
 
 class ClusterTest(unittest.TestCase):
-    """Each test has a cluster of its own in a temporary folder and leaves nothing behind."""
+    """Each test has its own cluster in a temporary folder and leaves nothing behind."""
 
     nodes = 2
     devices = 2
     binaries = BIN
     poll_seconds = 0.1
-    measures_anew = False  # whether agents measure although a test before has it on file
+    measures_anew = False  # whether agents measure even if an earlier test has stored the result
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
@@ -161,7 +163,7 @@ class ClusterTest(unittest.TestCase):
         return json.loads(result.out)
 
     def await_job(self, job, condition, what, timeout=180):
-        """Waits until condition(job) holds; fails at once if the job ends without."""
+        """Waits until condition(job) holds. Fails at once if the job ends before."""
         deadline = time.monotonic() + timeout
         while True:
             page = self.get(job)

@@ -1,4 +1,4 @@
-"""What people get wrong, and what they are told."""
+"""Mistakes of people, and what they are told."""
 
 import json
 import os
@@ -80,7 +80,7 @@ class BadJobTest(ClusterTest):
 
     def test_more_ranks_than_devices(self):
         path = self.job_file(ranks=8, pp=4)
-        job = self.submit(path)  # more nodes may attach, so it waits and says for what
+        job = self.submit(path)  # more nodes may attach, so the job waits and says what it waits for
         page = self.await_job(job, lambda p: "waits for 8 devices, but the attached nodes have 4" in p["reason"], "a reason")
         self.assertEqual(page["state"], "JOB_STATE_QUEUED")
         offline = run("plan", "-f", path, "--nodes", 2, "--devices-per-node", 2)
@@ -94,7 +94,7 @@ class BadJobTest(ClusterTest):
         offline = run("plan", "-f", path, "--devices-per-node", 2)
         self.assertEqual(offline.code, 1, offline)
         self.assertIn("cannot fit", offline.err)
-        # The change that it names does fit.
+        # The change that it names does make the job fit.
         change = re.search(r"resources\.activationMemoryPerRank: (\S+)", offline.err)
         self.assertIsNotNone(change, offline.err)
         path.write_text(path.read_text().replace("48KiB", change.group(1)))
@@ -111,7 +111,7 @@ class BadJobTest(ClusterTest):
         self.failed(self.job_file(data=empty), str(empty))
 
     def test_token_beyond_the_vocabulary(self):
-        """It is met after some steps, and a restart would meet it again."""
+        """The token is found after some steps; a restart would find it again."""
         tokens = list(self.corpus.read_bytes())
         middle = len(tokens) // 2
         tokens[middle] = 300

@@ -1,4 +1,4 @@
-"""A node that computes wrongly is found by the check before a restart, and the job goes on without it."""
+"""The check before a restart finds a node that computes wrong results, and the job goes on without it."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import signal
 
 from cluster import BIN, PROGRAMS, ClusterTest, processes
 
-# In the place of lynx-rank: on one node the second product of a run is wrong.
+# Replaces lynx-rank: on one node the second matrix product of a run is wrong.
 FAULTY_RANK = """#!/bin/sh
 config=
 for argument; do

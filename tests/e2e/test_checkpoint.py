@@ -1,5 +1,5 @@
-"""Checkpoints in trouble: a full disk, damaged files, reports lost with a machine, a predecessor that lives on, shared
-directories."""
+"""Problems with checkpoints: a full disk, damaged files, reports lost with a machine, a predecessor that is still
+alive, shared directories."""
 
 import os
 import pathlib
@@ -9,12 +9,12 @@ import subprocess
 
 from cluster import ClusterTest, kill, processes
 
-NO_COPIES = ", copyEverySteps: 0"  # in memory, which would be newer than what is on disk
+NO_COPIES = ", copyEverySteps: 0"  # copies in memory would be newer than the checkpoints on disk
 
 
 class CheckpointTest(ClusterTest):
     def small_disk(self):
-        """A folder on a file system with room for one checkpoint and not for two; its filler."""
+        """A folder on a small file system, with room for one checkpoint but not for two."""
         small = self.directory / "small"
         small.mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], capture_output=True)
@@ -27,7 +27,7 @@ class CheckpointTest(ClusterTest):
         return sorted(int(path.name[5:]) for path in pathlib.Path(directory).glob("step-*"))
 
     def fill(self, disk):
-        """Takes all that is free, but for what an empty file needs."""
+        """Fills the file system, except for the space of an empty file."""
         filler = disk / "filler"
         with open(filler, "ab", buffering=0) as file:
             try:
@@ -42,7 +42,7 @@ class CheckpointTest(ClusterTest):
         (disk / "run").mkdir()
         filler = self.fill(disk)
         job = self.submit(self.job_file(steps=30, every=10, extra=f", directory: {disk}/run"))
-        # The last checkpoint is all that the run leaves: it is tried until there is room.
+        # The last checkpoint is the result of the run, so it is tried again until there is room.
         page = self.await_job(job, lambda p: self.event_kinds(p).count("checkpoint-failed") == 3, "three failures")
         failures = [e["reason"] for e in page["events"] if e["kind"] == "checkpoint-failed"]
         for failure, step in zip(failures, (10, 20, 30)):
@@ -65,7 +65,7 @@ class CheckpointTest(ClusterTest):
             shard.write_bytes(content)
 
     def freeze_and_kill(self, meanwhile):
-        """Stops the ranks, so that no newer checkpoint comes, does something to what is there, and kills them."""
+        """Stops the ranks so that no newer checkpoint is written, calls `meanwhile`, and kills the ranks."""
         pids = self.rank_pids()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -104,7 +104,8 @@ class CheckpointTest(ClusterTest):
         directory = pathlib.Path(page["checkpointPath"]).parent
         self.kill_daemon("server")
         known = max(self.steps_in(directory))
-        # Enough newer ones that all that the server can know are gone, and then the machine of every rank.
+        # Enough newer checkpoints that all those the server can know are deleted; then the machine of every rank is
+        # lost.
         self.await_on_disk(lambda: self.steps_in(directory) and min(self.steps_in(directory)) > known + 20, "newer ones")
         for node in ("node0", "node1"):
             self.kill_daemon(f"{node}.worker")
@@ -138,7 +139,7 @@ class CheckpointTest(ClusterTest):
         loss = float(expected["progress"]["loss"])
         self.assertAlmostEqual(float(page["progress"]["loss"]), loss, delta=1e-4 * loss)
 
-        # Its weights as other programs have them, and back.
+        # Exports its weights for other programs, and imports them again.
         for arguments in (("export", f"{runs}/second", "--out", f"{runs}/hf"), ("import", f"{runs}/hf", "--out", f"{runs}/third")):
             result = self.ctl("checkpoint", *arguments)
             self.assertEqual(result.code, 0, result)
@@ -150,7 +151,7 @@ class CheckpointTest(ClusterTest):
 
 
 class SuccessorTest(ClusterTest):
-    """A node that nobody reaches, whose ranks train on while the job goes on elsewhere."""
+    """A node that cannot be reached: its ranks go on training while the job continues elsewhere."""
 
     def test_ranks_of_a_lost_node_stop_at_their_next_checkpoint(self):
         job = self.submit(self.job_file(steps=1000000, every=500, ranks=2, tp=2, pp=1))

@@ -1,4 +1,4 @@
-"""What lynxctl tells of a cluster: every form of output, events, logs, the history, the cluster at a glance, a job's report."""
+"""What lynxctl tells about a cluster: every output format, events, logs, the history, the overview of the cluster, a job's report."""
 
 import csv
 import html.parser
@@ -14,7 +14,7 @@ from cluster import BIN, ClusterTest, processes
 
 
 class Page(html.parser.HTMLParser):
-    """Of a page: its tags are closed in their order, and what stands where."""
+    """Checks that a page closes its tags in order, and collects what the page contains and where."""
 
     VOID = {"meta", "link", "br", "rect", "line", "path", "circle"}
 
@@ -121,11 +121,11 @@ class CliTest(ClusterTest):
 
     def pid_of_rank(self, rank):
         commands = processes(self.directory)
-        pid, = [pid for pid in self.rank_pids() if f".r{rank}/" in commands[pid]]  # of JOB.gGENERATION.rRANK/config.json
+        pid, = [pid for pid in self.rank_pids() if f".r{rank}/" in commands[pid]]  # the path of JOB.gGENERATION.rRANK/config.json
         return pid
 
     def say(self, job, rank, text):
-        """A line in what a rank writes, which says nothing while all is well; and the server has it."""
+        """Adds a line to the output of a rank, which normally prints nothing, and waits until the server has it."""
         with open(f"/proc/{self.pid_of_rank(rank)}/fd/2", "a") as out:
             out.write(f"{text}\n")
         self.await_on_disk(lambda: text in self.ok("logs", job), f"a line of rank {rank}")
@@ -147,7 +147,7 @@ class CliTest(ClusterTest):
         events = subprocess.Popen([str(BIN / "lynxctl"), "events", job, "-f"], env=self.env, stdout=subprocess.PIPE, text=True)
         self.addCleanup(events.kill)
         self.await_job(job, lambda page: page["checkpointPath"], "a checkpoint")
-        for rank in (0, 2, 3):  # one after the other: by their order alone, rank 2's line would not be the first
+        for rank in (0, 2, 3):  # one after the other: without further knowledge rank 2's line would not come first
             self.say(job, rank, f"here is rank {rank}")
         os.kill(self.pid_of_rank(2), signal.SIGKILL)
         self.await_job(job, lambda page: page["restarts"] == 1 and page["state"] == "JOB_STATE_RUNNING", "a restart")

@@ -1,4 +1,4 @@
-"""A job goes on from copies of its states in the memory of nodes: what a lost rank and a lost node cost."""
+"""A job continues from copies of its states in the memory of nodes: what the loss of a rank or of a node costs."""
 
 import csv
 import os
@@ -13,7 +13,7 @@ class CopiesTest(ClusterTest):
     devices = 1
 
     def lines(self, job):
-        """Step -> loss, of the run's own metrics; each step is there once."""
+        """Step -> loss, from the run's own metrics. Each step occurs once."""
         path = self.home / "server" / "jobs" / job / "checkpoints" / f"metrics-{job}" / "metrics.csv"
         with open(path, newline="") as file:
             rows = list(csv.DictReader(file))
@@ -54,7 +54,7 @@ class CopiesTest(ClusterTest):
         self.assertEqual(len(page["placement"]), 2)
         node = page["placement"][1]["node"]
         kill([pid for pid, command in processes(self.directory).items() if str(self.home / node) in command])
-        shutil.rmtree(self.home / node / "copies")  # its memory
+        shutil.rmtree(self.home / node / "copies")  # the node's memory
         step = self.await_resumed(job, time.monotonic())
         self.assertGreater(step, 0, "there is no checkpoint, only copies")
         page = self.get(job)

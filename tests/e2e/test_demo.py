@@ -1,4 +1,4 @@
-"""The demo, as a new user runs it, only shorter; and Ctrl-C in the middle of it."""
+"""Runs the demo as a new user does, but shorter, and presses Ctrl-C in the middle of it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ PROMETHEUS = r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph"
 
 
 def session_processes(session):
-    """pid -> command line, of all live processes of that session."""
+    """pid -> command line of all live processes of that session."""
     found = {}
     for pid, command in processes("").items():
         try:
@@ -40,13 +40,13 @@ def session_processes(session):
 
 
 class DemoFolder(unittest.TestCase):
-    """A folder for a demo, and what is left of one."""
+    """A folder for a demo, and a check of what a demo leaves behind."""
 
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
         self.addCleanup(shutil.rmtree, self.home, True)
         self.env = dict(os.environ, LYNX_HOME=self.home, XDG_CONFIG_HOME=f"{self.home}/config", LYNX_SKIP_BUILD="1")
-        # Whatever cluster somebody works with: a demo has its own, and cancels and submits nothing elsewhere.
+        # Somebody may work with another cluster: the demo uses its own, and cancels and submits nothing elsewhere.
         for words in (("--server", "127.0.0.1:1", "context", "add", "elsewhere"), ("context", "use", "elsewhere")):
             subprocess.run([str(BIN / "lynxctl"), *words], env=self.env, check=True, capture_output=True, timeout=60)
         self.env.update(LYNX_SERVER="127.0.0.1:2", LYNX_CONTEXT="elsewhere", LYNX_CA_FILE="/nonexistent", LYNX_TOKEN_FILE="/nonexistent")
@@ -58,7 +58,7 @@ class DemoFolder(unittest.TestCase):
         return demo
 
     def kill_session(self, session):
-        """Whatever is left of a demo: its command line need not name its folder."""
+        """Kills what is left of a demo; its command line need not name its folder."""
         for pid in session_processes(session):
             os.kill(pid, signal.SIGKILL)
 
@@ -107,10 +107,10 @@ class DemoTest(DemoFolder):
         self.assertTrue(any("lynx-rank" in command for command in processes(self.home).values()))
         os.killpg(demo.pid, signal.SIGINT)
         self.assertNotEqual(demo.wait(timeout=60), 0)
-        # At once, before its output is read to the end: what still holds it would end meanwhile.
+        # Check at once, before the output is read to its end: by then the processes that hold it would have ended.
         self.assertEqual((session_processes(demo.pid), processes(self.home)), ({}, {}))
         demo.stdout.read()
-        # The next one trains its own job: it does not wait for the 100000 steps of the first.
+        # The next demo trains its own job, and does not wait for the 100000 steps of the first.
         again = self.run_to_its_end()
         self.assertIn("is being cancelled", again.stdout)
 
@@ -135,7 +135,8 @@ class DashboardsTest(DemoFolder):
         self.stay_until_the_interrupt([ROOT / DASHBOARDS], "Grafana", 0, left=True)
 
     def stay_until_the_interrupt(self, command, ready, code, left=False):
-        """`ready`: in the line that says so. `code`: what it ends with. `left`: the cluster is not theirs, and stays."""
+        """`ready`: a text in the line that says that it is ready. `code`: its exit code. `left`: the cluster is not the
+        script's, and stays."""
         demo = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(demo.stdout.close)
         self.addCleanup(self.kill_session, demo.pid)
@@ -150,7 +151,7 @@ class DashboardsTest(DemoFolder):
         self.assertRegex(said, PROMETHEUS)
         url = re.search(PROMETHEUS, said).group(1)
         deadline = time.monotonic() + 60
-        while (found := self.targets(url)) < 5 and time.monotonic() < deadline:  # it reads the list some seconds after it is ready
+        while (found := self.targets(url)) < 5 and time.monotonic() < deadline:  # Prometheus reads the list some seconds after it is ready
             time.sleep(0.2)
         self.assertEqual(found, 5, said)
         self.assertRegex(said, "Grafana (shows the dashboards|is not installed)")

@@ -1,4 +1,4 @@
-"""Kill -9 of each kind of process in the middle of a job, with real processes."""
+"""Kills each kind of process in the middle of a job (kill -9), with real processes."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 from cluster import ClusterTest, processes
 
 
-STEPS = 1000  # with which a job outlasts what happens in its middle, where a step takes a few milliseconds, too
+STEPS = 1000  # enough that the job outlasts the faults, even if a step takes only a few milliseconds
 
 
 class KillTest(ClusterTest):
@@ -20,9 +20,9 @@ class KillTest(ClusterTest):
         return job, pids
 
     def assert_undisturbed(self, job, pids):
-        """The same rank processes trained to the end."""
+        """The same rank processes trained until the end."""
         seen = self.rank_pids()
-        if self.get(job)["state"] == "JOB_STATE_RUNNING":  # still, so it was when they were looked at
+        if self.get(job)["state"] == "JOB_STATE_RUNNING":  # if it still runs, it also ran when the pids were read
             self.assertEqual(seen, pids)
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual((page["generation"], page["restarts"]), ("1", 0))
@@ -82,15 +82,16 @@ class KillTest(ClusterTest):
         reasons = " ".join(event["reason"] for event in page["events"])
         self.assertIn("signal 9", reasons)
         self.assertFalse(set(self.rank_pids()) & set(pids), "no survivor of the first generation hangs")
-        # Resuming continues the exact run: the same bits at the end as without the kill.
+        # A resumed job continues exactly the same run: at the end it has the same bits as without the kill.
         self.assertEqual(page["progress"]["loss"], expected["progress"]["loss"])
 
     def test_rank_that_hangs_is_named_and_replaced(self):
         job, pids = self.start()
         placed = {rank["rank"]: rank["node"] for rank in self.get(job)["placement"]}
-        hung = int(processes(self.directory)[pids[1]].split(".r")[1].split("/")[0])  # of JOB.gGENERATION.rRANK/config.json
+        hung = int(processes(self.directory)[pids[1]].split(".r")[1].split("/")[0])  # the path of JOB.gGENERATION.rRANK/config.json
         os.kill(pids[1], signal.SIGSTOP)
-        # Seconds, whatever it was doing; a rank that others wait for while a checkpoint becomes visible has minutes, if it lives.
+        # This takes seconds, whatever the rank was doing. (A live rank that others wait for while a checkpoint becomes
+        # visible gets minutes.)
         page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=120)
         lost = [event["reason"] for event in page["events"] if event["kind"] == "rank-lost"]
         self.assertEqual(len(lost), 1, lost)

@@ -1,5 +1,5 @@
-"""GPUs from the agent to a trained model, on machines without one: the agent finds the tests' NVML, and the rank process
-computes with CUDA on the host. Everything between is the product's own."""
+"""From the agent's GPUs to a trained model, on machines without a GPU: the agent uses the tests' NVML, and the rank
+process computes with CUDA on the host. Everything else is the real product."""
 
 import os
 import pathlib
@@ -24,7 +24,8 @@ FAKE_NVML = BUILT.parent / "lib" / "fake_nvml"
 
 
 def programs_with_stand_in(directory):
-    """A folder of Lynx's programs in which lynx-rank has CUDA on the host. Copies: daemons find each other by their paths."""
+    """A folder of Lynx's programs in which lynx-rank has CUDA on the host. They are copies, because daemons find each
+    other by their paths."""
     directory.mkdir()
     for name in PROGRAMS:
         shutil.copy(BUILT / name, directory / name)
@@ -68,7 +69,7 @@ class GpuTest(ClusterTest):
         self.await_steps(job, 1)
         self.tell_driver("xid 1 79\n")
         self.await_on_disk(lambda: "Xid 79" in self.ctl("nodes").out, "the Xid among the nodes' conditions")
-        # The agent has told of it, and attaches anew without that GPU.
+        # The agent has reported it, and attaches again without that GPU.
         self.await_on_disk(lambda: re.search(r"node0 +ready +cuda +1 ", self.ctl("nodes").out), "one GPU is left")
         self.assertRegex(self.metrics("node0.agent"), r'DCGM_FI_DEV_XID_ERRORS\{[^}]*UUID="GPU-fake-1"[^}]*\} 79\n')
         os.kill(self.rank_pids()[0], 9)
@@ -127,7 +128,7 @@ class DemoTest(unittest.TestCase):
                         LD_LIBRARY_PATH=str(FAKE_NVML), LYNX_FAKE_NVML=str(driver))
 
     def test_uses_the_gpu_of_a_machine_that_has_one(self):
-        # To where the job begins: CUDA on the host would need minutes for the example's first step.
+        # Only until the job begins: CUDA on the host would need minutes for the example's first step.
         demo = subprocess.Popen([str(ROOT / "scripts/demo.sh"), "--steps", "1"], stdout=subprocess.PIPE, text=True,
                                 env=dict(self.env, LYNX_BIN=str(programs_with_stand_in(self.home / "bin"))),
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -145,7 +146,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(processes(self.home), {})
 
     def test_says_why_it_does_not_use_a_gpu(self):
-        # This machine's own rank process: there is no driver that CUDA could use, or no CUDA.
+        # This machine's own rank process finds no driver that CUDA can use, or has no CUDA.
         demo = subprocess.run([str(ROOT / "scripts/demo.sh"), "--steps", "1"], env=dict(self.env, LYNX_BIN=str(BUILT)),
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
         self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)

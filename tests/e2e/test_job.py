@@ -1,4 +1,4 @@
-"""A job from submit to trained model, and every verb that looks at it."""
+"""A job from submission to the trained model, and every verb that shows it."""
 
 import json
 import pathlib
@@ -10,8 +10,8 @@ import time
 from cluster import BIN, ClusterTest, run
 
 
-# For jobs whose plans are compared: all that the planner would else choose by itself.
-ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # pipeline stages, and what follows
+# For jobs whose plans are compared: fixes what the planner would otherwise choose.
+ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # number of pipeline stages, and the fields after it
 
 
 def state_bytes(stage):
@@ -24,7 +24,8 @@ class JobTest(ClusterTest):
         self.assertEqual(state_bytes(stage), int(measured["stateBytes"]), "and so are the states")
 
     def test_submit_to_trained_model(self):
-        # First what storing everything takes, then a limit well below it: the planner has to recompute.
+        # First find how much storing everything takes, then set a limit well below it, so that the planner must
+        # recompute.
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
         self.assertEqual(plan.code, 0, plan)
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
@@ -72,7 +73,7 @@ class JobTest(ClusterTest):
         path = self.directory / "step.json"
         result = self.ctl("trace", job, "--out", path)
         self.assertEqual(result.code, 0, result)
-        self.assertIn("step 4 took", result.out)  # of 1, 2 and 4
+        self.assertIn("step 4 took", result.out)  # the newest of the traced steps 1, 2 and 4
         self.assertEqual([line.split()[:2] for line in result.out.splitlines()[3:]],
                          [[s, w] for s in "01" for w in ("measured", "predicted")])
         events = json.loads(path.read_text())["traceEvents"]
@@ -81,7 +82,7 @@ class JobTest(ClusterTest):
                          [f"{w} stage {s}" for s in (0, 1) for w in ("measured", "predicted")])
         slices = [sum(e["ph"] == "X" and e["pid"] == pid for e in events) for pid in names]
         self.assertTrue(all(count > 50 for count in slices), slices)
-        # The table adds up to the step on the trace's clock, whatever the machine did meanwhile.
+        # The table's times add up to the step on the trace's clock, whatever else the machine did.
         ends = max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and names[e["pid"]].startswith("measured"))
         self.assertLess(ends, 60e6)
         self.kill_daemon("server")
@@ -144,7 +145,7 @@ class JobTest(ClusterTest):
         whole, shared = pages
         self.assertEqual(whole["progress"]["loss"], shared["progress"]["loss"])
         for before, stage, measured in zip(whole["plan"]["stages"], shared["plan"]["stages"], shared["measured"]):
-            self.assertLess(state_bytes(stage), 0.7 * state_bytes(before))  # 6 + 12 / 2 of 6 + 12 for each parameter
+            self.assertLess(state_bytes(stage), 0.7 * state_bytes(before))  # 6 + 12 / 2 bytes per parameter, compared with 6 + 12
             self.assert_as_planned(stage, measured)
         names = sorted(p.name for p in pathlib.Path(shared["checkpointPath"]).glob("*.safetensors"))
         self.assertEqual(names, [f"shard-000{s}-0000-000{d}.safetensors" for s in (0, 1) for d in (0, 1)])
@@ -161,7 +162,7 @@ class JobTest(ClusterTest):
     def test_metrics_of_all_daemons(self):
         job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 10)
-        # Pages follow the state at the daemons' own pace, as a Prometheus that scrapes would see it.
+        # Pages follow the state at the daemons' own pace, as a scraping Prometheus would see it.
         deadline = time.monotonic() + 30
         while True:
             server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
@@ -231,13 +232,14 @@ class JobTest(ClusterTest):
         self.assertEqual(first.code, 0, first)
         ids = [line.split()[1] for line in first.out.splitlines()]
         self.assertEqual([self.get(job)["spec"]["name"] for job in ids], ["one", "two", "three"])
-        # Asked again they are the same jobs; one that is another job now is named, and the others are there all the same.
+        # Submitted again, they are the same jobs. A key that was used for another job is reported; the others are still
+        # found.
         paths[1].write_text(paths[1].read_text().replace("steps: 3", "steps: 4"))
         again = self.ctl("submit", *files, *held, "--idempotency-key", "sweep")
         self.assertEqual(again.code, 5, again)
         self.assertIn("two.yaml: ", again.err)
         self.assertEqual([line.split()[1] for line in again.out.splitlines()], [ids[0], ids[2]])
-        # None is submitted where one cannot be read.
+        # If one file cannot be read, nothing is submitted.
         paths[2].write_text("nonsense")
         before = self.ctl("list").out
         broken = self.ctl("submit", *files)

@@ -1,4 +1,4 @@
-"""The local cluster itself: its shape, and that it is stopped as a whole whatever happens."""
+"""The local cluster itself: its shape, and that it is stopped completely whatever happens."""
 
 import json
 import os
@@ -19,7 +19,7 @@ class ShapeTest(ClusterTest):
         self.kill_daemon("node0.agent")
         log = self.home / "logs/node0.agent.log"
         os.truncate(log, 17 << 20)
-        mended = self.ctl("local", "up", timeout=120)  # one node of one device: not what a new cluster has
+        mended = self.ctl("local", "up", timeout=120)  # one node with one device, unlike a new cluster
         self.assertEqual(mended.code, 0, mended)
         self.assertIn("1 nodes", mended.out)
         self.assertEqual(log.with_name("node0.agent.log.1").stat().st_size, 17 << 20, "a long log is put aside")
@@ -55,7 +55,7 @@ class ShapeTest(ClusterTest):
                                   "or unset LYNX_SERVER; lynxctl context use --none"])
         del self.env["LYNX_SERVER"]
         self.assertEqual(self.ctl("context", "use", "--none").code, 0)
-        self.env["LYNX_CONTEXT"] = "other"  # counts beside --server, too
+        self.env["LYNX_CONTEXT"] = "other"  # counts even beside --server
         self.assertEqual(said(), [f"lynxctl calls 127.0.0.1:1 because of LYNX_CONTEXT; for this cluster: unset LYNX_CONTEXT; lynxctl --server {here} ..."])
         del self.env["LYNX_CONTEXT"]
         self.assertEqual(said(), [])
@@ -73,7 +73,7 @@ class WrongTest(ClusterTest):
         self.assertIn("--link-rate", wrong.err)
         self.assertFalse((self.home / "cluster.json").exists())
         self.assertEqual(self.ctl("local", "up", "--nodes", 1, "--devices", 1, "--link-rate", "1Gbit", timeout=120).code, 0)
-        # As an earlier release would have written it down.
+        # As an earlier release would have written it.
         path = self.home / "cluster.json"
         path.write_text(path.read_text().replace("--link-rate=1Gbit", "--link-rate=1G"))
         self.assertEqual(self.ctl("local", "down").code, 0)
@@ -85,7 +85,7 @@ class WrongTest(ClusterTest):
         for folder, words in ((self.directory, ("up", "--nodes", "1", "--devices", "1", "--dir", "here")), (there, ("down", "--dir", "../here"))):
             done = subprocess.run([str(BIN / "lynxctl"), "local", *words], env=self.env, cwd=folder, capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stderr)
-            # Not the process with which the agent measures a device for a while.
+            # Without the process with which the agent measures a device for a while.
             daemons = [command for command in processes(self.directory).values() if "/here/" in command and "--metrics-address=" in command]
             self.assertEqual(len(daemons), 3 if words[0] == "up" else 0, daemons)
 
@@ -97,7 +97,7 @@ class WrongTest(ClusterTest):
         self.assertEqual(processes(self.directory), {})
 
     def test_what_cannot_be_written_down_is_not_started(self):
-        (self.home / "cluster.json.new").mkdir(parents=True)  # where the file is written before it takes its name
+        (self.home / "cluster.json.new").mkdir(parents=True)  # the file is first written here, and then renamed
         up = self.ctl("local", "up", timeout=120)
         self.assertEqual(up.code, 5, up)
         self.assertIn("cluster.json.new", up.err)
@@ -116,14 +116,14 @@ class WrongTest(ClusterTest):
 
 class DownTest(ClusterTest):
     def broken(self):
-        """A program that does nothing but fail."""
+        """A program that only fails."""
         program = self.directory / "broken"
         program.write_text("#!/bin/sh\necho it is broken\nexit 1\n")
         program.chmod(0o755)
         return program
 
     def with_worker(self, program):
-        """The first node's worker daemon has another program in the cluster's file."""
+        """Puts another program for the first node's worker daemon into the cluster's file."""
         path = self.home / "cluster.json"
         cluster = json.loads(path.read_text())
         next(d for d in cluster["daemons"] if d["name"] == "node0.worker")["argv"][0] = str(program)
@@ -163,7 +163,7 @@ class InterruptTest(ClusterTest):
     nodes = 1
 
     def test_interrupted_up_leaves_no_daemon_that_down_does_not_know(self):
-        # The file that the cluster is written to is a pipe that nobody reads: `up` waits there, with a daemon started.
+        # The cluster's file is a pipe that nobody reads: `up` waits there after it has started a daemon.
         kill(processes(self.home))
         pipe = self.home / "cluster.json.new"
         os.mkfifo(pipe)

@@ -1,4 +1,4 @@
-"""A job that runs out of memory is planned again with less of it, and its losses are the same to the bit."""
+"""A job that runs out of memory gets a new plan that needs less, and its losses are the same to the bit."""
 
 import csv
 import os
@@ -7,12 +7,13 @@ import time
 
 from cluster import BIN, PROGRAMS, ClusterTest
 
-# Large activations beside small states: with nothing recomputed they take several times what they take with everything recomputed.
+# Large activations beside small states: with nothing recomputed, activations take several times as much as with
+# everything recomputed.
 SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout: 0.1}"
 STEPS = 5
 MAX_RESTARTS = 12
 KIB, MIB = 1 << 10, 1 << 20
-# In the place of lynx-rank: what ranks may have is the machine's or the file's.
+# Replaces lynx-rank: limits the memory of ranks to the value in the file.
 LIMITED_RANK = """#!/bin/sh
 case " $* " in *" --config "*) ulimit -d $(cat {limit}) || exit 1 ;; esac
 exec {rank} "$@"
@@ -38,7 +39,7 @@ class MemoryTest(ClusterTest):
         return self.directory / "limit"
 
     def limit_ranks(self, limit):
-        """Ranks that start from now on may not have more bytes."""
+        """Limits the bytes of ranks that start from now on."""
         self.limit_file().write_text("unlimited" if limit is None else str(limit // KIB))
 
     def large_job(self, name, steps):
@@ -55,7 +56,7 @@ class MemoryTest(ClusterTest):
             return [(row["step"], row["loss"]) for row in csv.DictReader(file)]
 
     def data_bytes(self, pid):
-        """What the process has of private memory that it may write; 0 when it is gone."""
+        """The size of the process's private writable memory; 0 if the process is gone."""
         try:
             with open(f"/proc/{pid}/status") as file:
                 return next((int(line.split()[1]) * KIB for line in file if line.startswith("VmData:")), 0)
@@ -63,7 +64,7 @@ class MemoryTest(ClusterTest):
             return 0
 
     def run_undisturbed(self):
-        """The job's page, its arena, and the most that its rank was seen to have."""
+        """The job's page, its arena, and the largest memory that its rank was seen to use."""
         job = self.submit(self.large_job("undisturbed", STEPS))
         most = 0
         while self.get(job)["state"] not in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED"):

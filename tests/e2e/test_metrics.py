@@ -1,4 +1,4 @@
-"""What the daemons' /metrics pages show of a cluster that trains, and what a real Prometheus makes of it for the dashboards."""
+"""What the daemons' /metrics pages show while a cluster trains, and what a real Prometheus makes of it for the dashboards."""
 
 import json
 import os
@@ -30,7 +30,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"(?:,|$)')
 
 
 def documented():
-    """name -> (type, labels), as docs/metrics.md has them."""
+    """name -> (type, labels) from docs/metrics.md."""
     rows = {}
     for line in (ROOT / "docs" / "metrics.md").read_text().splitlines():
         if match := ROW.match(line):
@@ -39,7 +39,7 @@ def documented():
 
 
 def samples(page):
-    """(metric, type, label -> value, value) of every line of a page; the metric is that of its TYPE line."""
+    """(metric, type, label -> value, value) for every line of a page; the metric is named by the TYPE line."""
     metric = kind = None
     for line in page.splitlines():
         if line.startswith("# TYPE "):
@@ -90,7 +90,7 @@ http.server.HTTPServer((os.environ["GF_SERVER_HTTP_ADDR"], int(os.environ["GF_SE
 
 
 def queries():
-    """(where it stands, query) of every panel and every rule; of an alert, which has data only when it is due, all series that it reads."""
+    """(where it stands, query) of every panel and rule. An alert has data only when it is due, so for it all series that it reads."""
     for board in description.DASHBOARDS:
         for _, (_, title, _, panel_queries, _) in generate.panels_of(board):
             for number, (query, _) in enumerate(panel_queries):
@@ -125,7 +125,7 @@ class PrometheusTest(ClusterTest):
         return watcher
 
     def await_scraped(self):
-        """Every daemon, once: what happens before is no increase of anything."""
+        """Waits until every daemon was scraped once: earlier changes do not count as an increase."""
         self.await_on_disk(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == ["up"] * (1 + 2 * self.nodes),
                            "every daemon scraped")
 
@@ -144,7 +144,7 @@ class PrometheusTest(ClusterTest):
         return bool(self.ask("query", query=query)["result"])
 
     def train(self):
-        """A job that trains, with held-out data, checkpoints and copies, that loses a rank; one that has ended; one that waits."""
+        """Runs three jobs: one trains with held-out data, checkpoints and copies, and loses a rank; one has ended; one waits."""
         path = self.job_file("long", steps=1_000_000, every=50, recompute="full", extra=", copyEverySteps: 5")
         text = path.read_text().replace("data: {", f"data: {{validationPath: {self.corpus}, ").replace("train:\n", "train:\n  evalEvery: 20\n")
         path.write_text(text)
@@ -165,7 +165,7 @@ class PrometheusTest(ClusterTest):
         self.assertEqual(set(excused) - set(missing), set(), "metrics_without_data.txt names queries that are not there")
         deadline = time.monotonic() + self.patience
         while not set(missing) <= set(excused):
-            self.ctl("nodes")  # calls are shown while there are some
+            self.ctl("nodes")  # calls are shown only while there are some
             missing = {where: query for where, query in missing.items() if not self.has_data(query)}
             if time.monotonic() > deadline:
                 self.fail("no data for\n" + "\n".join(f"{where}\t{query}" for where, query in missing.items() if where not in excused))

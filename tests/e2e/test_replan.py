@@ -1,4 +1,4 @@
-"""A job with a range of ranks follows its cluster: it shrinks when a node dies and grows when one comes."""
+"""A job with a range of ranks follows its cluster: it shrinks when a node dies and grows when one joins."""
 
 import pathlib
 import sys
@@ -21,7 +21,7 @@ class ReplanTest(ClusterTest):
         return self.submit(self.job_file(**values))
 
     def kill_node(self, name):
-        """What a power failure does to its processes; the other node's are left alone."""
+        """Does to the node's processes what a power failure does, and nothing to the other node's."""
         cluster = self.home / name
         kill([pid for pid, command in processes(self.directory).items() if str(cluster) in command])
 
@@ -60,7 +60,7 @@ class ReplanTest(ClusterTest):
         kinds = self.event_kinds(page)
         for kind in ("replan-forced", "replan", "replan-adopted", "replanned"):
             self.assertIn(kind, kinds)
-        # The ranks gave way with a checkpoint of the very step after which they did: none is done twice.
+        # The ranks gave way with a checkpoint of their last step, so no step is repeated.
         before = page["events"][:len(kinds) - 1 - kinds[::-1].index("replanned")]
         checkpoint = max(int(e["reason"].split(":")[0].split()[1]) for e in before if e["kind"] == "checkpoint")
         reasons = [event["reason"] for event in page["events"] if event["kind"] == "running"]

@@ -1,4 +1,4 @@
-"""Who runs when, with real daemons and ranks: jobs make room, are held, come after others; nodes are drained."""
+"""Which job runs when, with real daemons and ranks: jobs make room, are held, or wait for other jobs; nodes are drained."""
 
 import subprocess
 import threading
@@ -20,7 +20,7 @@ class ScheduleTest(ClusterTest):
         return max(int(e["reason"].split(":")[0].split()[1]) for e in before if e["kind"] == "checkpoint")
 
     def assert_goes_on(self, job, kind, generation):
-        """From a checkpoint of the very step in which its ranks gave way."""
+        """The job continues from a checkpoint of the step in which its ranks gave way."""
         page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) == generation,
                               f"generation {generation} runs")
         running = [e["reason"] for e in page["events"] if e["kind"] == "running"][-1]
@@ -41,7 +41,7 @@ class ScheduleTest(ClusterTest):
         self.assertIn("gave way 1 time", self.ctl("get", low).out)
 
     def test_who_waits_for_a_job_is_told_why_it_waits(self):
-        """It fits in no node, so it never begins; an event says only that it waits for its turn."""
+        """It fits on no node, so it never begins. An event says only that it waits for its turn."""
         job = self.job_file(name="never", ranks=2, tp=2, pp=1)
         with subprocess.Popen([str(self.binaries / "lynxctl"), "submit", "-f", str(job), "--wait"], env=self.env, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waits:

@@ -1,4 +1,4 @@
-"""A cluster with TLS, of real processes: how nodes and people get in, and who does not."""
+"""A cluster with TLS and real processes: how nodes and people get access, and who does not."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from cluster import BIN, JOB, kill, processes, run
 
 
 class SecureClusterTest(unittest.TestCase):
-    """A server with TLS in a temporary folder; nodes join as a test wants. Leaves nothing behind."""
+    """A server with TLS in a temporary folder; a test decides which nodes join. Leaves nothing behind."""
 
     server_flags = ()
 
@@ -55,7 +55,7 @@ class SecureClusterTest(unittest.TestCase):
         self.start(f"{node}.worker", "lynx-worker", *common, *self.job_flags(), "--data-dir", self.directory / f"{node}.worker")
 
     def job_flags(self):
-        """Of a worker daemon: ranks are nobody's, and read and write below two directories only."""
+        """The flags of a worker daemon whose ranks run as user nobody and may read and write below two directories only."""
         checkpoints, data = self.directory / "server/jobs", self.directory / "data"
         for path in (checkpoints, data):
             path.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ class MembersTest(SecureClusterTest):
             self.start_node(f"n{i}", token)
         self.wait_for(lambda: self.attached() == ["n0", "n1"], "two nodes that have joined")
 
-        # A token is for one node, once.
+        # A token is valid for one node, once.
         again = subprocess.run([str(BIN / "lynx-worker"), "--node", "n2", "--server", self.address, "--identity-dir",
                                 str(self.directory / "n2.identity"), "--join-token-file", str(tokens[0]), "--data-dir",
                                 str(self.directory / "n2.worker"), *map(str, self.job_flags())], capture_output=True, text=True, env=self.env, timeout=120)
@@ -133,11 +133,11 @@ class MembersTest(SecureClusterTest):
         self.assertIn("SUCCEEDED", self.ok("list", context=viewer))
         self.assertEqual(self.ctl("admin", "audit", context=submitter).code, 5)
 
-        # Names for completion, of whom may know them.
+        # Completion offers names to people who may see them.
         self.assertLessEqual({"victor", "susan"}, set(self.ok("__complete", "users").split()))
         self.assertEqual(self.ok("__complete", "users", context=viewer), "")
 
-        # What has been revoked is refused.
+        # A revoked user is refused.
         self.ok("admin", "user", "revoke", "susan")
         gone = self.ctl("list", context=submitter)
         self.assertEqual(gone.code, 5, gone)
@@ -165,7 +165,7 @@ class MembersTest(SecureClusterTest):
         plain = run("--server", self.address, "list", env=self.env)
         self.assertEqual(plain.code, 3, plain)
         self.assertIn("it speaks TLS, and this call was in plain text: give --context", plain.err)
-        # Neither does a client talk to a server that is not of its cluster.
+        # A client does not talk to a server of another cluster either.
         other = self.directory / "other"
         self.start("other", "lynx-server", "--listen", "127.0.0.1:0", "--tls", "--data-dir", other, "--metrics-address", "")
         self.wait_for(lambda: (other / "server.address").exists(), "a second server")
@@ -236,7 +236,7 @@ class JobRightsTest(SecureClusterTest):
 
 
 def listening_ports(pids):
-    """TCP ports on which these processes listen."""
+    """The TCP ports on which these processes listen."""
     inodes = set()
     for pid in pids:
         for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
@@ -250,14 +250,14 @@ def listening_ports(pids):
 
 class StrangersTest(SecureClusterTest):
     def job_flags(self):
-        """As the daemon's user, so that there are copies in memory, whose ports are open while a job trains."""
+        """Ranks run as the daemon's user, so that there are copies in memory, whose ports are open while a job trains."""
         return ["--root-ranks"] if os.geteuid() == 0 else []
 
     def ranks(self):
         return [pid for pid, line in processes(self.directory).items() if "lynx-rank" in line and "--config" in line]
 
     def molest(self, stop, counts):
-        """Connects to every port of every rank and says nothing, noise, or what an older rank would."""
+        """Connects to every port of every rank and sends nothing, noise, or what a rank of an older release would send."""
         held, words = [], (b"", b"GET / HTTP/1.1\r\n\r\n", b"LXLO\x04" + bytes(187), b"LXLO\x05" + bytes(219), b"LXCO\x02" + bytes(51), b"LXCQ" + bytes(124))
         while not stop.is_set():
             for port in listening_ports(self.ranks()):
@@ -292,7 +292,7 @@ class StrangersTest(SecureClusterTest):
         self.assertEqual(int(get().get("restarts", 0)), 0)
         self.assertTrue(counts)
 
-        # The secret is in the ranks' configurations, and nowhere else that others read.
+        # The secret is in the ranks' configurations, and in no other place that other users can read.
         configs = list(self.directory.glob("*.worker/ranks/*/config.json"))
         self.assertEqual(len(configs), 4)
         secrets = {json.loads(config.read_text())["connection_secret"] for config in configs}
@@ -323,7 +323,8 @@ class RotationTest(SecureClusterTest):
         first = (os.readlink(link), ssl.get_server_certificate((host, int(port))))
         self.wait_for(lambda: os.readlink(link) != first[0], "a new certificate of the node")
         self.wait_for(lambda: ssl.get_server_certificate((host, int(port))) != first[1], "a new certificate of the server")
-        # When the first one has ended, its streams are closed, and the node comes back with another.
+        # When the first certificate has expired, the node's streams are closed, and it comes back with another
+        # certificate.
         ended = lambda: all("with which node n0 has dialled has ended" in self.log(f"n0.{part}") for part in ("agent", "worker"))
         self.wait_for(ended, "the first one's end")
         self.wait_for(lambda: self.attached() == ["n0"], "a node that is attached with its new certificate")

@@ -1,4 +1,4 @@
-"""A link between two nodes becomes slow: bench/slow_link.py once, whose times are of no interest here."""
+"""A link between two nodes becomes slow. Runs bench/slow_link.py once; its times do not matter here."""
 
 import os
 import pathlib
@@ -26,6 +26,6 @@ class SlowLinkTest(unittest.TestCase):
         if result.returncode == NO_NAMESPACES:
             self.skipTest(result.stdout)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        # Both ways are slow; it names first whence it is worse.
+        # Both directions are slow; the text first names the slower one.
         self.assertRegex(result.stdout, r"the link between nodes node([01]) and node([01]) is slower than before \(node\1 to node\2: ")
         self.assertRegex(result.stdout, r"which takes [0-9.]+ m?s by what is known now", "what it has is looked at as things are")

@@ -1,4 +1,4 @@
-"""deploy/slurm against a real Slurm: nodes come with an allocation and are drained before it ends."""
+"""deploy/slurm with a real Slurm: nodes join with an allocation and are drained before it ends."""
 
 import os
 import pathlib
@@ -49,7 +49,7 @@ def programs_missing():
 
 
 def free_ports(count):
-    """Consecutive ones."""
+    """Finds consecutive free ports."""
     for first in range(21000, 31000, count):
         sockets = []
         try:
@@ -68,10 +68,10 @@ def free_ports(count):
 @unittest.skipIf(os.geteuid() != 0, "Slurm's daemons are started as root here")
 @unittest.skipIf(programs_missing(), f"Slurm is not installed: {programs_missing()}")
 class SlurmTest(ClusterTest):
-    measures_anew = True  # its nodes have folders of their own
+    measures_anew = True  # its nodes have their own folders
 
     def up(self):
-        """A server, and a Slurm of two nodes, all in the test's folder."""
+        """Starts a server, and a Slurm with two nodes, in the test's folder."""
         self.home.mkdir()
         (self.home / "logs").mkdir()
         ports = free_ports(4)
@@ -121,7 +121,7 @@ class SlurmTest(ClusterTest):
             time.sleep(0.2)
 
     def lend(self):
-        """One node to the server; the Slurm job."""
+        """Lends one node to the server; returns the Slurm job."""
         values = dict(LYNX_SERVER=self.env["LYNX_SERVER"], LYNX_BIN=BIN, LYNX_NODE_DIR=self.directory, LYNX_AGENT_FLAGS="--devices cpu:1")
         export = ",".join(["ALL", *(f"{name}={value}" for name, value in values.items())])
         return self.slurm("sbatch", "--parsable", "--nodes=1", f"--export={export}", f"--output={self.home}/logs/slurm-%j.log",
@@ -135,7 +135,7 @@ class SlurmTest(ClusterTest):
         page = self.await_steps(job, 20)
         node = page["placement"][0]["node"]
         lent = first if node.startswith(f"slurm-{first}-") else second
-        # As Slurm does before a time limit.
+        # As Slurm does before a time limit is reached.
         self.slurm("scancel", "--signal=USR1", "--batch", lent)
         page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) == 2, "it runs elsewhere")
         self.assertNotEqual(page["placement"][0]["node"], node)
@@ -148,7 +148,7 @@ class SlurmTest(ClusterTest):
         self.assertIn("from the checkpoint of step", running)
         self.await_output(["scontrol", "show", "job", lent], "JobState=COMPLETED")
         self.assertFalse([c for c in processes(self.directory).values() if f"--node {node} " in c], "it leaves nothing behind")
-        # An allocation that is cancelled takes its ranks along. Nobody is left now: the job waits, with its checkpoints.
+        # An allocation that is cancelled ends its ranks. No node is left: the job waits and keeps its checkpoints.
         self.slurm("scancel", second if lent == first else first)
         self.await_state(job, "QUEUED")
 

@@ -1,4 +1,4 @@
-"""`lynxctl top` as it is on a terminal: it draws again and again, tells when the server is away, and leaves the terminal as it was."""
+"""`lynxctl top` on a terminal: it draws again and again, says when the server is away, and leaves the terminal as it was."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ ENTERED, LEFT = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 class Terminal:
-    """A program on a terminal of its own; `controls`: whose keys send it signals."""
+    """A program on a terminal of its own. `controls`: the terminal's keys send signals to the program."""
 
     def __init__(self, command, env, controls=False):
         self.outer, self.inner = pty.openpty()
@@ -35,7 +35,7 @@ class Terminal:
         return bool(ready)
 
     def screens(self):
-        """What was drawn, whole screens, as lines without colours."""
+        """The screens that were drawn completely, as lines without colours."""
         drawn = self.text.split("\x1b[H")[1:]
         return [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", one).replace("\r", "").split("\n") for one in drawn if one.endswith("\x1b[J") or one is not drawn[-1]]
 
@@ -59,8 +59,8 @@ class Terminal:
         os.close(self.inner)
 
 
-# A shell with job control: it tells when what it runs has stopped or ended, and lets it go on, or ends it as it is, when a line is written
-# to it. A loop of its own would end with the first stop.
+# A shell with job control. It says when its program has stopped or ended. When it reads a line, it continues the
+# program, or ends it while it is stopped. It has no loop, because a loop would end at the first stop.
 SHELL = """set -m
 tell() {
   code=$?
@@ -89,14 +89,14 @@ class TopTest(ClusterTest):
         return terminal
 
     def shell(self):
-        """The same, run by a shell."""
+        """The same program, started by a shell."""
         terminal = Terminal(["bash", "-c", SHELL, str(BIN / "lynxctl")], dict(self.env, LANG="C.UTF-8", TERM="xterm"), controls=True)
         self.addCleanup(terminal.close)
         terminal.until(lambda: terminal.screens(), "a screen")
         return terminal
 
     def suspend(self, terminal):
-        """By Ctrl-Z; the terminal is the shell's."""
+        """Suspends the program with Ctrl-Z; then the terminal is the shell's."""
         os.write(terminal.outer, b"\x1a")
         terminal.until(lambda: "stopped, " in terminal.text, "a shell that says that it has stopped")
         drawn, after = terminal.text.split("stopped, ")[0].rsplit(LEFT, 1)
@@ -108,7 +108,7 @@ class TopTest(ClusterTest):
         terminal.text = ""
 
     def rows(self, terminal, job):
-        """The job's, of each screen."""
+        """The job's row on each screen."""
         return [line for screen in terminal.screens() for line in screen if line.startswith(job)]
 
     def test_a_terminal_shows_what_goes_on_until_q(self):

@@ -2,7 +2,7 @@
 //
 //   LYNX_FUZZ_TARGET=program build-fuzz/bin/fuzz -max_total_time=600 FOLDER tests/fuzz/corpus/program
 //
-// FOLDER takes what is found; the target's good inputs are written there first. tests/fuzz/run.sh runs all of them.
+// New inputs go to FOLDER; the target's good inputs are written there first. tests/fuzz/run.sh runs all targets.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

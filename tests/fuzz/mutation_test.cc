@@ -1,7 +1,8 @@
-// Mutates good inputs and feeds them to the fuzz targets. By default some thousand inputs in a fixed order, the same
-// in every run; for a longer search:
+// Mutates good inputs and passes them to the fuzz targets. By default these are some thousand inputs in a fixed order,
+// the same in every run. For a longer search:
 //   LYNX_FUZZ_SECONDS=600 LYNX_FUZZ_SEED=7 build/bin/fuzz_mutation_test
-// The seed is printed; what an input that ends the process was is written to fuzz-TARGET.input beforehand.
+// The seed is printed. Each input is first written to fuzz-TARGET.input, so that an input that ends the process is
+// kept.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace lynx {
 namespace {
 
-constexpr int kDefaultInputs = 1500;  // a target
+constexpr int kDefaultInputs = 1500;  // inputs per target
 constexpr size_t kMaxInput = 20'000;
 
 uint64_t Setting(const char* name, uint64_t otherwise) {
@@ -45,7 +46,7 @@ class Mutator {
     return from[Below(from.size())];
   }
 
-  // Begin and end of a word or number; of a byte where there is none.
+  // Begin and end of a word or number, or of a byte if there is none.
   std::pair<size_t, size_t> Word(const std::string& text) {
     const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_'; };
     size_t begin = Below(text.size());
@@ -115,7 +116,7 @@ TEST_P(Fuzz, NoInputIsTakenInAWrongWay) {
   if (seconds > 0) std::remove(kept.c_str());
 }
 
-// What coverage-guided runs (libfuzzer.cc) have kept.
+// Inputs that coverage-guided runs (libfuzzer.cc) have kept.
 TEST_P(Fuzz, TheKeptCorpusIsTakenInNoWrongWay) {
   const FuzzTarget& target = FuzzTargets()[GetParam()];
   const std::string path = std::string(LYNX_SOURCE_DIR) + "/tests/fuzz/corpus/" + target.name;

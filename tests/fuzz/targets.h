@@ -1,6 +1,6 @@
-// What a fuzzer calls with any bytes: readers of what people and other programs write, and the planner behind them.
-// Each ends the process if the input is taken in a wrong way: it must be refused as InvalidArgument with a message,
-// or give a value that passes its checks. One thread.
+// Functions that a fuzzer calls with arbitrary bytes: the readers of what people and other programs write, and the
+// planner behind them. An input must be refused as InvalidArgument with a message, or give a value that passes its
+// checks; otherwise the function ends the process. One thread.
 #ifndef LYNX_TESTS_FUZZ_TARGETS_H_
 #define LYNX_TESTS_FUZZ_TARGETS_H_
 
@@ -13,20 +13,20 @@ namespace lynx {
 struct FuzzTarget {
   std::string name;
   std::function<void(const std::string& input)> run;
-  std::vector<std::string> corpus;  // good inputs to begin from
+  std::vector<std::string> corpus;  // valid inputs to start from
 };
 
-// Job files; cluster files; config.json files of models; profiles as JSON, of which the first two also plan what they read,
-// where that is small. Then what comes from other machines and disks: MachineTargets.
+// Job files, cluster files, config.json files of models, and profiles as JSON; the first two are also planned if they
+// are small. Then the inputs that come from other machines and disks: MachineTargets.
 const std::vector<FuzzTarget>& FuzzTargets();
 inline constexpr size_t kFuzzTargetCount = 16;
 
-// Messages of agents, worker daemons and clients, and of plans, as protobuf's JSON; programs; the index of a Megatron data set;
-// headers of safetensors files; the index of a checkpoint; what ranks report and are told, and what the daemon keeps of them;
-// the log of a run's figures.
+// Messages of agents, worker daemons and clients, and plans, as protobuf's JSON; programs; the index of a Megatron data
+// set; headers of safetensors files; the index of a checkpoint; the reports and commands of ranks, and what the daemon
+// keeps of them; the log of a run's figures.
 std::vector<FuzzTarget> MachineTargets();
 
-// Words that such inputs are made of.
+// Words that occur in such inputs.
 const std::vector<std::string>& FuzzWords();
 
 }  // namespace lynx

@@ -1,5 +1,4 @@
-// Golden texts: files in tests/golden that say what some text must be. UPDATE_GOLDEN=1 rewrites them; the diff is
-// reviewed.
+// Golden texts: files in tests/golden with the expected texts. UPDATE_GOLDEN=1 rewrites them; the diff is reviewed.
 #ifndef LYNX_TESTS_GOLDEN_GOLDEN_H_
 #define LYNX_TESTS_GOLDEN_GOLDEN_H_
 

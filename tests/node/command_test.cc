@@ -11,7 +11,7 @@ constexpr Nanos kLong{60'000'000'000};
 
 TEST(RunCommands, RunsSideBySideAndKeepsTheOrder) {
   const WakeEvent cancel;
-  // Each waits for the other's file: they end only if both run at once.
+  // Each command waits for the other's file: they end only if both run at once.
   const std::string folder = testing::TempDir() + "lynx-command-test";
   const std::string meet =
       "mkdir -p " + folder + "; touch " + folder + "/$0; until [ -e " + folder + "/$1 ]; do sleep 0.01; done; echo $0";
@@ -59,7 +59,7 @@ TEST(RunCommands, LargeOutputArrivesWholeAndBeyondTheLimitIsAnError) {
 
 TEST(RunCommands, GivesEachOfThemTheInput) {
   const WakeEvent cancel;
-  const std::string input(1'000'000, 'x');  // more than a pipe holds, to one that does not read it
+  const std::string input(1'000'000, 'x');  // more than a pipe holds, for a program that does not read it
   const std::vector<CommandResult> results =
       RunCommands({Shell("wc -c"), Shell("echo not read"), Shell("cat; cat")}, kLong, cancel, input);
   EXPECT_EQ(results[0].output, "1000000\n");

@@ -6,7 +6,7 @@
 namespace lynx {
 namespace {
 
-// In both orders one after the other: what a lock of the wrong order would do some day, and nothing yet.
+// Locks in both orders, one after the other. This causes no deadlock here, but some day it would.
 void LockInBothOrders() {
   absl::Mutex first, second;
   {

@@ -1,4 +1,4 @@
-// One GET, for tests of a daemon's pages.
+// Makes one GET request, for tests of a daemon's pages.
 #ifndef LYNX_TESTS_NODE_HTTP_GET_H_
 #define LYNX_TESTS_NODE_HTTP_GET_H_
 
@@ -13,7 +13,7 @@
 
 namespace lynx {
 
-// Status line, headers and page of 127.0.0.1; "" where nothing answers.
+// Status line, headers and page from 127.0.0.1; "" if nothing answers.
 inline std::string HttpGet(int port, const std::string& path) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};

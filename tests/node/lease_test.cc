@@ -12,7 +12,7 @@ constexpr Nanos kBegan{1'000'000'000'000};
 constexpr Nanos At(double seconds) { return Nanos(kBegan.value + static_cast<int64_t>(seconds * 1e9)); }
 constexpr Nanos In(double seconds) { return Nanos(static_cast<int64_t>(seconds * 1e9)); }
 
-// A server that began at -100 s, three witnesses, and a node that was answered last at 10 s.
+// A server that began at -100 s, three witnesses, and a node whose last answered report was at 10 s.
 class LeaseTest : public testing::Test {
  protected:
   LeaseTest() : lease_(kBegan) { Answer(1, 10); }
@@ -22,7 +22,7 @@ class LeaseTest : public testing::Test {
         {.report = report, .server_up = In(up), .isolated = In(45), .cut_off = In(6), .witnesses = std::move(witnesses)},
         At(seconds));
   }
-  // The witness says at `now` that it was answered at `renewed`.
+  // At `now`, the witness says that the server answered it at `renewed`.
   void Say(const std::string& witness, double now, double renewed, double began = -100) {
     lease_.Answered(witness, Witnessed{At(renewed), At(began)}, At(now));
   }
@@ -67,7 +67,7 @@ TEST_F(LeaseTest, EndsWhenTheServerAnswersAWitness) {
   EXPECT_FALSE(Over(20));
 }
 
-// The witness was answered a moment after this node; since then nobody was.
+// The server answered the witness a moment after this node, and since then nobody.
 TEST_F(LeaseTest, GoesOnWhileTheServerIsOnlySlow) {
   for (double now = 13; now < 300; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 11.9);
@@ -107,7 +107,8 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
   EXPECT_FALSE(Over(62));
 }
 
-// Others have found the new server before this node: it is given as much time as if it had been answered when that began.
+// The others have found the new server before this node. The node gets as much time as if it had been answered when
+// that server began.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);
@@ -161,7 +162,7 @@ TEST_F(LeaseTest, ARestartedDaemonGoesOnWithWhatItsRanksWereTold) {
   Lease next(At(30), lease_.Deadline(At(29)), lease_.terms());
   EXPECT_TRUE(next.AsksWitnesses(At(30)));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
-  // It has just begun: that a witness is answered and it is not says nothing yet.
+  // The server has just begun. That it has answered a witness but not this node does not mean anything yet.
   next.Answered("a:1", Witnessed{At(30.5), At(-100)}, At(31));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
   next.Answered("a:1", Witnessed{At(36), At(-100)}, At(36.5));

@@ -54,7 +54,7 @@ TEST(Spawn, SaysWhichBinaryIsMissing) {
 TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
   char path[] = "/tmp/lynx-process-test-XXXXXX";
   UniqueFd out(::mkstemp(path));
-  // Both would be inherited: neither is close-on-exec.
+  // Neither descriptor is close-on-exec, so both would be inherited.
   UniqueFd passed(::fcntl(out.get(), F_DUPFD, 40));
   UniqueFd leaked(::fcntl(out.get(), F_DUPFD, 50));
   const SpawnFds fds{.out = out.get(), .error = -1, .passed = passed.get()};
@@ -64,7 +64,7 @@ TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
   absl::StatusOr<Child> writer = Shell("echo passed >&3", fds);
   ASSERT_TRUE(writer.ok());
   EXPECT_EQ(WaitFor(*writer).code, 0);
-  // 4 is the folder that ls reads.
+  // Descriptor 4 is the folder that ls reads.
   EXPECT_EQ(*ReadFile(path), "0\n1\n2\n3\n4\npassed\n");
   ::unlink(path);
 }
@@ -108,7 +108,7 @@ TEST(Identity, IsTrustedOnlyIfStartTimeAndBootMatch) {
   SignalProcess(child->pidfd, SIGKILL);
   pollfd fd{.fd = child->pidfd.get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&fd, 1, 30'000), 1);
-  // A zombie is no live process.
+  // A zombie does not count as alive.
   EXPECT_FALSE(IdentifyProcess(child->pid).has_value());
   EXPECT_EQ(WaitFor(*child).signal, SIGKILL);
   EXPECT_EQ(OpenProcess(*identity).status().code(), absl::StatusCode::kNotFound);
@@ -124,7 +124,7 @@ TEST(Ending, IsAProcessWhoseOtherThreadsStillRun) {
     }).detach();
     char byte;
     (void)!::read(go[0], &byte, 1);
-    ::syscall(SYS_exit, 0);  // of this thread alone
+    ::syscall(SYS_exit, 0);  // ends only this thread
   }
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   EXPECT_FALSE(IsEnding(pid));
@@ -148,7 +148,7 @@ TEST(FindProcesses, ByOneOfTheirArguments) {
   EXPECT_TRUE(FindProcessesByArgument(mark).empty());
   absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "kill -STOP $$", "--config", mark}, {});
   ASSERT_TRUE(child.ok());
-  // The kernel shows a new process' arguments a little after it has started.
+  // The kernel shows the arguments of a new process a little after it has started.
   std::vector<pid_t> found;
   while (found.empty()) found = FindProcessesByArgument(mark);
   EXPECT_EQ(found, std::vector<pid_t>{child->pid});

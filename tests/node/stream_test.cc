@@ -169,7 +169,7 @@ TEST(NodeStream, StopsAtOnceWithoutAServer) {
   EXPECT_EQ(stream.attachment(), 0);
 }
 
-// A server that never reads makes writes stall; the owner and Stop go on.
+// If the server never reads, writes stall; the owner and Stop must not wait for them.
 class DeafServer : public v1::Cluster::Service {
  public:
   grpc::Status AttachAgent(grpc::ServerContext* context,
@@ -188,7 +188,7 @@ TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
   WaitForAttachment(stream, wake, 0);
   v1::AgentReport report;
   report.set_failure(std::string(3 << 20, 'x'));
-  // More than any window: at some point a report waits for one that is being written.
+  // More than any window: at some time a report must wait until another one is written.
   int refused = 0;
   for (int i = 0; i < 1000 && refused < 20; ++i) {
     v1::AgentReport copy = report;

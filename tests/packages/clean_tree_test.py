@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The life of the Debian packages, in a clean tree under systemd: installed, a cluster runs as it is; it trains while its daemons are restarted and
-upgraded; removed and purged. clean_tree_test.py BUILD_FOLDER. Exit code 77 and a reason where this machine cannot do it."""
+"""The life of the Debian packages in a clean tree under systemd: clean_tree_test.py BUILD_FOLDER. They are installed
+and a cluster runs; it trains while its daemons are restarted and upgraded; then they are removed and purged. Exit code
+77 and a reason if this machine cannot do it."""
 
 import concurrent.futures
 import json
@@ -31,11 +32,12 @@ resources: {{ranks: 2}}
 """
 ENDLESS = 100_000_000
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# systemd's own score of what a service may do that it need not, 10 being everything, as the page has it; and by how much more it may be.
+# systemd's score, on the page, for what a service may do without need (10 means everything), and by how much it may be
+# exceeded.
 SCORES = r"`systemd-analyze security` gives ([\d.]+) to the server, ([\d.]+) to the agent\s+and ([\d.]+) to the worker"
 EXPOSED = dict(zip(SERVICES, map(float, re.search(SCORES, (ROOT / "docs/install.md").read_text()).groups())))
 MORE = 0.1
-# Where each shell looks for what completes a command.
+# Where each shell looks for completions.
 COMPLETIONS = {"bash": "/usr/share/bash-completion/completions/lynxctl", "zsh": "/usr/share/zsh/vendor-completions/_lynxctl",
                "fish": "/usr/share/fish/vendor_completions.d/lynxctl.fish"}
 (MAKE, INSTALL, UPGRADE, REMOVE), (BACKUP,) = (commands_of("packages.clean_tree")[page] for page in ("docs/install.md", "docs/operating.md"))
@@ -43,7 +45,7 @@ BUILD = build_folder()
 
 
 def packages_of_this_build(folder):
-    """By the page's command where this is the build that it makes them of."""
+    """Makes the packages with the page's command, if this is the build that the command uses."""
     if BUILD != ROOT / "build":
         return make_packages(BUILD, folder)
     run("bash", "-c", MAKE, cwd=ROOT, timeout=900)
@@ -52,7 +54,7 @@ def packages_of_this_build(folder):
 
 
 def with_version(package, version, folder):
-    """The same package, as one of a later version."""
+    """The same package with a later version."""
     raw = folder / package.stem
     run("dpkg-deb", "--raw-extract", package, raw)
     control = raw / "DEBIAN" / "control"
@@ -85,7 +87,7 @@ class CleanTreeTest(unittest.TestCase):
             self.tree.path(place).mkdir(parents=True)
             for package in files:
                 shutil.copy(package, self.tree.path(place))
-        # Nobody is there to say yes.
+        # Nobody is there to answer questions.
         self.tree.path("/etc/apt/apt.conf.d/90test").write_text('APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n')
         self.tree.boot()
 
@@ -101,14 +103,14 @@ class CleanTreeTest(unittest.TestCase):
         return value
 
     def type(self, text, folder="/root"):
-        """What a page says."""
+        """Types the commands of a page."""
         return self.tree.run("bash", "-euo", "pipefail", "-c", f"cd {folder}\n{text}")
 
     def pid_of(self, service):
         return self.tree.run("systemctl", "show", "--property=MainPID", "--value", service).strip()
 
     def ranks(self):
-        """Process ids, as the machine outside numbers them, of the tree's rank processes."""
+        """The machine's numbers for the rank processes in the tree."""
         namespace = pathlib.Path(f"/proc/{self.tree.leader}/ns/pid").readlink()
         found = set()
         for entry in pathlib.Path("/proc").iterdir():
@@ -122,7 +124,7 @@ class CleanTreeTest(unittest.TestCase):
 
     def submit(self, name, steps):
         self.tree.path(f"/srv/{name}.yaml").write_text(JOB.format(name=name, steps=steps))
-        # Anybody on the machine may, where the server listens on loopback.
+        # If the server listens on loopback, everybody on the machine may submit.
         self.tree.run("runuser", "-u", "nobody", "--", "lynxctl", "submit", "-f", f"/srv/{name}.yaml")
 
     def job(self, name):
@@ -150,7 +152,8 @@ class CleanTreeTest(unittest.TestCase):
         self.is_removed_and_purged()
 
     def installed(self):
-        """First the server by itself, which then has its ports before the others come; beside checkpoints of earlier, in a directory made by hand."""
+        """Installs the server first, so that it has its ports before the others start. Checkpoints of an earlier time,
+        in a directory made by hand, exist."""
         jobs = self.tree.path("/var/lib/lynx/server/jobs")
         (jobs / "earlier").mkdir(parents=True)
         self.tree.run("chown", "-R", "daemon:daemon", "/var/lib/lynx/server/jobs")
@@ -183,13 +186,13 @@ class CleanTreeTest(unittest.TestCase):
             self.assertLessEqual(score, round(documented + MORE, 1), f"docs/install.md has {documented}\n{said}")
 
     def has_pages_completions_and_shared_files(self):
-        """What no program needs, and people miss."""
+        """Files that no program needs but that people would miss."""
         self.tree.run("lynxctl", "man", "--out", "/root/man")
         names = sorted(path.stem for path in self.tree.path("/root/man").glob("*.1"))
         self.assertGreater(len(names), 40)
         pages = self.tree.path("/usr/share/man")
         for name in [*SERVICES, *names]:
-            # By this machine's man, which looks nowhere but in the tree.
+            # With this machine's man, which looks only into the tree.
             self.assertEqual(run("man", "-M", pages, "-w", name).strip(), str(pages / "man1" / f"{name}.1.gz"))
             self.assertRegex(run("man", "-M", pages, name, env=dict(os.environ, MANWIDTH="200", LC_ALL="C.UTF-8")),
                              rf"(?ms)^NAME\n +{name} - .*^SYNOPSIS\n +{re.match('lynxctl|.*', name).group()}[ \n]")
@@ -206,7 +209,7 @@ class CleanTreeTest(unittest.TestCase):
                                                                              for path in (ROOT / "examples").rglob("*") if path.is_file()})
 
     def files_below(self, folder, names=("",)):
-        """Path -> text, of those in these folders of it."""
+        """Path -> text of the files in these subfolders."""
         root = self.tree.path(folder)
         return {path.relative_to(root): path.read_text() for name in names for path in (root / name).rglob("*") if path.is_file()}
 
@@ -254,7 +257,7 @@ class CleanTreeTest(unittest.TestCase):
         self.assertTrue(page["checkpointPath"].startswith("/var/lib/lynx/server/jobs/"), page["checkpointPath"])
         self.checkpoint = self.tree.path(page["checkpointPath"])
         self.assertTrue(self.checkpoint.is_dir())
-        # Members of the group lynx read it, others do not.
+        # Members of the group lynx can read it, others cannot.
         self.assertTrue(self.tree.succeeds("runuser", "-u", "lynx", "--", "lynxctl", "checkpoint", "verify", page["checkpointPath"]))
         self.assertFalse(self.tree.succeeds("runuser", "-u", "nobody", "--", "ls", "/var/lib/lynx/server/jobs"))
         # Ranks cannot read the server's files.
@@ -275,7 +278,7 @@ class CleanTreeTest(unittest.TestCase):
         self.type(remove)
         self.assertEqual(self.ranks(), set(), "nobody looks after ranks without a worker daemon")
         said = self.type(purge)
-        # All depend on what was purged. Of those that were only removed the configuration is left.
+        # All packages depend on the purged one. Of those that were only removed, the configuration is left.
         states = dict(line.split() for line in self.tree.run("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", "lynx*").splitlines())
         left = [package for package, state in states.items() if state != "not-installed"]
         self.assertEqual({states[package] for package in left}, {"config-files"}, states)

@@ -1,5 +1,6 @@
-"""A clean Debian tree in a folder, and systemd as process 1 in it: made by mmdebstrap from the machine's own package sources, booted by
-systemd-nspawn with a network of its own. What cannot be done on this machine raises Unavailable with the reason."""
+"""A clean Debian tree in a folder, with systemd as its process 1. mmdebstrap makes it from the machine's package
+sources, and systemd-nspawn boots it with its own network. Unavailable is raised, with the reason, if this machine
+cannot do something."""
 
 import ctypes
 import os
@@ -18,13 +19,13 @@ import program
 
 PROGRAMS = os.environ["PATH"] + ":/usr/sbin:/sbin"
 NEEDED = ("mmdebstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "dpkg-shlibdeps", "cpack")
-PATIENCE = 300  # seconds for anything that must come
+PATIENCE = 300  # seconds for anything that must happen
 FETCHED = 900  # seconds for what a mirror must send
 NO_NETWORK = ("Could not resolve", "Could not connect", "Unable to connect", "Temporary failure", "Failed to fetch", "Cannot initiate the connection")
 
 
 def end_with_parent():
-    """In a child: SIGTERM, with which systemd-nspawn shuts its tree down, when the test ends in whatever way."""
+    """For a child: sends it SIGTERM when the test ends, however it ends. systemd-nspawn then shuts its tree down."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -34,19 +35,19 @@ class Unavailable(unittest.SkipTest):
 
 
 def build_folder():
-    """The calling program's only argument."""
+    """The only argument of the calling program."""
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} BUILD_FOLDER")
     return pathlib.Path(sys.argv[1]).absolute()
 
 
 def run_tests():
-    """The calling program's. It ends with 77, which CTest takes for a skip, where all of them find something Unavailable."""
+    """Runs the calling program's tests. Exits with 77, which CTest takes for a skip, if all of them are Unavailable."""
     program.main()
 
 
 def check_namespaces(needed):
-    """Whether root is here, who may make namespaces, and these programs."""
+    """Checks that this is root, that it may make namespaces, and that these programs exist."""
     if os.geteuid() != 0:
         raise Unavailable("systems of their own are made and entered by root")
     missing = [name for name in needed if shutil.which(name, path=PROGRAMS) is None]
@@ -75,7 +76,7 @@ def sources():
 
 
 def run(*command, **more):
-    """Its output; CalledProcessError with all that it said."""
+    """Runs a command and returns its output. CalledProcessError has all of its output."""
     result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, **more)
     if result.returncode != 0:
         raise AssertionError(f"{shlex.join(map(str, command))}: exit {result.returncode}\n{result.stdout[-6000:]}")
@@ -83,7 +84,7 @@ def run(*command, **more):
 
 
 def from_mirror(*command):
-    """Runs what fetches packages. Without a mirror, or with one that is too slow, this cannot be tested here."""
+    """Runs a command that fetches packages. Unavailable if there is no mirror, or if it is too slow."""
     try:
         return run(*command, timeout=FETCHED)
     except subprocess.TimeoutExpired:
@@ -95,14 +96,14 @@ def from_mirror(*command):
 
 
 def acquire_options():
-    """How this machine's apt reaches its sources, where that is set."""
+    """The settings with which this machine's apt reaches its sources, if there are any."""
     lines = run("apt-config", "dump").splitlines()
     return [f"--aptopt={line}" for line in lines
             if line.startswith(("Acquire::http::Proxy ", "Acquire::https::Proxy ", "Acquire::Check-Valid-Until ", "Acquire::Check-Date "))]
 
 
 def make_packages(build, folder):
-    """The Debian packages, made of the programs as they lie in that build folder."""
+    """Makes the Debian packages from the programs in that build folder."""
     run("cpack", "--config", build / "CPackConfig.cmake", "-B", folder, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip", cwd=build, timeout=900)
     return sorted(folder.glob("*.deb"))
 
@@ -120,7 +121,7 @@ class Tree:
                     codename(), self.root, *sources())
 
     def fetch(self, packages):
-        """Puts the files into the tree and what they depend on into apt's store: nothing can be fetched once it is booted."""
+        """Puts the files into the tree, and their dependencies into apt's store, because nothing can be fetched after it is booted."""
         folder = self.root / "packages"
         folder.mkdir(exist_ok=True)
         for package in packages:
@@ -145,7 +146,7 @@ class Tree:
                 state = subprocess.run(self.within("systemctl", "is-system-running"), capture_output=True, text=True).stdout.strip()
 
     def find_leader(self):
-        """Process 1 of the tree, as the machine numbers it."""
+        """The machine's number for process 1 of the tree."""
         try:
             children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children").read_text().split()
         except OSError:  # it has just ended
@@ -169,7 +170,7 @@ class Tree:
         if self.nspawn is None:
             return
         if self.nspawn.poll() is None and (leader := self.find_leader()) is not None:
-            os.kill(int(leader), signal.SIGKILL)  # all of the tree go with it, then systemd-nspawn, which alone would leave them behind
+            os.kill(int(leader), signal.SIGKILL)  # this ends all processes of the tree, and then systemd-nspawn; ending only systemd-nspawn would leave them behind
         else:
             self.nspawn.kill()
         self.nspawn.wait(PATIENCE)

@@ -1,4 +1,4 @@
-// Random domain values for round trips. Pure functions of the generator that is passed in.
+// Random domain values for round trips. The functions depend only on the given generator.
 #ifndef LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 #define LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 
@@ -14,7 +14,7 @@ inline int64_t Pick(std::mt19937_64& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
 }
 
-// What only some models of a family have.
+// Sets features that only some models of a family have.
 inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.norm_epsilon = Pick(random, 0, 1) == 0 ? 1e-6 : 1e-5;
   model.plan_only = static_cast<PlanOnlyFeatures>(Pick(random, 0, 3)) << 5;
@@ -36,7 +36,7 @@ inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.rotary.attention_factor = 0.75;
 }
 
-// What stands beside sizes: families, modes, policies.
+// Sets the fields that are not sizes: families, modes, policies.
 inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   const auto pick = [&](auto last) { return static_cast<decltype(last)>(Pick(random, 0, static_cast<int64_t>(last))); };
   ModelSpec& model = spec.model;
@@ -57,7 +57,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
     const absl::StatusOr<Schedule> schedule =
         GenerateSchedule(ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
     spec.parallel.schedule = ScheduleKind::kCustom;
-    spec.parallel.virtual_stages = 0;  // as the text says
+    spec.parallel.virtual_stages = 0;  // the schedule's text says it
     spec.parallel.schedule_text = ScheduleText(*schedule);
   }
   spec.recompute = pick(RecomputeMode::kOpt);

@@ -1,4 +1,4 @@
-// The jobs that the PyTorch reference trains too: small, without dropout, with clipping, weight decay and a schedule.
+// The jobs that the PyTorch reference also trains: small, without dropout, with clipping, weight decay and a schedule.
 // A change here needs a new golden file; see model_reference.py.
 #ifndef LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_
 #define LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_

@@ -1,6 +1,7 @@
-"""`lynxctl checkpoint export --format hf` and `import`: an independent reader computes the model from the exported files, by
-the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3 and Phi-3, and its logits are
-those of the PyTorch reference. The reader is plain Python in double precision; it knows nothing of Lynx's names."""
+"""`lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported
+files, by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3 and
+Phi-3. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
+nothing of Lynx's names."""
 
 import array
 import json
@@ -15,9 +16,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
-# Of logits and losses from the same fp32 weights: both sides compute in double precision.
+# Tolerance for logits and losses from the same fp32 weights: both sides compute in double precision.
 EXACT = 1e-8
-# Relative, of losses after training in fp32; as in reference_test.cc.
+# Relative tolerance for losses after training in fp32; the same as in reference_test.cc.
 TRAINED = 1e-4
 
 
@@ -250,7 +251,7 @@ class Phi3(Llama):
 
 READERS = {"GPT2LMHeadModel": Gpt2, "GPTBigCodeForCausalLM": GptBigCode, "LlamaForCausalLM": Llama, "MistralForCausalLM": Llama,
            "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3}
-# Each with the class of transformers that it is exported as.
+# Each family with the transformers class that it is exported as.
 FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM", "llama": "LlamaForCausalLM",
             "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
             "phi3": "Phi3ForCausalLM"}
@@ -335,7 +336,7 @@ class HuggingFaceTest(unittest.TestCase):
             shown = self.ctl("import", first, "--format", "hf", "--out", run / "again")
             self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
             self.ctl("verify", run / "again")
-            if model == "qwen3":  # dynamic scaling: config.json names the positions before it, and the job's may be more
+            if model == "qwen3":  # dynamic scaling: config.json has the positions before scaling; the job may use more
                 longer = self.ctl("import", first, "--out", run / "longer", "--seq", 8)
                 self.assertIn("seq 8", self.ctl("inspect", longer.stdout.strip()).stdout)
                 self.assertIn("at most 8 tokens", self.ctl("import", first, "--out", run / "x", "--seq", 9, code=2).stderr)
@@ -350,7 +351,7 @@ class HuggingFaceTest(unittest.TestCase):
         other = run / "other"
         other.mkdir()
         shutil.copy(exported / "config.json", other)
-        # In two files, without the first part of the names, in half the bytes, with a mask.
+        # As two files, without the first part of the names, in half the bytes, and with a mask.
         names = sorted(tensors)
         for i, part in enumerate((names[::2], names[1::2])):
             header, data = {}, b""
@@ -421,7 +422,7 @@ class HuggingFaceTest(unittest.TestCase):
         (exported / "config.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
         self.assertIn("config.json is a git-lfs pointer", refused(2))
         (exported / "config.json").write_text(config)
-        # The last value of the file.
+        # The last value in the file.
         weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", math.nan))
         message = refused(2)
         self.assertRegex(message, r"has 1 value that is NaN or infinity, the first at \[\d+(, \d+)?\]; --allow-non-finite")
@@ -468,7 +469,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertIn("exact-gelu", self.ctl("import", exported, "--out", run / "again", code=2).stderr)
 
     def test_what_weights_were_trained_with_is_kept(self):
-        """Fields that change what weights mean are read, kept in the checkpoint, and written back."""
+        """Fields that change the meaning of weights are read, kept in the checkpoint, and written again."""
         run = self.train("llama", 0, 1, 1)
         exported = self.export(run)
         fields = {"rms_norm_eps": 1e-6, "rope_theta": 500000.0, "max_position_embeddings": 131072,

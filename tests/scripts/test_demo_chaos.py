@@ -1,4 +1,4 @@
-"""What the chaos demo waits for: a job that goes on, however slowly, and not one that does nothing."""
+"""The chaos demo waits for a job that makes progress, however slowly, but not for one that does nothing."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ import demo_chaos
 
 
 class SlowJob(demo_chaos.Job):
-    """A step takes nearly all of the patience; after `steps` of them nothing moves."""
+    """A step takes nearly all of the patience. After `steps` steps nothing happens any more."""
 
     def __init__(self, steps):
         self.clock, self.steps, self.step_time = 0.0, steps, demo_chaos.PATIENCE * 0.9

@@ -1,4 +1,4 @@
-"""The bundle for machines with a GPU and without the libraries: small enough to carry, and with all that its build asks for."""
+"""The bundle for machines with a GPU but without the libraries: it is small enough to copy, and has everything that its build needs."""
 
 import pathlib
 import re
@@ -39,12 +39,12 @@ class GpuBundleTest(unittest.TestCase):
         tree = self.folder / "lynx-gpu-check"
         prefix = tree / "prefix"
         libraries, = prefix.glob("lib/*-linux-*")
-        # Every library is there under the name by which the others ask for it, but those of C and C++.
+        # Every library, except those of C and C++, is there under the name by which other libraries ask for it.
         for library in libraries.glob("*.so*"):
             for needed in re.findall(r"NEEDED +(\S+)", self.succeed("objdump", "-p", library)):
                 if not re.match(r"lib(c|m|stdc\+\+|gcc_s)\.so|ld-linux", needed):
                     self.assertTrue((libraries / needed).exists(), f"{library.name} needs {needed}")
-        # CMake looks nowhere but into the bundle. lynx_common and lynx_backend take headers of most libraries.
+        # CMake looks only into the bundle. lynx_common and lynx_backend include headers of most libraries.
         build = self.folder / "build"
         self.succeed("cmake", "-S", tree, "-B", build, "-DLYNX_ENGINE_ONLY=ON", "-DLYNX_DEVICE_CHECK=ON", "-DLYNX_CUDA=OFF",
                      f"-DCMAKE_PREFIX_PATH={prefix}", f"-DOPENSSL_ROOT_DIR={prefix}",

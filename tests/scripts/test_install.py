@@ -9,7 +9,7 @@ import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 POLICY = "policy=/usr/sbin/policy-rc.d\n"
-# Says what it was asked for, and whether the policy would keep a server from being started.
+# Records its arguments, and whether the policy would prevent a server from being started.
 APT_GET = """#!/bin/sh
 echo "$*" >>{folder}/asked
 [ -x {folder}/policy-rc.d ] && {{ {folder}/policy-rc.d; echo "policy $?" >>{folder}/asked; }}

@@ -1,4 +1,4 @@
-"""What is skipped is told with its reason, whoever skips it: scripts/test.sh with a CTest of its own, whose tests skip in every way that there is."""
+"""Every skip is reported with its reason, whoever skips: runs scripts/test.sh with a CTest whose tests skip in every possible way."""
 
 import os
 import pathlib
@@ -17,14 +17,14 @@ import skips
 PRESETS = """{"version": 6,
  "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build"}],
  "testPresets": [{"name": "release", "configurePreset": "release"}]}"""
-# Told which Python, CMake need not look for one.
+# With this path CMake need not look for Python.
 BUILD = f"#!/bin/sh\ncmake --preset release -DPython3_EXECUTABLE={sys.executable} >build.log 2>&1 || {{ cat build.log; exit 1; }}\n"
 CMAKE = """cmake_minimum_required(VERSION 3.25)
 project(tiny NONE)
 enable_testing()
 include(tests/python_test.cmake)
 """
-# What GoogleTest 1.12 prints, and how gtest_discover_tests() makes CTest hear of it.
+# The output of GoogleTest 1.12, and what gtest_discover_tests() tells CTest about it.
 GOOGLE_TEST = """add_test(NAME Wires.Loopback COMMAND cat ${CMAKE_SOURCE_DIR}/google.txt)
 set_tests_properties(Wires.Loopback PROPERTIES SKIP_REGULAR_EXPRESSION "\\\\[  SKIPPED \\\\]")
 """
@@ -100,7 +100,7 @@ class SkipsTest(unittest.TestCase):
         (self.folder / name).chmod(0o755)
 
     def run_tests(self, cmake, *arguments, **environment):
-        """scripts/test.sh in a tree with these tests."""
+        """Runs scripts/test.sh in a tree with these tests."""
         self.write("CMakeLists.txt", CMAKE + cmake)
         env = {name: value for name, value in os.environ.items() if name != "LYNX_REQUIRE_ALL"}
         return subprocess.run([str(self.folder / "scripts/test.sh"), *arguments], env=dict(env, **environment), capture_output=True, text=True,
@@ -128,7 +128,7 @@ add_test(NAME passes COMMAND echo "nothing is skipped: all is well")
             "Wires.Loopback: this machine has no IPv6 loopback: not there", *PARTS_TOLD,
             "whole: test_whole.Whole.test_first: this is not root", "script: Alone.test_alone: it is alone",
             "says: there is no device", "silent: no reason is given", "off: it is disabled"])
-        # What CTest calls skipped are those of which nothing ran.
+        # CTest calls a test skipped if nothing of it ran.
         self.assertEqual(sorted(re.findall(r"- (\S+) \(Skipped\)", done.stdout)), ["Wires.Loopback", "says", "script", "silent", "whole"])
 
     def test_ctest_decides_how_it_ends(self):

@@ -1,4 +1,4 @@
-// A folder that goes with its owner.
+// A temporary folder that is removed with the object.
 #ifndef LYNX_TESTS_SECURITY_FOLDER_H_
 #define LYNX_TESTS_SECURITY_FOLDER_H_
 

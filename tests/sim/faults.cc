@@ -11,7 +11,7 @@ constexpr double kFaultsFor = 240;
 constexpr double kFaultsEvery = 6;
 constexpr double kPatience = 4000;  // for jobs to end when nothing fails any more
 
-// Of at most so many ranks.
+// The spec of a job of at most `most_ranks` ranks.
 JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
   JobSpec spec;
   spec.name = absl::StrCat("job", i);

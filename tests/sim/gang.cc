@@ -103,7 +103,7 @@ void World::Connect(Gang& gang) {
   EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 
-// Of memory, on the first rank for whose plan its node has too little: the others end with it.
+// Ends the gang if a rank's node has too little memory for its plan. The first such rank fails; the others end with it.
 bool World::RunsOut(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const RankKey key{gang.job, gang.generation, rank};

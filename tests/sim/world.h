@@ -35,7 +35,7 @@ class Random {
   uint64_t state_;
 };
 
-// Who does what when: in the order of time, and of asking where times are equal.
+// Runs actions in the order of time; at the same time, in the order in which they were added.
 class Timeline {
  public:
   Nanos now() const { return now_; }
@@ -60,7 +60,7 @@ class Timeline {
   std::priority_queue<Item> queue_;
 };
 
-// What all parts share.
+// The state that all parts share.
 struct Common {
   Options options;
   Random random;
@@ -77,21 +77,21 @@ struct Common {
   }
 };
 
-// A rank's process and what its daemon has of it. The record outlives daemon and machine.
+// A rank's process and its daemon's record of it. The record outlives the daemon and the machine.
 struct SimRank {
   RankPhase phase = RankPhase::kListening;
-  bool alive = false;  // the process
+  bool alive = false;  // whether the process is alive
   bool asked_to_end = false, killed = false;
   Nanos asked_at;
-  bool yield = false;  // the file is there
+  bool yield = false;  // whether the yield file exists
   bool released = false;
   int32_t port = 0;
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
-  RankAssignment assignment;  // with peers, from when it started
+  RankAssignment assignment;  // with peers, from the start of the process on
   int64_t sequence = 0;
-  std::deque<RankMessage> messages;  // not acknowledged
+  std::deque<RankMessage> messages;  // messages that are not acknowledged yet
 };
 
 struct SimNode {
@@ -99,40 +99,40 @@ struct SimNode {
   int32_t devices = 1;
   bool powered = true;
   bool agent_up = true, worker_up = true;
-  int64_t agent_stream = 0, worker_stream = 0;  // 0: none
+  int64_t agent_stream = 0, worker_stream = 0;  // 0: no stream
   int64_t boots = 0;
   bool cut_to_server = false, cut_from_server = false;
-  bool isolated = false;  // from all other nodes
-  bool apart = false;     // in a part of the network that reaches neither the server nor the nodes that are not
+  bool isolated = false;  // cut off from all other nodes
+  bool apart = false;     // in a part of the network that reaches neither the server nor the other nodes
   bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
-  std::optional<WorkerDesired> wish;  // since the daemon began
+  std::optional<WorkerDesired> wish;  // received since the daemon began
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
-  Bytes memory;                // that each device really has; its agent says more
-  std::optional<Lease> lease;  // of the daemon that runs
-  // What is in its files.
+  Bytes memory;                // the real memory of each device; the node's agent reports more
+  std::optional<Lease> lease;  // the lease of the running daemon
+  // The contents of the lease's files.
   Nanos deadline = Lease::kForever;
   LeaseTerms terms;
   Nanos asked_at, reported_at;
   int64_t reports = 0;
 };
 
-// A checkpoint directory.
+// The state of a checkpoint directory.
 struct Disk {
   Generation fence;
-  int64_t step = -1;  // of the newest checkpoint; -1: none
+  int64_t step = -1;  // step of the newest checkpoint; -1: none
   int64_t commits = 0;
 };
 
-// The ranks of one generation, as they train together.
+// The ranks of one generation that train together.
 struct Gang {
   JobId job;
   Generation generation;
-  std::map<int32_t, SimNode*> present;  // by rank: whose process has started
+  std::map<int32_t, SimNode*> present;  // the ranks whose processes have started
   bool connected = false, over = false;
   int64_t step = 0;
-  int64_t base_commits = 0;  // of the directory, when this run last saw it
+  int64_t base_commits = 0;  // of the directory, when this run last looked at it
 };
 
 struct ClientJob {
@@ -140,7 +140,7 @@ struct ClientJob {
   JobSpec spec;
   std::optional<JobId> acknowledged;
   bool cancelled = false;
-  bool refused = false;  // for good: what it was to begin after has failed
+  bool refused = false;  // for good: a job that must succeed before it has failed
 };
 
 class World {
@@ -152,7 +152,7 @@ class World {
   // server.cc
   void StartServer();
   void CrashServer(Nanos away);
-  // Whether the server lived on.
+  // Gives the controller an event. Returns whether the server is still alive.
   bool Give(EventBody body);
   void Carry(std::vector<Effect> effects, const EventBody* cause);
   void Commit(const std::vector<Effect>& effects);
@@ -161,11 +161,11 @@ class World {
   void Tick();
   void CheckStore(const std::vector<Effect>& effects);
 
-  // network: in server.cc too
+  // network; also in server.cc
   struct Stream {
     SimNode* node = nullptr;
     bool worker = false;
-    Nanos to_server_free, from_server_free;  // when what was sent before has arrived
+    Nanos to_server_free, from_server_free;  // when everything that was sent earlier has arrived
     int64_t epoch = 0;
     std::deque<EventBody> to_server;
     std::deque<std::function<void(SimNode&)>> to_node;
@@ -220,10 +220,10 @@ class World {
   bool MayHaveFailed(const ClientJob& client, const JobRecord& job) const;
   bool MayBeCancelled(const ClientJob& client, const JobRecord& job) const;
 
-  // people.cc: what people ask for, and whether they get it
+  // people.cc: what people ask for, and checks whether they get it
   void Meddle();
   void LetGo();
-  // `plan`: that it begins with.
+  // `plan`: the plan with which the generation begins.
   void CheckNewGeneration(const JobRecord& job, const Plan& plan);
   const JobRecord* StoredByName(const std::string& name) const;
   void CheckEnd();
@@ -232,11 +232,11 @@ class World {
   Common common_;
   std::map<NodeId, SimNode> nodes_;
   std::vector<ClientJob> clients_;
-  std::map<int64_t, size_t> requests_;  // of submissions that are under way: whose
+  std::map<int64_t, size_t> requests_;  // pending submissions: request -> client
   int64_t last_request_ = 0, last_id_ = 0;
 
   std::unique_ptr<Controller> controller_;  // null: the server is down
-  int64_t epoch_ = 0;                       // of the server
+  int64_t epoch_ = 0;                       // incremented with each server
   ControllerOptions controller_options_;
   struct Stored {
     JobRecord record;
@@ -252,8 +252,8 @@ class World {
   std::map<JobId, Disk> disks_;
   std::map<std::pair<JobId, int64_t>, Gang> gangs_;
   bool faults_over_ = false;
-  bool leases_ = true;  // false: the daemons are of a version without them
-  NodeId doomed_;       // a node that is gone for ever when faults are over; empty: none
+  bool leases_ = true;  // false: the daemons are of a version without leases
+  NodeId doomed_;       // a node that does not return after the faults are over; empty: none
   NodeId bad_;          // a node whose ranks fail their checks; empty: none
 };
 

@@ -1,4 +1,4 @@
-"""The architecture as a test: who may include whom, what the planner may not touch, and the size of files and folders."""
+"""Checks the architecture: who may include whom, what the planner may not use, and the size of files and folders."""
 
 import collections
 import graphlib
@@ -11,8 +11,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report")
 
-# Two inner rooms have rules of their own. The worker's daemon speaks gRPC, its engine does not; the planner's exact solver
-# has a time limit and a MILP library, the planner neither.
+# Two inner rooms have rules of their own. The worker's daemon uses gRPC, but its engine does not. The planner's exact
+# solver has a time limit and a MILP library, but the planner has neither.
 INNER_ROOMS = ("worker/daemon", "planner/opt")
 # Room -> rooms it may include.
 MAY_INCLUDE = {
@@ -30,17 +30,17 @@ MAY_INCLUDE = {
     "cli": {"common", "planner", "proto", "node", "security", "report", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
 }
-# What of the worker another room may see: plain data that crosses a file or a pipe between them, and the files that a
-# run leaves.
+# The files of the worker that other rooms may include: plain data that crosses a file or a pipe between them, and the
+# files that a run leaves.
 CONTRACTS = {
     "proto": {"worker/contract/rank_config.h", "worker/contract/rank_report.h", "worker/contract/rank_report_fields.h"},
     "server": {"worker/contract/rank_report.h"},
     "agent": {"worker/rank/measure/measure.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
-# Rooms inside rooms, from the lowest to the highest: a file may include files of its own inner room and of those that stand
-# before it in the list; rooms in one tuple do not include each other. A file in the outer folder itself, such as a program,
-# may include all of them, and none of them may include it. docs/ARCHITECTURE.md says what each room is for.
+# The inner rooms of a room, from the lowest to the highest. A file may include files of its own inner room and of those
+# before it in the list; rooms in one tuple do not include each other. A file directly in the outer folder, such as a
+# program, may include all of them, but none of them may include it. docs/ARCHITECTURE.md says what each room is for.
 INNER_ORDER = {
     "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search",
                 ("report", "opt")),
@@ -50,16 +50,16 @@ INNER_ORDER = {
                ("rank", "daemon")),
     "worker/rank": ("process", "measure", "records", "peers", "check", "states"),
 }
-# A folder with more files of its own is hard to survey: it needs rooms.
+# A folder with more files of its own is hard to survey and needs inner rooms.
 MOST_FILES = 40
-# CUDA stays below the interfaces of the backend and of the communicator.
+# Only the backends and communicators below their interfaces use CUDA.
 CUDA_FILES = {"worker/collectives/nccl_communicator.cc"}
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
 SUFFIXES = (".h", ".cc", ".cuh", ".cu")
 PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
 IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"
                     r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
-# OPT's time limit is the planner's one look at a clock.
+# The planner looks at a clock only for OPT's time limit.
 IMPURE_ALLOWED = {("planner/opt/stage_opt.cc", "chrono")}
 IMPURE_CALLS = re.compile(r"\b(getenv|rand|srand|time|clock_gettime|fopen|printf)\s*\(")
 
@@ -70,7 +70,7 @@ def sources():
 
 
 def room_of(path):
-    """Of a path below the root, as text."""
+    """The room of a path, which is given as text relative to the root."""
     return next((room for room in INNER_ROOMS if path.startswith(room + "/")), path.split("/")[0])
 
 
@@ -86,13 +86,13 @@ def includes(path):
 
 
 def inner_room(outer, path):
-    """The inner room of a path below `outer`; "" of a file in the outer folder itself."""
+    """The inner room of a path below `outer`; "" for a file directly in the outer folder."""
     folder, _, rest = path.removeprefix(outer + "/").partition("/")
     return folder if rest else ""
 
 
 def arrows_back_up(outer, order, included):
-    """What is wrong with (path, line, included path) in a room whose inner rooms have that order."""
+    """The violations in a room whose inner rooms have that order. `included`: (path, line, included path)."""
     bad = []
     height = {"": len(order)}
     for place, rooms in enumerate(order):
@@ -109,7 +109,7 @@ def arrows_back_up(outer, order, included):
 
 
 def full_folders(paths, most):
-    """Folders that hold more than `most` of these paths themselves."""
+    """Folders that directly contain more than `most` of these paths."""
     counts = collections.Counter(path.rpartition("/")[0] for path in paths)
     return [f"{folder}: {n} files, more than {most}" for folder, n in sorted(counts.items()) if n > most]
 
@@ -173,13 +173,13 @@ class SourcesTest(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("clang-format") and (ROOT / ".git").exists(), "needs clang-format and a git checkout")
     def test_sources_are_formatted(self):
-        """`git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format -i` mends it."""
+        """To correct it: `git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format -i`"""
         files = subprocess.run(["git", "ls-files", "*.cc", "*.h", "*.cu", "*.cuh"], cwd=ROOT, capture_output=True, text=True, check=True)
         result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files.stdout.split()], cwd=ROOT, capture_output=True, text=True)
         self.assert_none(sorted({line.split(": error")[0] for line in result.stderr.splitlines() if ": error" in line}))
 
     def test_each_type_is_defined_once(self):
-        """Two types of one name in one namespace are a violation of the one-definition rule that no linker reports."""
+        """Two types with the same name in one namespace violate the one-definition rule, and no linker reports it."""
         known, bad = {}, []
         for path in sources():
             if path.suffix not in (".h", ".cuh"):
@@ -205,7 +205,7 @@ class SourcesTest(unittest.TestCase):
 
 
 class ChecksTest(unittest.TestCase):
-    """The checks above, with sources that break a rule."""
+    """Runs the checks above on sources that break a rule."""
 
     def found(self, path, name):
         return arrows_back_up("house", ("cellar", "hall", ("attic", "tower")), [(path, 7, name)])

@@ -13,12 +13,12 @@ namespace lynx::validation {
 
 struct Unknown {
   std::string name;
-  int32_t* value;  // what `error` reads; where it stands is where the fit begins
+  int32_t* value;  // `error` reads it; its current value is the starting point
   int32_t low, high;
 };
 
-// Moves the unknowns, one at a time and in ever smaller steps, until no step of one makes `error` smaller; leaves
-// them there.
+// Changes the unknowns, one at a time and in smaller and smaller steps, until no step of one of them makes `error`
+// smaller. The unknowns keep their final values.
 std::vector<Constant> FitConstants(const std::vector<Unknown>& unknowns, const std::function<double()>& error);
 
 }  // namespace lynx::validation

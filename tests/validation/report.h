@@ -1,4 +1,4 @@
-// docs/validation.md: every comparison, as one page.
+// The text of docs/validation.md: all comparisons on one page.
 #ifndef LYNX_TESTS_VALIDATION_REPORT_H_
 #define LYNX_TESTS_VALIDATION_REPORT_H_
 
@@ -8,7 +8,7 @@
 
 namespace lynx::validation {
 
-// `source_dir`: the root of the source tree, whose tables and cluster files are read. Markdown.
+// `source_dir`: the root of the source tree, with the tables and cluster files. Returns Markdown.
 absl::StatusOr<std::string> ValidationReport(const std::string& source_dir);
 
 }  // namespace lynx::validation

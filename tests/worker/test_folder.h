@@ -1,4 +1,4 @@
-// TestFolder: a place for a test's files, in GoogleTest's temporary folder.
+// TestFolder: a folder for a test's files, in GoogleTest's temporary folder.
 #ifndef LYNX_TESTS_WORKER_TEST_FOLDER_H_
 #define LYNX_TESTS_WORKER_TEST_FOLDER_H_
 
@@ -13,13 +13,13 @@
 
 namespace lynx {
 
-// A folder of the running test's own, removed with the object.
+// A folder of the running test. It is removed with the object.
 class TestFolder {
  public:
   TestFolder() {
     const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
     std::string name = "lynx-" + std::to_string(getpid()) + "-" + test->test_suite_name() + "." + test->name();
-    std::replace(name.begin(), name.end(), '/', '-');  // a parameter's name comes after one
+    std::replace(name.begin(), name.end(), '/', '-');  // in a parameterized test a slash precedes the parameter's name
     path_ = std::filesystem::path(testing::TempDir()) / name;
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
@@ -34,7 +34,7 @@ class TestFolder {
     std::ifstream in(path_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // In one piece: a process that has the file open or mapped goes on with what it was.
+  // Replaces the file in one piece: a process that has it open or mapped keeps the old content.
   std::string Write(const std::string& name, const std::string& content) const {
     const std::filesystem::path file = path_ / name, fresh = path_ / (name + ".fresh");
     std::ofstream(fresh, std::ios::binary) << content;

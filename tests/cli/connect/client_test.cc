@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr Nanos kSecond{1'000'000'000};
 
-// A Jobs service that answers as the test says.
+// A Jobs service whose answers the test decides.
 class FakeJobs : public v1::Jobs::Service {
  public:
   using Writer = grpc::ServerWriter<v1::WatchJobResponse>;
@@ -50,19 +50,19 @@ class FakeJobs : public v1::Jobs::Service {
   int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   int watches() const { return watches_; }
-  // What the call of that number, from 1, does.
+  // Handles the n-th call of WatchJob, counted from 1.
   std::function<grpc::Status(int, Writer&)> on_watch;
 
-  // For as long as the test lasts.
+  // Sleeps as long as the test lasts.
   void Sleep() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return over_; });
   }
 
-  // What the call of ListJobs of that number, from 1, gets.
+  // The status for the n-th call of ListJobs, counted from 1.
   std::function<grpc::Status(int)> on_list = [](int) { return grpc::Status::OK; };
   int lists() const { return lists_; }
-  int jobs = 0;  // that it has, "j1" the oldest
+  int jobs = 0;  // number of its jobs; "j1" is the oldest
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request, v1::ListJobsResponse* response) override {
     int next = jobs;
     if (!request->before().empty()) next = std::stoi(request->before().substr(1)) - 1;
@@ -71,8 +71,8 @@ class FakeJobs : public v1::Jobs::Service {
     response->set_more(next > 0);
     return on_list(++lists_);
   }
-  int events = 0;           // of its only job
-  bool knows_pages = true;  // an earlier release does not
+  int events = 0;           // number of events of its only job
+  bool knows_pages = true;  // false: like a server of an earlier release
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
     v1::Job& job = *response->mutable_job();
     job.set_id("j1");
@@ -84,7 +84,7 @@ class FakeJobs : public v1::Jobs::Service {
     watched_as.push_back(request->job_id());
     return on_watch(++watches_, *writer);
   }
-  std::vector<std::string> watched_as;  // by call, one after the other
+  std::vector<std::string> watched_as;  // one entry per call
 
  private:
   std::mutex mutex_;
@@ -133,8 +133,9 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   EXPECT_TRUE(listed.ok()) << listed.status();
 }
 
-// Counted in calls: gRPC connects again after 1.2 s at most, which are 24 pauses, and looks by itself every 5 s, which are 100.
-// The server is another process, for in this one its threads would look for the client, too.
+// Counts calls, not time: gRPC connects again after at most 1.2 s, which are 24 pauses; by itself it looks every 5 s,
+// which are 100. The server is another process, because in this process its threads would wait for the client's
+// connection too.
 TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
   const int port = FakeJobs().port();
   const std::string address = "127.0.0.1:" + std::to_string(port);
@@ -209,7 +210,7 @@ TEST(ClientTest, ARefusalIsFinal) {
   EXPECT_EQ(jobs.watches(), 1);
 }
 
-// A job that waits says nothing for long. That is no absence of its server.
+// A waiting job says nothing for a long time. This does not mean that its server is away.
 TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
   FakeJobs jobs;
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {
@@ -252,7 +253,7 @@ TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   FakeJobs jobs;
   jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {
     if (call == 1) writer.Write(Message(v1::JOB_STATE_RUNNING));
-    if (call == 2) jobs.Sleep();  // takes the call, but says nothing
+    if (call == 2) jobs.Sleep();  // the server accepts the call, but says nothing
     return kGone;
   };
   const Watched watched = Watch(jobs, kSecond / 5, kSecond * 3 / 2);
@@ -261,7 +262,7 @@ TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   EXPECT_GE(jobs.watches(), 2);
 }
 
-// As a server says it that is asked for too much: google.rpc.RetryInfo in the details.
+// The status of a server that is too busy, with google.rpc.RetryInfo in the details.
 grpc::Status Later(Nanos delay) {
   google::rpc::RetryInfo info;
   info.mutable_retry_delay()->set_seconds(delay.value / kSecond.value);
@@ -279,7 +280,7 @@ TEST(ClientTest, CallsAgainWhenTheServerSaysWhen) {
   EXPECT_EQ(server.lists(), 3);
 }
 
-// A server that restarts sheds calls until it has caught up, which is no reason to leave a job that trains on.
+// After a restart a server refuses calls until it has caught up. The watch of a training job must survive this.
 TEST(ClientTest, AWatchOutlivesAServerThatIsTooBusy) {
   FakeJobs jobs;
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {

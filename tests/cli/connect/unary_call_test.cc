@@ -22,7 +22,7 @@ namespace {
 constexpr Nanos kPatience{30'000'000'000};
 constexpr char kSubmit[] = "/lynx.v1.Jobs/SubmitJob";
 
-// A real server of the gRPC library, whose answers are the test's.
+// A real server of the gRPC library, whose answers the test decides.
 class UnaryCallTest : public ::testing::Test, public v1::Jobs::Service {
  protected:
   void Serve(const std::string& host = "127.0.0.1") {
@@ -64,7 +64,7 @@ TEST_F(UnaryCallTest, BringsTheAnswer) {
   v1::SubmitJobResponse response;
   ASSERT_TRUE(response.ParseFromString(*answer));
   EXPECT_EQ(response.job().id(), "key");
-  // The server knows how long its caller waits.
+  // The server knows how long the caller waits.
   EXPECT_LE(deadline_, std::chrono::system_clock::now() + std::chrono::nanoseconds(kPatience.value));
   EXPECT_GE(deadline_, before);
 }
@@ -77,7 +77,7 @@ TEST_F(UnaryCallTest, ReachesIpv6) {
   EXPECT_TRUE(Call(request).has_value());
 }
 
-// Beyond every window that either side begins with.
+// Larger than every initial window of the two sides.
 TEST_F(UnaryCallTest, CarriesLargeMessagesBothWays) {
   Serve();
   answer_ = [](const auto& request, auto& response) {
@@ -125,7 +125,7 @@ TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
   for (const char* address : {"127.0.0.1:1", "[::1]:65535"}) EXPECT_TRUE(IsCalledUnary(address)) << address;
 }
 
-// A listener that takes connections and does `then` with each.
+// A listener that accepts connections and does `then` with each.
 class OtherServer {
  public:
   OtherServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -146,7 +146,7 @@ class OtherServer {
 };
 
 TEST(UnaryCallPatienceTest, AServerThatSaysNothingIsLeft) {
-  const OtherServer server;  // the kernel takes the connection, and nobody answers
+  const OtherServer server;  // the kernel accepts the connection, but nobody answers
   EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", Nanos(50'000'000)).has_value());
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A machine with which nothing is wrong.
+// A machine without any problem.
 MachineFacts Fit() {
   MachineFacts facts{.version = "1.0",
                      .kernel = "Linux 6",
@@ -43,7 +43,7 @@ MachineFacts Fit() {
   return facts;
 }
 
-// All that is not ok, "VERDICT WHAT: FOUND".
+// All findings that are not ok: "VERDICT WHAT: FOUND".
 std::vector<std::string> Wrong(const MachineFacts& facts) {
   std::vector<std::string> wrong;
   for (const Finding& finding : Diagnose(facts)) {
@@ -134,7 +134,7 @@ TEST(Doctor, TheServersOwnPortIsNoOthers) {
   facts.ports[0].taken = true;
   facts.ports.push_back({.port = 7472, .purpose = "lynx-server's live page", .taken = true});
   EXPECT_THAT(Wrong(facts), testing::ElementsAre());
-  facts.ports[0].taken = false;  // it runs elsewhere, so what listens on the page's port is another
+  facts.ports[0].taken = false;  // it runs on another machine, so another program listens on the page's port
   EXPECT_THAT(Wrong(facts), testing::ElementsAre("warning port: 7472 of lynx-server's live page is taken"));
 }
 
@@ -163,7 +163,7 @@ TEST(Doctor, TheWorstCounts) {
 TEST(Doctor, KnowsThisMachineByItsAddresses) {
   for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"})
     EXPECT_TRUE(IsThisMachine(address)) << address;
-  // Of a network for documentation, and what is no address.
+  // Addresses from the ranges reserved for documentation, and strings that are not addresses.
   for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"})
     EXPECT_FALSE(IsThisMachine(address)) << address;
 }

@@ -27,7 +27,7 @@ class LocalClusterTest : public testing::Test {
   }
   ~LocalClusterTest() override { std::filesystem::remove_all(folder_); }
 
-  // A cluster of which one daemon, the server, is that process.
+  // Records a cluster with one daemon, the server, which is that process.
   void Record(pid_t pid) const {
     const ProcessIdentity process = IdentifyProcess(pid).value();
     std::ofstream(folder_ + "/cluster.json")
@@ -39,7 +39,7 @@ class LocalClusterTest : public testing::Test {
   std::string folder_;
 };
 
-// As another user: this process where root tests, and the machine's first where somebody else does.
+// Needs a process of another user: this one if root runs the tests, else the machine's first process.
 TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   const bool root = geteuid() == 0;
   const pid_t daemon = root ? getpid() : 1;
@@ -48,7 +48,7 @@ TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   if (child == 0) {
     constexpr uid_t kNobody = 65534;
     if (root && setuid(kNobody) != 0) _exit(2);
-    alarm(60);  // it does not wait for ever for what cannot happen
+    alarm(60);  // the test must not wait forever
     const absl::Status down = LocalDown(folder_);
     std::ofstream(folder_ + "/said") << down;
     _exit(0);
@@ -76,7 +76,7 @@ TEST_F(LocalClusterTest, WhatIsWrongIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
-// As an earlier release may have written it down.
+// As an earlier release may have written it.
 TEST_F(LocalClusterTest, ARateThatIsNoneInTheFileIsAnotherThanTheOneGiven) {
   std::ofstream(folder_ + "/cluster.json") << R"({"serverAddress": "127.0.0.1:1", "daemons": [
           {"name": "server", "argv": ["x"], "log": "x", "metricsAddress": "", "pid": 0, "startTicks": 0, "machineBoot": ""},

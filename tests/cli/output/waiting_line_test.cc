@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::EndsWith;
 
-// What stands in `from` up to `text`, which whoever writes there is waited for.
+// Reads from `from` up to and including `text`; waits for the writer.
 std::string ReadUntil(int from, const std::string& text) {
   std::string all;
   char byte = 0;
@@ -31,7 +31,7 @@ TEST(WaitingLine, SaysOnATerminalWhatItIsAtAndWipesItself) {
     all = ReadUntil(screen, "planning (");
     line.At("layouts with tp 8");
     all += ReadUntil(screen, "planning: layouts with tp 8 (");
-    line.At(std::string(100, 'x'));  // a wrapped line could not be wiped
+    line.At(std::string(100, 'x'));  // a wrapped line could not be erased
     all += ReadUntil(screen, std::string(29, 'x'));
   }
   close(terminal);

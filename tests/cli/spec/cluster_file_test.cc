@@ -205,7 +205,7 @@ TEST(ClusterFile, ExamplesAreValidAndSayWhereEveryNumberIsFrom) {
     EXPECT_EQ(std::filesystem::path(path).stem(), file->name);
     int numbers = 0;
     for (const NumberSource& number : file->sources) {
-      // Names, counts of machines, and points, whose curve has the source.
+      // Exceptions are names, numbers of machines, and points, whose curve has the source.
       const bool of_machines = absl::StrContains(number.path, ".points[") || absl::EndsWith(number.path, "ame") ||
                                absl::EndsWith(number.path, ".nodes") || absl::EndsWith(number.path, "devicesPerNode") ||
                                absl::EndsWith(number.path, ".device") || absl::EndsWith(number.path, ".kind");

@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:17:30: parallel.sequenceParallel: expected auto, off or on, found 'yes'"}),
     NameOf);
 
-// What may look like a mistake and is none.
+// Valid text that may look like a mistake.
 TEST(JobFileMistakesTest, WhatIsValidIsTaken) {
   std::string with_returns;
   for (const char c : std::string(kGood)) with_returns += c == '\n' ? std::string("\r\n") : std::string(1, c);

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As published with the models, less what is not looked at.
+// As published with the models, without the fields that are ignored.
 constexpr char kGpt2[] = R"({
   "model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_inner": null,
   "n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
@@ -63,7 +63,7 @@ TEST(ModelConfig, ReadsLlama) {
                                .kv_heads = 8,
                                .attention = AttentionKernel::kFused,
                                .dtype = DataType::kBfloat16}));
-  // As many key heads as heads is the default, and written as such.
+  // As many key heads as heads is the default, so it is stored as the default.
   const auto whole = ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64"), "c");
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->kv_heads, 0);
@@ -72,7 +72,7 @@ TEST(ModelConfig, ReadsLlama) {
   EXPECT_EQ(absent->kv_heads, 0);
 }
 
-// The published configurations of families, less what is not looked at: each is read as what its layers are made of.
+// The published configurations of families, without the fields that are ignored.
 ModelSpec Read(const std::string& text) {
   const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
   EXPECT_TRUE(model.ok()) << model.status();
@@ -91,7 +91,8 @@ TEST(ModelConfig, ReadsMistral) {
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.rotary.theta, 1e6);
   EXPECT_EQ(model.attention, AttentionKernel::kFused);
-  // An absent field is the class's own default there, which is not the number of heads; null is.
+  // In this family an absent field means the class's default, which is not the number of heads; null means the number
+  // of heads.
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
 }
@@ -102,7 +103,7 @@ TEST(ModelConfig, ReadsLlama3) {
   EXPECT_EQ(model.rotary, (RotarySpec{.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}));
   EXPECT_EQ(model.norm_epsilon, 1e-5);
   EXPECT_EQ(model.plan_only, PlanOnlyFeatures{0});
-  // As newer versions of the library write it.
+  // The form that newer versions of the library write.
   const ModelSpec newer = Read(Replaced(kLlama, "\"rope_scaling\": null", R"("rope_parameters": {"rope_theta": 500000.0,
       "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"));
   EXPECT_EQ(newer, model);
@@ -116,12 +117,12 @@ TEST(ModelConfig, ReadsOtherScalings) {
             (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
             (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
-  // transformers bases it on max_position_embeddings, whatever the object says.
+  // transformers uses max_position_embeddings, whatever the object says.
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq,
             4096);
   EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
             (RotarySpec{.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 2048, .beta_fast = 16}));
-  // DeepSeek's way to say the factor of cosines and sines: here both are 1, which leaves nothing.
+  // DeepSeek's form of the factor of cosines and sines. Here both values are 1, so there is no factor.
   EXPECT_EQ(scaled(R"({"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0})").rotary.attention_factor, 1);
   EXPECT_EQ(scaled(R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})").plan_only,
             Bit(PlanOnlyFeature::kOtherRopeScaling));
@@ -146,7 +147,7 @@ TEST(ModelConfig, ReadsPhi3AndStarCoder) {
       Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
   EXPECT_EQ(phi.rotary.dims, 96);  // of 128
   EXPECT_EQ(phi.window, 2047);
-  // What transformers reads as longrope in this family: never trained as yarn.
+  // transformers reads this as longrope in this family, and never as yarn.
   const ModelSpec long_phi = Read(Replaced(Replaced(kLlama, "\"llama\"", "\"phi3\""), "\"rope_scaling\": null",
                                            R"("rope_scaling": {"type": "yarn", "factor": 4.0})"));
   EXPECT_EQ(long_phi.plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
@@ -156,7 +157,7 @@ TEST(ModelConfig, ReadsPhi3AndStarCoder) {
   EXPECT_EQ(bigcode.plan_only, PlanOnlyFeatures{0});
 }
 
-// Everything that the engine lacks is said, and the shape is read all the same.
+// Everything that the engine does not support is named, and the shape is still read.
 TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   const struct {
     std::string text;
@@ -187,7 +188,7 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   }
 }
 
-// Models that also see keep their language model's fields in an object of their own.
+// Models that also see keep the fields of their language model in a separate object.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
   EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"),

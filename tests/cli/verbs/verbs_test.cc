@@ -1,4 +1,4 @@
-// Verbs against a server that answers as the test says: what they print, and how they end.
+// Verbs against a server whose answers the test decides: what the verbs print, and their exit codes.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A job "j1" of which no step that it tells makes sense, and nodes.
+// Has nodes, and a job "j1" whose traced step is inconsistent.
 class FakeJobs : public v1::Jobs::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse* response) override {

@@ -97,7 +97,7 @@ export class Prometheus extends DataSourceApi<any> {
     return errors.length > 0 ? { data, errors, state: LoadingState.Error } : { data, state: LoadingState.Done };
   }
 
-  /** Of variables: label_values(label) and label_values(series, label). */
+  /** Answers the queries of variables: label_values(label) and label_values(series, label). */
   async metricFindQuery(asked: any, options: any): Promise<MetricFindValue[]> {
     const text = sceneGraph.interpolate(options.scopedVars.__sceneObject.value.valueOf(), asked.query ?? asked, options.scopedVars, written);
     const [, series, label] = /^label_values\((?:(.+),\s*)?([a-zA-Z_]\w*)\)$/.exec(text) ?? [];

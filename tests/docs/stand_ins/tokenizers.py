@@ -1,15 +1,15 @@
-"""In the place of Hugging Face's `tokenizers`, where it is not installed: as much as scripts/prepare_tokens.py asks of it, for GPT-2's byte-level
-BPE (Sennrich et al. 2016, Radford et al. 2019) and without its speed."""
+"""Replaces Hugging Face's `tokenizers` if it is not installed. It has what scripts/prepare_tokens.py uses, for GPT-2's
+byte-level BPE (Sennrich et al. 2016, Radford et al. 2019), but is slower."""
 
 import json
 import re
 
-# A word with the space before it. GPT-2's own pattern also knows classes of Unicode, which Python's does not.
+# A word with the space before it. GPT-2's own pattern also uses classes of Unicode that Python's `re` does not have.
 WORD = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?[^\s\w]+|\s+(?!\S)|\s+")
 
 
 def symbols_of_bytes():
-    """A printable character for each byte: those that are printable themselves, and others from 256 on."""
+    """A printable character for each byte: the byte's own if it is printable, else one from 256 on."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}

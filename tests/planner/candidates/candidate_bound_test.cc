@@ -15,7 +15,7 @@ struct Bounded {
   int planned = 0, tight = 0, offloading = 0;
 };
 
-// Candidates of random requests, under every kind of schedule: what is simulated is never below a bound.
+// Takes candidates of random requests, with every kind of schedule, and checks that no simulated time is below a bound.
 Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 rng(seed);
@@ -64,7 +64,7 @@ TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
   EXPECT_GT(counts.offloading, 5);
 }
 
-// 16 layers of one stage each, between nodes: the gradients' way is long.
+// 16 stages of one layer each, on different nodes: gradients have a long way.
 PlanRequest DeepRequest() {
   PlanRequest request;
   request.target = PlanTarget::kAnyFramework;
@@ -91,8 +91,8 @@ TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
   }
 }
 
-// Where gradients are reduced with every microbatch over slow links, nothing else takes as long; weights come back at the
-// end, whatever the schedule.
+// If gradients are reduced with every microbatch over slow links, nothing else takes as long. Weights come back at the
+// end of the step, with every schedule.
 TEST(CandidateBound, KnowsWhatStatesTake) {
   PlanRequest request = DeepRequest();
   request.cluster = UniformCluster(8, 1, SmallGpu());
@@ -110,7 +110,7 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
   }
 }
 
-// A small model on many nodes far apart.
+// A small model on many nodes that are far apart.
 TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 256};

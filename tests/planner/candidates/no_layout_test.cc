@@ -48,7 +48,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class NoLayout : public testing::TestWithParam<Case> {};
 
-// Word for word: each names fields of the job file, their values, the rule, and what to write instead.
+// Each text names fields of the job file, their values, the rule, and what to write instead.
 TEST_P(NoLayout, NamesTheReason) {
   JobSpec spec = Spec();
   GetParam().change(spec);
@@ -185,7 +185,7 @@ TEST(NoLayout, ACustomScheduleHasItsMicrobatches) {
                         "train.microBatch"));
 }
 
-// No field alone is the reason: what would do instead is looked for.
+// No single field is the reason, so the planner looks for values that would work.
 TEST(NoLayout, NamesWhatWouldDo) {
   JobSpec spec = Spec();
   spec.model.layers = 6;
@@ -210,7 +210,7 @@ TEST(NoLayout, NamesWhatWouldDo) {
               HasSubstr("there are layouts with parallel.dp left to the planner (auto), or with resources.ranks"));
 }
 
-// Degrees that do not divide the model are found before a cluster is there.
+// Degrees that do not divide the model are found before there is a cluster.
 TEST(NoLayout, DegreesThatDoNotDivideTheModelAreNotValid) {
   const auto error = [](const std::function<void(JobSpec&)>& change) {
     JobSpec spec = Spec();

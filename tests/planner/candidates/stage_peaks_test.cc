@@ -18,8 +18,9 @@ ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   return model;
 }
 
-// Of every rank of a pipeline, against the program of its whole step. Policies are random, so nearly all are odder than
-// any that is planned: a few of their programs repeat themselves only after more microbatches than are looked at.
+// Compares the peak of every rank of a pipeline with the peak of the program of a whole step. The policies are random,
+// so nearly all are more irregular than any that the planner makes: a few of their programs become periodic only after
+// more microbatches than StagePeaks looks at.
 TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   constexpr uint64_t kSeed = 20261121;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
@@ -47,7 +48,7 @@ TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   EXPECT_GE(exact, ranks * 99 / 100) << "of " << ranks;
 }
 
-// The same where tensors are on their way to the host and back.
+// The same with tensors on their way to the host and back.
 TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
   constexpr uint64_t kSeed = 5;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);

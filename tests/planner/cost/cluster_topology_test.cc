@@ -143,7 +143,7 @@ TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
   EXPECT_THAT(error([](auto& c) { c.groups[1].profile.flops_per_second = 0; }), HasSubstr("must be positive"));
 }
 
-// Equal devices in two groups are the same cluster as in one.
+// A cluster with equal devices in two groups is the same as one with all of them in one group.
 TEST(ClusterTopology, TwoEqualGroupsPlanAsOne) {
   PlanRequest request;
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};

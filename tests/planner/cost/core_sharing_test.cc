@@ -61,11 +61,12 @@ TEST_F(SharedCoresTest, RanksThatAlternateLoseNothing) {
 
 TEST_F(SharedCoresTest, RanksSlowEachOtherOnlyWhileBothCompute) {
   const Simulation shared = Run("0F0:0.attn 0SF+0 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
-  // The first ends at 1000, and the transfer that the second waits for at 1140.
+  // The first rank's work ends at 1000, and the transfer that the second waits for at 1140.
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(0));
   EXPECT_EQ(shared.step, Nanos(1140 + 1000));
   const Simulation longer = Run("0F0:0.attn 0SF+0 0F0:0.attn 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
-  // From 1140 on the first has 360 ns of work left, which takes 720, and the second gets as much done: 640 remain.
+  // From 1140 on, the first rank has 360 ns of work left, which take 720. The second does as much meanwhile, and 640
+  // remain.
   EXPECT_EQ(longer.stages[0].core_wait, Nanos(360));
   EXPECT_EQ(longer.stages[0].spans[3].end, Nanos(1140 + 720));
   EXPECT_EQ(longer.step, Nanos(1140 + 720 + 640));
@@ -81,8 +82,8 @@ TEST_F(SharedCoresTest, RanksOfAStageThatShareACoreMakeItsTimesLonger) {
   EXPECT_EQ(shared.stages[0].end, Nanos(2000));
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(1000));
   EXPECT_EQ(shared.stages[1].end, Nanos(1000)) << "the stages are on cores of their own";
-  // Four ranks on one core: 4 times while both compute. The second is done after 2000 of them, with the first half
-  // done.
+  // Four ranks share one core: while both stages compute, work takes 4 times as long. The second is done at 2000; by
+  // then half of the first is done.
   const Simulation all = Run(first, second, {{.devices = {0, 1, 2, 3}, .at_once_permille = 1000}});
   EXPECT_EQ(all.stages[1].end, Nanos(2000));
   EXPECT_EQ(all.stages[0].end, Nanos(3000));
@@ -92,11 +93,11 @@ TEST_F(SharedCoresTest, RanksOfAStageThatShareACoreMakeItsTimesLonger) {
 TEST_F(SharedCoresTest, AWindowHidesLessWhereRanksShareACore) {
   layout_ = {.tp = 2, .pp = 2};
   const std::vector<SharedCores> first_stage{{.devices = {0, 1}, .at_once_permille = 1000}};
-  // 400 ns of recomputation become 800, in a window of 640.
+  // 400 ns of recomputation become 800, in a window of 640 ns.
   const std::string program = "0AR+0:0.attn 0R0:0.attn(ln1,qkv,probs,context) 0AR-0:0.attn";
   EXPECT_EQ(Run(program, "", {}).stages[0].recompute_exposed, Nanos(0));
   EXPECT_EQ(Run(program, "", first_stage).stages[0].recompute_exposed, Nanos(160));
-  // The two ranks' transfers take a core's tenth each, a fifth in all: of 640 ns 512 are left.
+  // The transfers of the two ranks take a tenth of a core each, a fifth in all: of 640 ns, 512 are left.
   profile_.communication_compute_permille = 100;
   EXPECT_EQ(Run(program, "", first_stage).stages[0].end, Nanos(640 + 800 - 512));
 }
@@ -106,7 +107,7 @@ TEST_F(SharedCoresTest, ALimitOfTimeSlowsEvenOneRank) {
 }
 
 TEST_F(SharedCoresTest, EnoughCoresChangeNothing) {
-  // Three cores for four ranks, of which the job has two.
+  // Four ranks share three cores; the job has two of these ranks.
   const std::vector<SharedCores> shared{{.devices = {0, 1, 2, 3}, .at_once_permille = 3000}};
   const Simulation simulation = Run("0F0:0.attn", "1F0:2.attn", shared);
   EXPECT_EQ(simulation.step, Nanos(500));
@@ -132,7 +133,7 @@ TEST(CoreSharing, ACheckedClusterNamesItsSharedCoresWell) {
   EXPECT_THAT(error({{0, 1}, 2000}), HasSubstr("less than their 2 devices"));
 }
 
-// A whole plan of the demo's kind: four ranks of two nodes on one machine with two cores.
+// A whole plan like the demo's: four ranks on two nodes on one machine with two cores.
 TEST(CoreSharing, APlanCountsOnTheCores) {
   PlanRequest request;
   request.spec.model = {.layers = 4, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};

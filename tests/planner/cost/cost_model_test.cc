@@ -91,7 +91,7 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const CostModel derived(profile, model, sharded, 1, 4);
   EXPECT_TRUE(derived.measured());
   EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
-  // Products are the same; norms read and write half of the tokens, and all of their weights.
+  // Products cost the same. Norms read and write half of the tokens, and all of their weights.
   for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
     EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
   }
@@ -99,7 +99,7 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
   const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
   EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
-  // The other way round, and what was measured itself comes first.
+  // Also in the other direction. A time that was measured for the shape itself has priority.
   for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
   EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
   EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
@@ -109,7 +109,7 @@ TEST(CostModel, RingCollectivesByHand) {
   const ModelSpec model = TinyModel(1);
   const CostModel costs(RoundProfile(model), model, {}, 1, 1);
   const LinkCost link{Nanos(5), 500'000'000};
-  // 4 ranks, 1000 bytes: 6 steps of 250 bytes at 2 ns a byte and 5 ns latency.
+  // 4 ranks, 1000 bytes: 6 steps of 250 bytes at 2 ns per byte, plus 5 ns latency.
   EXPECT_EQ(costs.AllReduce(Bytes(1000), 4, link), Nanos(6 * 505));
   EXPECT_EQ(costs.AllGather(Bytes(1000), 4, link), Nanos(3 * 505));
   EXPECT_EQ(costs.AllReduce(Bytes(1000), 1, link), Nanos(0));
@@ -122,7 +122,7 @@ TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
   const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
   const CostModel costs(profile, model, layout, 1, 4);
   const StageContext context = TinyContext(model, layout, 2, 0);
-  // A replica fills a node: only data parallelism and the world leave it.
+  // A replica fills a node, so only data parallelism and the world communicate between nodes.
   EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(640));
   EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
   EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0")),
@@ -141,7 +141,7 @@ TEST(CostModel, InnerLinksJoinAlignedBlocks) {
   const StageContext context = TinyContext(model, {.tp = 2, .pp = 2}, 1, 0);
   EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(320)) << "twice as fast inside a pair";
   EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0")), Nanos(640)) << "from pair to pair";
-  // Three devices a node: ranks 2 and 3 are a tensor group on two nodes.
+  // With three devices per node, ranks 2 and 3 are a tensor group on two nodes.
   profile.inter_node = {Nanos(0), 500'000'000};
   const CostModel crooked(profile, model, {.tp = 2, .pp = 2}, 1, 3);
   EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(1280));
@@ -184,7 +184,7 @@ TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
   profile.measured.clear();
   profile.flops_per_second = profile.memory_bytes_per_second = 1'000'000'000'000'000;
   const CostModel costs(profile, model, {.cp = 2}, 1, 2);
-  // Of 10 tokens' keys and values, 16 wide in 32 bits, half comes from the other rank.
+  // There are 10 tokens' keys and values, 16 wide in 32 bits; half of them come from the other rank.
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kForward), Nanos(640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kBackward), Nanos(2 * 640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kContext, Pass::kForward), Nanos(1));
@@ -232,7 +232,7 @@ TEST(CostModel, LayerTimesAddWindowsAndHideWeightGradients) {
   const ModelSpec model = TinyModel(4);
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
   EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kForward), Nanos(500 + 640 + 500 + 640 + 100));
-  // Weight gradients of 300 ns vanish in each window of 640 ns.
+  // Weight gradients of 300 ns are hidden in each window of 640 ns.
   EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 640 + 1200 + 640 + 200));
   const CostModel one(RoundProfile(model), model, {}, 1, 1);
   EXPECT_EQ(one.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 300 + 1200 + 300 + 200));
@@ -245,7 +245,7 @@ TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {
   profile.overlap_slowdown_permille = 1250;
   profile.communication_compute_permille = 200;
   const CostModel costs(profile, model, {}, 1, 1);
-  // Of 1000 ns the core has 800 left, in which 640 ns of work get done.
+  // The core has 800 of the 1000 ns left, and completes 640 ns of work in them.
   EXPECT_EQ(costs.OverlapCapacity(Nanos(1000)), Nanos(640));
   EXPECT_EQ(costs.OverlappedTime(Nanos(320), Nanos(1000)), Nanos(500));
   EXPECT_EQ(costs.OverlappedTime(Nanos(640), Nanos(1000)), Nanos(1000));

@@ -101,7 +101,7 @@ class TwoStages : public ::testing::Test {
 };
 
 TEST_F(TwoStages, ATransferBeginsWhenBothSidesHaveStartedIt) {
-  // The receiver is late: the transfer runs from 1000 to 1640, and the sender's wait sees it.
+  // The receiver is late: the transfer runs from 1000 to 1640, and the sender's wait includes it.
   const auto late = Run("0F0:0.attn 0SF+0 0SF-0", "1F1:2.attn 1F1:2.mlp 1RF+0 1RF-0");
   ASSERT_TRUE(late.ok());
   EXPECT_EQ(late->stages[0].spans[1].transfer_end, Nanos(1640));
@@ -192,7 +192,7 @@ TEST_F(TwoChunks, ActionsAreOfStagesThatAreThere) {
 
 TEST_F(TwoChunks, TheTwoCopiesOfALayerAreReducedTogether) {
   const ParallelLayout chimera{.pp = 2, .schedule = ScheduleKind::kChimera};
-  // Layer 0 is in stage 0, on rank 0, and in stage 2, on rank 1, which takes 500 ns longer.
+  // Layer 0 is in stage 0 on rank 0, and in stage 2 on rank 1, which takes 500 ns longer.
   const auto simulation = Run("0DP+:0 0DP-:0", "2F0:0.attn 2DP+:0 2DP-:0", chimera);
   ASSERT_TRUE(simulation.ok()) << simulation.status();
   EXPECT_EQ(simulation->stages[0].spans[0].transfer_begin, Nanos(500));

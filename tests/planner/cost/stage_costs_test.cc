@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Four nodes of two devices; the last `slow` of them take `factor` times as long for everything.
+// Four nodes of two devices each. For the last `slow` of them everything takes `factor` times as long.
 ClusterTopology Cluster(int32_t slow, int64_t factor) {
   HardwareProfile profile = StatedCpuProfile();
   profile.flops_per_second /= factor;
@@ -75,10 +75,10 @@ TEST(StageCosts, ASlowNodeGetsFewerLayers) {
   EXPECT_EQ(CheckPlan(uneven), absl::OkStatus());
   EXPECT_LE(LayersOf(uneven)[3] * 2, LayersOf(alike)[3]);
   EXPECT_GT(uneven.step, alike.step);
-  // Planned as if every node were the slow one, the step would be far longer.
+  // If every node were planned as the slow one, the step would be far longer.
   const Plan slowest = PlanOf(Request(Cluster(4, 3), layout));
   EXPECT_LT(uneven.step.value * 100, slowest.step.value * 60);
-  // And the even partition of the plan for equal nodes would take longer on these: its last stage alone does.
+  // The even partition, which is right for equal nodes, would take longer on these, because its last stage alone does.
   EXPECT_LT(uneven.stages[3].forward, alike.stages[3].forward * 3);
 }
 
@@ -91,7 +91,7 @@ TEST(StageCosts, ASlowNodeInFrontGetsFewerLayersToo) {
   EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), 0), 16);
 }
 
-// With less memory on one stage, its slower link hides what is recomputed there.
+// With less memory on one stage, its slower link hides the recomputation there.
 TEST(StageCosts, ASlowLinkChangesThePolicyOfItsStage) {
   const ParallelLayout layout{.tp = 2, .pp = 4, .dp = 1};
   ClusterTopology cluster = Cluster(1, 1);
@@ -109,7 +109,7 @@ TEST(StageCosts, ASlowLinkChangesThePolicyOfItsStage) {
   EXPECT_NE(plan.stages[3].slices[0].policy, alike.stages[3].slices[0].policy);
 }
 
-// The search drops candidates by bounds: with all layouts open it must find what the best pinned layout gives.
+// The search drops candidates by bounds. With all layouts open, it must find the result of the best pinned layout.
 TEST(StageCosts, TheSearchFindsTheBestPinnedLayoutOnUnequalNodes) {
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

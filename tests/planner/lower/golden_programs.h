@@ -1,4 +1,4 @@
-// Programs as golden text.
+// Prints programs for golden files.
 #ifndef LYNX_TESTS_PLANNER_LOWER_GOLDEN_PROGRAMS_H_
 #define LYNX_TESTS_PLANNER_LOWER_GOLDEN_PROGRAMS_H_
 
@@ -11,7 +11,7 @@
 
 namespace lynx {
 
-// One line per forward or backward segment, with what follows it.
+// One line per forward or backward segment, with the actions that follow it.
 inline std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {

@@ -1,4 +1,5 @@
-// Programs in which layers make the inputs of those above them again: Megatron-LM's uniform recomputation of groups.
+// Programs in which layers compute the inputs of the layers above them again: Megatron-LM's uniform recomputation of
+// groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +103,7 @@ TEST(ChainProperty, ProgramsAreValidAndRun) {
   }
 }
 
-// Bytes of the tensors that live from the forward pass into the backward pass, and what is alive at the peak.
+// Bytes of the tensors that live from the forward pass into the backward pass, and bytes that are alive at the peak.
 struct Held {
   Bytes inputs, others;
   Bytes peak;
@@ -121,8 +122,8 @@ Held HeldBy(const Pipeline& p) {
   return held;
 }
 
-// Megatron-LM, --recompute-method uniform --recompute-num-layers N: of n layers the inputs of n/N groups are kept, and
-// while a group runs backward all that its N layers made.
+// Megatron-LM, --recompute-method uniform --recompute-num-layers N: of n layers, the inputs of n/N groups are kept;
+// while a group runs backward, so is everything that its N layers made.
 TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
   const LayerShape shape = ContextsOf(SmallModel(1), {}, 1)[0].shape();
   const Bytes input = TensorBytes(Tensor::kX, shape);
@@ -133,14 +134,15 @@ TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
       const Held held = HeldBy(Uniform(group, SmallModel(layers), {}, 1));
       EXPECT_EQ(held.inputs, input * (layers / group)) << layers << " in groups of " << group;
       EXPECT_EQ(held.others, Bytes(0));
-      // One layer more in a group is one layer's activations more, less its input; one group more is an input more.
+      // A group with one more layer keeps one layer's activations more, less its input. One group more keeps one input
+      // more.
       const Held one = HeldBy(Uniform(1, SmallModel(layers), {}, 1));
       EXPECT_EQ(held.peak - one.peak, layer * (group - 1) + input * (layers / group) - input * layers);
     }
   }
 }
 
-// Only fc2 and add2 of all layers but the groups' tops run once more than with full recomputation.
+// Compared with full recomputation, only fc2 and add2 run once more, in all layers except the groups' tops.
 TEST(Chain, ComputesTheLastOpsAgainOfAllButTheTops) {
   const ParallelLayout layout;
   const CostModel costs(StatedCpuProfile(), SmallModel(12), layout, 2, 2);
@@ -197,7 +199,7 @@ TEST(UniformPlan, KeepsOneInputAGroup) {
   EXPECT_NE(one.digest, two.digest);
 }
 
-// As memory gets less, groups of one layer, then larger ones, until nothing fits; and no N that is named is faster.
+// As memory shrinks, groups have one layer, then more, until nothing fits. No N that is given explicitly is faster.
 TEST(UniformPlan, LeftOpenNIsThatOfTheShortestStepThatFits) {
   PlanRequest request{.cluster = UniformCluster(1, 2, StatedCpuProfile())};
   request.spec.name = "uniform";

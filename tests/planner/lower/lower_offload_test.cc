@@ -54,7 +54,8 @@ TEST(OffloadGolden, WithRecomputation) {
                        Offloaded(SmallModel(3), {.tp = 2}, 2, 500, RecomputeMode::kBalanced));
 }
 
-// The last stage's backward follows each forward at once: what its top layers make would come back before it has left.
+// On the last stage, backward follows each forward at once: what its top layers make would have to return before it has
+// left.
 TEST(Offload, WhatIsNeededAtOnceStays) {
   const Pipeline p = Offloaded(SmallModel(16), {.pp = 2}, 4, 1000);
   for (size_t s = 0; s < 2; ++s) {
@@ -64,14 +65,14 @@ TEST(Offload, WhatIsNeededAtOnceStays) {
     }
     const StageSlice& slice = p.contexts[s].only_slice();
     EXPECT_TRUE(gone.contains(slice.first_layer)) << s;
-    EXPECT_EQ(gone.contains(slice.top_layer()), s == 0) << s;  // whose forwards are one ahead
+    EXPECT_EQ(gone.contains(slice.top_layer()), s == 0) << s;  // the forward passes of stage 0 are one ahead
     EXPECT_EQ(CountOf(p.programs[s], kOffloadStart), CountOf(p.programs[s], kReloadWait));
   }
   const Pipeline one = Offloaded(SmallModel(1), {}, 2, 1000);
   EXPECT_EQ(CountOf(one.programs[0], kOffloadStart), 0u);
 }
 
-// Between the end of its way out and the beginning of its way back, a tensor has no buffer on the device.
+// Between the end of the way out and the beginning of the way back, a tensor has no buffer on the device.
 TEST(Offload, FreesTheDeviceAndFillsTheHost) {
   const Pipeline none = Offloaded(SmallModel(8), {.pp = 4}, 8, 0), all = Offloaded(SmallModel(8), {.pp = 4}, 8, 1000);
   const absl::StatusOr<MemoryPlan> stored = FoldLiveness(none.programs[0], none.contexts[0]);
@@ -93,7 +94,7 @@ TEST(Offload, FreesTheDeviceAndFillsTheHost) {
       EXPECT_TRUE(buffer.last <= static_cast<int32_t>(i) || buffer.first >= back) << BufferKeyText(buffer.key);
     }
   }
-  // What the host holds at its fullest: all copies that are out and not back.
+  // What the host holds at most: all copies that have left and not yet returned.
   Bytes there, most, of_layer;
   for (const Tensor tensor : all.contexts[0].graph().recomputable()) {
     of_layer += StoredBytes(tensor, all.contexts[0].shape());
@@ -223,29 +224,29 @@ TEST_F(Copies, DirectionsRunSideBySide) {
 }
 
 TEST_F(Copies, OfTwoThatOverlapTheLaterHasWhatTheEarlierLeaves) {
-  both_ = 1'000'000'000;  // of which the way out keeps a half
+  both_ = 1'000'000'000;  // the way out gets half of this
   const StageTimes both = Run("0OF+0:0(ln1) 0LD+0:1(ln1) 0OF-0:0(ln1) 0LD-0:1(ln1)");
   EXPECT_EQ(both.spans[0].transfer_end, Nanos(1280));
   EXPECT_EQ(both.spans[1].transfer_end, Nanos(1280));
-  // Then the way back keeps all.
+  // Then the way back gets all of it.
   const StageTimes back = Run("0LD+0:1(ln1) 0OF+0:0(ln1) 0LD-0:1(ln1) 0OF-0:0(ln1)");
   EXPECT_EQ(back.spans[0].transfer_end, Nanos(640));
   EXPECT_EQ(back.spans[1].transfer_end, Nanos(640 + 1280));
-  // A copy that outlasts the other has the link to itself from there on.
+  // A copy that takes longer than the other has the link for itself after that.
   const StageTimes longer = Run("0OF+0:0(ln1) 0LD+0:1(ln1,qkv) 0OF-0:0(ln1) 0LD-0:1(ln1,qkv)");
   EXPECT_EQ(longer.spans[1].transfer_end, Nanos(1280 + 4 * 640 - 640));
 }
 
 TEST_F(Copies, SlowWhatComputesBeside) {
   slowdown_ = 1250;
-  // 1280 ns of copying hold 1024 ns of work, of which attention takes 500, 625 with the copy beside it.
+  // 1280 ns of copying allow 1024 ns of work. Attention takes 500 of these, which are 625 ns beside the copy.
   const StageTimes times = Run("0OF+0:0(ln1) 0F1:0.attn 0OF-0:0(ln1)");
   EXPECT_EQ(times.forward, Nanos(625));
   EXPECT_EQ(times.end, Nanos(1280));
   EXPECT_EQ(Run("0OF+0:0(ln1) 0F1:0.attn 0F1:0.mlp 0F1:0.end 0OF-0:0(ln1)").forward, Nanos(1100 + 1280 - 1024));
 }
 
-// Where the copies keep up with the passes, all that they cost is what they slow.
+// If the copies keep up with the passes, their only cost is the slowdown that they cause.
 TEST(Offload, SimulationAgreesWithTheClosedForm) {
   ModelSpec model = SmallModel(12);
   model.hidden = 256, model.ffn = 1024, model.heads = 8, model.seq = 256;

@@ -1,5 +1,5 @@
-// Programs of ranks that share out more than tensors and stages: sequence parallelism, model states (ZeRO), context
-// parallelism.
+// Programs of ranks that divide more than tensors and stages: sequence parallelism, sharded model states (ZeRO), and
+// context parallelism.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,8 +62,9 @@ std::map<ActionKind, int> StartsOfLayer(const Program& program, int32_t layer) {
   return count;
 }
 
-// Korthikanti et al. 2022, section 4.2.2: g and its conjugate stand twice in a layer, so each pass has two all-gathers
-// and two reduce-scatters; and backward gathers the shares of both norms' outputs again for the weight gradients.
+// Korthikanti et al. 2022, section 4.2.2: g and its conjugate occur twice in a layer, so each pass has two all-gathers
+// and two reduce-scatters. In addition, backward gathers the shares of both norms' outputs again for the weight
+// gradients.
 TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
   const int32_t microbatches = 3;
   for (const ModelSpec& model : {SmallModel(2), SmallLlama(2)}) {
@@ -76,7 +77,7 @@ TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
                                               {kBackwardAllGatherStart, 2 * microbatches},
                                               {kBackwardReduceScatterStart, 2 * microbatches},
                                               {kRecomputeAllGatherStart, 2 * microbatches}};
-        // The attention block's result is made again with its collective.
+        // The result of the attention block is computed again, including its collective.
         if (mode == RecomputeMode::kFull) expected[kRecomputeReduceScatterStart] = microbatches;
         EXPECT_EQ(StartsOfLayer(p.programs[0], layer), expected) << RecomputeModeName(mode);
       }
@@ -84,7 +85,7 @@ TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
   }
 }
 
-// A rank stores a tp-th of what the replicated norms and residuals would keep.
+// A rank stores 1/tp of what the replicated norms and residuals would keep.
 TEST(SequenceParallel, StoresAShareOfEveryTensorOfHiddenWidth) {
   for (const ModelSpec& model : {SmallModel(1), SmallLlama(1)}) {
     const auto stored = [&](const ParallelLayout& layout) {
@@ -131,7 +132,7 @@ TEST(SequenceParallel, PlansPassTheirChecks) {
   }
 }
 
-// What is planned for other frameworks may be what the engine refuses, by name.
+// The engine may refuse, by name, plans that are for other frameworks.
 TEST(ZeroStages, TheEngineRefusesThemByName) {
   PlanRequest request = Request(SmallModel(4));
   request.spec.parallel = {.tp = 2, .dp = 2, .zero = ZeroStage::kGradients};
@@ -180,8 +181,8 @@ TEST(Zero, LayersAreReducedAndGatheredAsTheStageSays) {
     for (int32_t layer = 0; layer < layers; ++layer) {
       std::map<ActionKind, int> starts = StartsOfLayer(p.programs[0], layer);
       EXPECT_EQ(starts[kDataReduceStart], each ? microbatches : 1);
-      // The top layer's weights are still there when its backward follows that of the head, and the bottom layer's when
-      // the next forward begins.
+      // The top layer's weights are still there when its backward follows the head's, and the bottom layer's weights
+      // are still there when the next forward begins.
       const int kept = layer + 1 == layers ? microbatches : layer == 0 ? microbatches - 1 : 0;
       const int passes = 2 * microbatches - kept;
       EXPECT_EQ(starts[kWeightGatherStart], zero == ZeroStage::kWeights ? passes : 1) << layer;
@@ -210,7 +211,7 @@ TEST(Zero, StatesAreDividedAsTheStageSays) {
   }
 }
 
-// Most buffers of a tensor that are there at once.
+// The largest number of a tensor's buffers that exist at the same time.
 int MostAlive(const Pipeline& p, Tensor tensor) {
   const absl::StatusOr<MemoryPlan> plan = FoldLiveness(p.programs[0], p.contexts[0]);
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -265,7 +266,7 @@ TEST(Zero, TheValidatorNamesWhatIsMissingOrTooEarly) {
   EXPECT_THAT(error(kWeights, "\n0PG-:0\n0PG+:1\n0F0:0.attn\n", "\n0F0:0.attn\n0PG-:0\n0PG+:1\n"),
               HasSubstr("touches weights[0], while 0PG+:0 writes it"));
   EXPECT_THAT(error(kWeights, "\n0OPT\n", "\n0OPT\n0PG+:0\n"), HasSubstr("only NORM- and OPT may follow NORM+"));
-  // Without its gather a layer has no weights to read.
+  // Without its gather, a layer has no weights to read.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, Shared(kWeights), 1);
   Program bare;
   for (const Action& action : p.programs[0]) {
@@ -283,7 +284,7 @@ double SimulatedSeconds(const Pipeline& p, const HardwareProfile& profile) {
   return simulation.ok() ? Seconds(simulation->step) : 0;
 }
 
-// The closed form leaves out the norm's exchange, and what a gather at a pass's very beginning exposes.
+// The closed form leaves out the norm's exchange, and what a gather at the very beginning of a pass exposes.
 TEST(Zero, SimulationAgreesWithTheClosedForm) {
   ModelSpec model = SmallModel(12);
   model.hidden = 256, model.ffn = 1024, model.heads = 8, model.seq = 256;

@@ -36,7 +36,8 @@ TEST(LowerGoldenTest, Selective) {
   ExpectGoldenPrograms("programs/program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Windows) {
-  // Every window in use: ln1 qkv before, probs in the stall, ln2 fc1 above, context in the layer's own window.
+  // Every window is used: ln1 and qkv in the ones before, probs in the stall, ln2 and fc1 in those above, context in
+  // the layer's own.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
   ExpectGoldenPrograms("programs/program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
@@ -70,7 +71,7 @@ TEST(LowerGoldenTest, SingleRank) {
   ExpectGoldenPrograms("programs/program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
 }
 
-// "f1: ln1 qkv; before mlp: gelu" of the points at which something runs.
+// What runs at each point at which something runs: "f1: ln1 qkv; before mlp: gelu".
 std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& situation) {
   constexpr std::array<const char*, kRecomputePointCount> kNames = {
       "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "before mlp", "o1", "before attn", "o2", "before end"};
@@ -95,7 +96,7 @@ TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) 
   // x1 recomputed for ln2: its whole chain comes first.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv probs context proj add1 ln2");
-  // x1 recomputed for nobody but the attention's own backward.
+  // x1 is recomputed only for the attention's own backward pass.
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kCritical, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
 }
@@ -109,7 +110,7 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
   situation = kSteady;
   situation.layer_above = false;
   EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; o1: context");
-  // The last stage: no stall, no other microbatch's forward just before.
+  // The last stage has no stall, and no forward pass of another microbatch just before.
   situation = {.collectives = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation), "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
   situation = {.collectives = false, .paired_forward = true, .stall = true, .layer_above = true};
@@ -138,7 +139,7 @@ TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForward1, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady), "stall: proj add1");
-  // The input of proj comes in a window only: the collective waits until the window is over.
+  // The input of proj is made only in a window, so the collective waits until the window is over.
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAbove1, kStall, kAbove2, kStore, kStore}, kSteady),
             "b1: context; before mlp: proj add1 ln2");
 }

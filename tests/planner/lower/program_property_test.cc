@@ -60,7 +60,7 @@ TEST_F(ProgramProperty, PrintsAndParsesBack) {
   });
 }
 
-// No two buffers share a byte and a moment, and none leaves the arena.
+// Two buffers never share a byte at the same time, and no buffer leaves the arena.
 void ExpectNoOverlap(const MemoryPlan& plan) {
   const std::vector<BufferInstance>& buffers = plan.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -76,14 +76,14 @@ void ExpectNoOverlap(const MemoryPlan& plan) {
   }
 }
 
-// And the arena is near its lower bound.
+// In addition, the arena is close to its lower bound.
 TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {
       const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s]);
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_GE(plan->arena, plan->live_peak);
-      // Gradients that wait for their reduction outlive what lies around them.
+      // Gradients that wait for their reduction live longer than the buffers around them.
       const double most = ReducesEachMicrobatch(p.contexts[s]) ? 1.15 : 1.08;
       EXPECT_LE(static_cast<double>(plan->arena.value), static_cast<double>(plan->live_peak.value) * most);
       ExpectNoOverlap(*plan);
@@ -91,7 +91,8 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   });
 }
 
-// Where more is enough, less work is done; whoever is told the size that came out finds the same layout again.
+// If a larger arena is allowed, less work is needed to find a layout. Given the resulting size, planning finds the same
+// layout.
 TEST_F(ProgramProperty, LaysOutWhatIsEnoughAndTheSameAgain) {
   int larger = 0;
   ForEachSeed([&](const Pipeline& p) {
@@ -150,7 +151,7 @@ TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
           ASSERT_LE(buffer.first, static_cast<int32_t>(i));
           ASSERT_GE(buffer.last, static_cast<int32_t>(i));
           ASSERT_GE(buffer.bytes, accesses[a].bytes);
-          // The first to add to a sum begins it.
+          // The first action that adds to a sum begins the buffer.
           const bool begins = buffer.first == static_cast<int32_t>(i);
           if (accesses[a].mode != AccessMode::kAccumulate) {
             ASSERT_EQ(accesses[a].mode == AccessMode::kWrite, begins);
@@ -161,8 +162,8 @@ TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
   });
 }
 
-// What a policy does not store is written again before the backward pass: an instance of it that the forward pass
-// wrote never reaches the backward pass, and one of a stored tensor does.
+// What a policy does not store is written again before the backward pass: what the forward pass wrote never reaches the
+// backward pass. What a policy stores does reach it.
 TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {
@@ -184,14 +185,14 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
   });
 }
 
-// Inside a window of a pass the weight gradient comes first, then recomputation, and never a collective.
+// In a window of a pass the weight gradient comes first, then recomputation, and never a collective.
 TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
   ForEachSeed([](const Pipeline& p) {
     for (const Program& program : p.programs) {
       bool window = false, recomputed = false;
       for (const Action& action : program) {
         const ActionInfo& info = InfoOf(action.kind);
-        // What is gathered for weight gradients is gathered behind the input gradient.
+        // Gathers for weight gradients come after the input gradient.
         if (info.repeated && info.collective == Collective::kAllGather) continue;
         if (info.group == Group::kTensor) {
           ASSERT_EQ(window, info.phase == Phase::kWait);

@@ -1,5 +1,5 @@
-// What programs owe their schedule: the same values whatever the schedule, memory that follows its in-flight counts, and
-// its time.
+// How programs relate to their schedule: their values do not depend on it, their memory follows its in-flight counts,
+// and they take its time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ StepValues WholeStep(const Pipeline& p) {
   return ProgramValues(LowerStage(whole[0], policy), whole[0], nullptr).Run();
 }
 
-// Every input and weight gradient reads the same values as in a plain program, and every one is made once.
+// Every input and weight gradient reads the same values as in a plain program, and each is computed once.
 void ExpectSameValues(const Pipeline& p) {
   const StepValues whole = WholeStep(p);
   std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;
@@ -104,13 +104,13 @@ TEST(ScheduleProgram, RunsItsSlotsInOrder) {
   }
 }
 
-// What is held between slots, without what only passes the rank's border: inputs received ahead, results not sent yet.
+// What is held between slots, without what only crosses the rank's border: inputs received early, results not sent yet.
 class HeldMemory {
  public:
   HeldMemory(const Program& program, const StageContext& context, const MemoryPlan& memory, const Schedule& schedule)
       : context_(context), memory_(memory), ends_(SlotEnds(program, schedule.splits_weight)) {}
 
-  // Per virtual stage, of its first microbatch.
+  // For each virtual stage, what its first microbatch holds after the forward pass and after the backward pass.
   std::map<int32_t, StageHeldBytes> PerStage() const {
     std::map<int32_t, StageHeldBytes> held;
     std::set<std::pair<int32_t, Pass>> seen;
@@ -139,7 +139,7 @@ class HeldMemory {
   }
 
  private:
-  // Buffers that live on after the action.
+  // Buffers that are still alive after the action.
   template <class Counts>
   Bytes Across(int32_t action, const Counts& counts) const {
     Bytes sum;
@@ -149,7 +149,7 @@ class HeldMemory {
     return sum;
   }
 
-  // The virtual stage that a buffer is held by; -1 for the gradient that passes, and for an x that no layer here reads.
+  // The virtual stage that holds a buffer. -1: a gradient on its way, or an x that no layer here reads.
   int32_t StageOf(const BufferKey& key) const {
     if (key.tensor == Tensor::kGrad) return -1;
     for (const StageSlice& slice : context_.slices) {
@@ -193,8 +193,9 @@ TEST(ScheduleProgram, MemoryFollowsTheInFlightCounts) {
   }
 }
 
-// Without recomputation and collectives the simulator's time is the slots', but for waits for sends: a rank may wait for
-// a slower one to post a receive, which on the clock of equal slots it has posted (planner/schedule/lower_slots.h).
+// Without recomputation and collectives the simulated time is that of the slots, except for waits for sends: a rank may
+// wait until a slower one posts a receive. On the clock of equal slots the receive has been posted
+// (planner/schedule/lower_slots.h).
 TEST(ScheduleProgram, TakesTheTimeOfItsSlots) {
   const ModelSpec model = TinyModel(24);
   HardwareProfile profile = RoundProfile(model);
@@ -261,7 +262,7 @@ TEST(ScheduleProgram, OneRanksSlotsAreThoseOfTheWholePipeline) {
   }
 }
 
-// Any order is a schedule; what programs are made for is a little less.
+// Any order is a schedule, but programs can be made for a few orders less.
 TEST(ScheduleProgram, LowersSchedulesReadFromText) {
   const Schedule read = Read(
       "custom ranks=2 microbatches=2 placement=v weight=split\n"
@@ -282,7 +283,7 @@ TEST(ScheduleProgram, LowersSchedulesReadFromText) {
   EXPECT_TRUE(Simulate(p.programs, p.contexts, costs).ok());
 }
 
-// Runs, again and again, any slot of any rank that can run, each stage its microbatches in order.
+// Runs any slot that can run on any rank, again and again; each stage runs its microbatches in order.
 Schedule AnyOrder(std::mt19937_64& rng, const ParallelLayout& layout, int32_t microbatches) {
   Schedule schedule{.shape = PipelineOf(layout),
                     .microbatches = microbatches,

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two layers of one item of 10 bytes that takes 7 ns to make again, of which a forward window hides 3.
+// Two layers with one item each: 10 bytes, 7 ns to recompute, of which a forward window hides 3.
 RecomputeProblem Problem(int64_t budget) {
   RecomputeProblem problem{.forward = {Nanos(3)}, .layers = 2, .in_flight = 2, .budget = Bytes(budget)};
   problem.items = {{.bytes = Bytes(10), .cost = Nanos(7), .read_by = 1}};

@@ -1,6 +1,6 @@
-// How far HEU is from the optimum, over random stages of which OPT proves it. Stages are small enough for proofs in
-// little time; OPT's effort is limited by the size of its MILPs, and by time only as a last resort. For larger ones:
-// bench/heu_gap.cc.
+// How far HEU is from the optimum, over random stages for which OPT proves the optimum. The stages are small, so that
+// proofs take little time. OPT's effort is limited by the size of its MILPs, and by time only as a last resort. For
+// larger stages: bench/heu_gap.cc.
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
@@ -36,7 +36,7 @@ TEST(HeuAgainstOpt, TransformerStages) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// Every second one with sequence parallelism. These are harder: of 580 such stages 511 are proven
+// Every second stage has sequence parallelism. These are harder: 511 of 580 such stages are proven
 // (docs/measurements/planner.md).
 TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   HeuGaps gaps;
@@ -51,7 +51,7 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_LE(gaps.At(0.95), 3);
 }
 
-// Offloading over the whole stage: never worse than HEU without it, never better than OPT with it.
+// Offloading is chosen over the whole stage. HEU is never worse than HEU without it, and never better than OPT with it.
 TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   int proven = 0, better = 0;
   HeuGaps gaps;
@@ -79,7 +79,7 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// Items of any shape, where a front of layers that are alike is not all that counts.
+// Items of any shape, for which more than a front of equal layers matters.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
   HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

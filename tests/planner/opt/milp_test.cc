@@ -7,7 +7,7 @@ namespace {
 
 using Status = LinearProgram::Status;
 
-// Knapsack: values 10 7 5, weights 6 4 3, at most 9.
+// A knapsack: values 10, 7, 5; weights 6, 4, 3; total weight at most 9.
 LinearProgram Knapsack(bool integer) {
   LinearProgram program;
   const int weight = program.AddRow(-kUnbounded, 9);

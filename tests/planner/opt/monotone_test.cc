@@ -1,4 +1,4 @@
-// What a problem's optimum may never do: get worse with more memory, longer windows or one more placement allowed.
+// The optimum of a problem must never get worse with more memory, longer windows or one more allowed placement.
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
@@ -19,7 +19,7 @@ OptResult Solved(const RecomputeProblem& problem) {
   return *opt;
 }
 
-// The problem with one thing more of it.
+// The problem with one restriction relaxed.
 RecomputeProblem Relaxed(RecomputeProblem problem, RandomNumbers& number, std::string& what) {
   const auto longer = [&](Nanos& time) { time += Nanos(number(1, 1 + time.value / 2)); };
   switch (number(0, 4)) {
@@ -50,7 +50,7 @@ RecomputeProblem Relaxed(RecomputeProblem problem, RandomNumbers& number, std::s
   return problem;
 }
 
-// Three steps of relaxation from each problem.
+// Relaxes each problem three times.
 void Check(RecomputeProblem problem, RandomNumbers& number, int& proven) {
   OptResult before = Solved(problem);
   for (int step = 0; step < 3; ++step) {

@@ -1,4 +1,4 @@
-// Whole plans whose stages an exact solver solved.
+// Whole plans in which an exact solver solved the stages.
 #include "planner/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -78,8 +78,9 @@ TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
   EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
 }
 
-// The solver says that the first stage's optimum exposes a nanosecond less than it does, and that the last stage's
-// policy of least memory exposes nothing. The simulation knows better of the last one, and what was found for the other stays.
+// The solver says that the first stage's optimum exposes a nanosecond less than it really does, and that the last
+// stage's policy of least memory exposes nothing. The simulation shows that this is wrong for the last stage; the
+// result for the first stage stays.
 TEST(OptPlan, TakesOverStageByStage) {
   PlanRequest request = Request(600);
   request.spec.recompute = RecomputeMode::kOpt;

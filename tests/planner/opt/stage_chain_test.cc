@@ -71,7 +71,7 @@ TEST(StageChain, DropsNothingThatASolutionWithinTheLimitHas) {
     ChainScope scope = chain.Everything();
     ASSERT_TRUE(chain.DropBeyond(scope, prices, limit));
     const ChainScope everything = chain.Everything();
-    // The best is as good with what is left: the bound of what was dropped is above it.
+    // The best solution with what is left is as good: the bound of what was dropped is above it.
     for (int32_t l = 0; l < problem.layers; ++l) {
       dropped += static_cast<int64_t>(everything.nodes[l]->size() - scope.nodes[l]->size());
       for (const int32_t index : *everything.nodes[l]) {

@@ -17,7 +17,7 @@ OptResult Solve(const RecomputeProblem& problem, const OptOptions& options = {})
   return result.ok() ? *std::move(result) : OptResult{};
 }
 
-// A budget between what the least and the most takes.
+// A problem with a budget between the least and the most that policies take.
 RecomputeProblem ProblemOf(uint32_t seed, int items, int layers, RandomNumbers& number) {
   RecomputeProblem problem =
       RandomProblem({.items = items, .layers = layers, .stall = seed % 2 == 0, .offload = seed % 3 == 0}, number);
@@ -54,7 +54,7 @@ TEST(StageOpt, EqualsBruteForceOnSmallProblems) {
   EXPECT_GE(improved, 3);
 }
 
-// Without HEU's solution and without bounds that leave anything out.
+// Without HEU's solution, and without bounds that leave something out.
 TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
   int solved = 0;
   for (uint32_t seed = 1; seed <= 80; ++seed) {
@@ -71,14 +71,14 @@ TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
     const absl::StatusOr<StageValue> value = CheckedValue(problem, *milp.policy, best->value.exposed);
     EXPECT_TRUE(value.ok()) << value.status().message();
     ++solved;
-    // Exactly as much is allowed, and less is not found.
+    // Exactly this much exposed time is possible, and less is not.
     EXPECT_TRUE(SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed, StageGoal::kExposed, {.seconds = 60})
                     .policy.has_value());
     EXPECT_EQ(
         SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed - Nanos(1), StageGoal::kExposed, {.seconds = 60})
             .status,
         LinearProgram::Status::kInfeasible);
-    // Of the memory that the best takes nothing is left.
+    // The memory that the best policy takes is enough; one byte less is not.
     ChainScope scope = chain.Everything();
     scope.budget = best->value.bytes();
     EXPECT_TRUE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory, {.seconds = 60}).policy.has_value());
@@ -99,7 +99,7 @@ TEST(StageMilp, RefusesMoreColumnsThanAskedFor) {
   EXPECT_EQ(milp.status, LinearProgram::Status::kStopped);
 }
 
-// Where the effort is not enough, it says so, and what it proves is still true.
+// If the effort does not suffice, OPT says so, and what it has proved is still true.
 TEST(StageOpt, GivesUpOnLargeMilps) {
   int gave_up = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
@@ -118,7 +118,7 @@ TEST(StageOpt, GivesUpOnLargeMilps) {
   EXPECT_GT(gave_up, 2);
 }
 
-// The optimum after a change that can only help.
+// Checks the optimum after a change that can only help.
 void ExpectNotWorse(const RecomputeProblem& problem, const OptResult& before, const std::string& change) {
   const OptResult after = Solve(problem);
   if (before.status != OptStatus::kOptimal) return;

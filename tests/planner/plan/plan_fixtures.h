@@ -20,9 +20,9 @@ inline ModelSpec TinyModel(int32_t layers) {
   return {.layers = layers, .hidden = 16, .heads = 4, .ffn = 64, .seq = 10, .vocab = 32, .dropout = 0.1};
 }
 
-// Every op takes `op_time` forward, twice that for its input gradient and `op_time` for its weight gradient, as if
-// measured for each shape that the tests use. Links move a byte in a nanosecond without latency; overlap costs
-// nothing.
+// Every op takes `op_time` forward, twice that for its input gradient, and `op_time` for its weight gradient. The
+// profile looks as if this was measured for each shape that the tests use. Links move a byte per nanosecond without
+// latency; overlap is free.
 inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nanos(100)) {
   HardwareProfile profile;
   profile.device_kind = "test";

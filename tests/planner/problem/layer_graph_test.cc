@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr auto kTransformer = LayerType::kTransformer;
 
-// b 2, s 8, h 12, a 4, f 40, v 7, t 2.
+// b = 2, s = 8, h = 12, a = 4, f = 40, v = 7, t = 2.
 LayerShape SmallShape() {
   return {.micro_batch = 2, .seq = 8, .hidden = 12, .heads = 4, .ffn = 40, .vocab = 7, .tp = 2, .dropout = true};
 }
@@ -113,11 +113,12 @@ TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(0));
 }
 
-// Tensors of 16 bits: attention works on fp32 copies of a head's keys and values (s x d = 8 x 3), and of rows of the others.
+// Tensors have 16 bits. Attention works on fp32 copies of a head's keys and values (s x d = 8 x 3), and of some rows of
+// the others.
 TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
   LayerShape shape = SmallShape();
   shape.dtype = DataType::kBfloat16;
-  const int64_t head = 8 * shape.hidden / shape.heads * 4;  // all positions are at most as many as are worked on at once
+  const int64_t head = 8 * shape.hidden / shape.heads * 4;  // all positions, as they are not more than are processed at once
   const int64_t scores = 8 * 8 * 4;
   EXPECT_EQ(WorkspaceBytes(Op::kProbs, Pass::kForward, shape), Bytes(scores + 2 * head));
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(scores + 2 * head));
@@ -212,8 +213,8 @@ TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
 }
 
-// Published bytes of one layer's stored activations at b 1, without padding: the stored input, all recomputable tensors,
-// and what is made with them.
+// The published bytes of one layer's stored activations at b = 1, without padding: the stored input, all recomputable
+// tensors, and what is computed together with them.
 int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {
   int64_t total = TensorBytes(Tensor::kX, shape).value;
   for (Tensor tensor : graph.recomputable()) {
@@ -243,7 +244,8 @@ TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
   EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 34 + 5 * a * s * s * b);
 }
 
-// Yuan et al. 2024: Sh (12 + 4kv) + 8Sf with S = sb/(tc), kv the share of key and value heads, beside the log-sum-exp.
+// Yuan et al. 2024: Sh (12 + 4kv) + 8Sf, with S = sb/(tc) and kv the share of key and value heads; the log-sum-exp is
+// not included.
 TEST(LayerGraphTest, StoredActivationsOfLlamaAreThoseOfYuan) {
   const int64_t tokens = 8192 / (2 * 2), h = 8192, f = 28672;
   const LayerShape shape{.micro_batch = 1,
@@ -292,7 +294,8 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
   EXPECT_THAT(graph.ProducersOf(Tensor::kX1), ElementsAre(Op::kProj, Op::kAdd1));
 }
 
-// In every kind of graph: names are known, every op runs once a pass, whatever an op reads some op of the layer writes.
+// In every kind of graph all names are known, every op runs once per pass, and what an op reads is written by an op of
+// the layer.
 TEST(LayerGraphTest, EveryKindIsWhole) {
   for (int bits = 0; bits < 32; ++bits) {
     LayerShape shape = SmallShape();
@@ -386,7 +389,7 @@ TEST(LayerGraphTest, PublishedModelsHaveTheirParameters) {
   EXPECT_EQ(ModelParameters(qwen3), 8'190'735'360);  // Qwen3 8B
 }
 
-// Norms of queries and keys stand between the projection and the turn, and what attention reads is theirs.
+// The norms of queries and keys come between the projection and the rotation, and attention reads their result.
 TEST(LayerGraphTest, NormedQueriesAndKeysAreATensorOfTheirOwn) {
   LayerShape shape = SmallShape();
   shape.family = ModelFamily::kLlama;
@@ -399,7 +402,7 @@ TEST(LayerGraphTest, NormedQueriesAndKeysAreATensorOfTheirOwn) {
   EXPECT_THAT(graph.ProducersOf(Tensor::kQkv), ElementsAre(Op::kQkv));
   EXPECT_EQ(graph.InputsOf(Tensor::kQkNormed), Bit(Tensor::kQkv));
   EXPECT_EQ(graph.InputsOf(Tensor::kProbs), Bit(Tensor::kQkNormed));
-  // Backward needs what went in, to find the norms again.
+  // Backward needs the norms' inputs to compute the norms again.
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkv));
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkNormed));
   EXPECT_EQ(TensorBytes(Tensor::kQkNormed, shape), TensorBytes(Tensor::kQkv, shape));

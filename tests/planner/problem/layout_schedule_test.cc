@@ -1,4 +1,4 @@
-// Schedules of one's own: read from text, checked against a layout, planned with.
+// Custom schedules: read from text, checked against a layout, and used for planning.
 #include "planner/problem/layout_schedule.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Stage 0 runs a forward more than 1F1B before its first backward.
+// Stage 0 runs one forward more than in 1F1B before its first backward.
 constexpr char kEager[] =
     "custom ranks=2 chunks=1 microbatches=4 placement=looping weight=fused\n"
     "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\n"
@@ -109,7 +109,8 @@ TEST(CustomSchedule, FixesTheDegreesOfAJob) {
               HasSubstr("parallel.schedule is gpipe: only a custom schedule has a text"));
 }
 
-// A text is planned as what it says: the same programs, times and memory as of the schedule that it was printed from.
+// A plan for a text is the same as for the schedule that the text was printed from: the same programs, times and
+// memory.
 TEST(CustomSchedule, ThePlanIsThatOfTheScheduleThatItSays) {
   using enum ScheduleKind;
   for (const auto& [kind, chunks] : {std::pair(kGpipe, 1), std::pair(kOneForwardOneBackward, 1), std::pair(kInterleaved, 2),

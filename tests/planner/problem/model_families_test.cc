@@ -38,7 +38,7 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_EQ(FindModelFamily(family.model_type), &family);
     EXPECT_EQ(WhyNotPlanned(family.model_type), "") << family.model_type;
     EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
-    // What the engine trains it also imports and exports, and the other way round.
+    // The engine imports and exports exactly the families that it trains.
     EXPECT_EQ(family.plan_only == 0, family.weights != WeightNames::kNone) << family.model_type;
     EXPECT_FALSE(planned_only && family.plan_only == 0) << "trained ones come first";
     planned_only |= family.plan_only != 0;
@@ -100,7 +100,7 @@ TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   EXPECT_THAT(TypeOf(gpt), HasSubstr("model.headDim 6 in model.family gpt"));
 }
 
-// What the engine cannot compute is refused for training by name, never left out.
+// What the engine cannot compute is refused for training by name, never ignored.
 TEST(ModelFamilies, TheEngineRefusesByTheNameOfTheFeature) {
   const ParallelLayout layout;
   ModelSpec model = Llama();

@@ -36,20 +36,20 @@ TEST(ModelPresets, AreValidNormalizedAndNamedOnce) {
   EXPECT_EQ(ModelPresets().size(), 14u);
 }
 
-// The name says the size: the layer graph's count agrees to the last digit of it.
+// The name contains the size. The layer graph's count agrees with all its digits.
 TEST(ModelPresets, HaveAsManyParametersAsTheirNamesSay) {
   for (const ModelPreset& preset : ModelPresets()) {
     SCOPED_TRACE(preset.name);
     const std::string size = preset.name.substr(preset.name.find('-') + 1);
     const double unit = size.back() == 't' ? 1e12 : 1e9;
     const double stated = std::stod(size) * unit;
-    // Llama 7B has 6.7 and 70B 69 billion; the GPTs are named to within a per cent.
+    // Llama 7B has 6.7 and 70B has 69 billion; the names of the GPTs are right to about one per cent.
     const double tolerance = preset.model.family == ModelFamily::kLlama ? 0.05 : 0.015;
     EXPECT_NEAR(static_cast<double>(ModelParameters(preset.model)) / stated, 1.0, tolerance);
   }
 }
 
-// Against the published counts of the models whose weights are public, exact.
+// Exact, against the published counts of the models whose weights are public.
 TEST(ModelPresets, LlamaCountsAreTheReleasedOnes) {
   EXPECT_EQ(ModelParameters(FindModelPreset("llama-7b")->model), 6'738'415'616);
   EXPECT_EQ(ModelParameters(FindModelPreset("llama-65b")->model), 65'285'660'672);

@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// "e 0:[0,2) | 2:[4,6) h": the slices of a rank, with the embedding and the head where they are.
+// The slices of a rank, with the embedding and the head where they are: "e 0:[0,2) | 2:[4,6) h".
 std::string SlicesText(const StageContext& context) {
   std::string text;
   for (const StageSlice& slice : context.slices) {
@@ -78,7 +78,7 @@ std::vector<std::string> KeysOf(const std::string& action, const StageContext& c
   return keys;
 }
 
-// Two slices of one rank may have gradients of one microbatch at the same time.
+// Two slices of one rank may have gradients of the same microbatch at the same time.
 TEST(BufferKeyTest, SlicesOfARankDoNotShareGradients) {
   const ParallelLayout layout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
   const StageContext rank = PipelineContexts(SmallModel(8), layout, 1, 2, {2, 2, 2, 2})[0];
@@ -92,7 +92,7 @@ TEST(BufferKeyTest, SlicesOfARankDoNotShareGradients) {
   EXPECT_THAT(KeysOf("1F1:3.end", last), ElementsAre("x1[3,1]", "x[4,1]"));
 }
 
-// At the turn of the V both neighbours are on one rank: x and its gradient pass in place.
+// At the turn of the V both neighbours are on one rank, so x and its gradient are passed in place.
 TEST(BufferKeyTest, NeighbouringSlicesOfOneRankPassTensorsInPlace) {
   const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kZeroBubbleV};
   const StageContext rank = PipelineContexts(SmallModel(8), layout, 1, 2, {2, 2, 2, 2})[1];

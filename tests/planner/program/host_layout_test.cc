@@ -20,7 +20,8 @@ struct Lowered {
   Program program;
 };
 
-// The first stage of a pipeline; what leaves is drawn layer by layer, so that blocks of unlike sizes come and go.
+// The first stage of a pipeline. For each layer it is drawn at random what leaves, so that blocks of different sizes
+// come and go.
 Lowered RandomProgram(uint64_t seed) {
   const ParallelLayout layout{.tp = 1, .pp = 4, .dp = 1};
   Lowered result{PipelineContexts(kModel, layout, 2, 8, {4, 2, 1, 1}).front(), {}};
@@ -35,8 +36,8 @@ Lowered RandomProgram(uint64_t seed) {
   return result;
 }
 
-// What is there at once shares no byte; nothing lies beyond the pool; what comes back comes from where it went; and the pool
-// is little larger than what is there at once.
+// Tensors that are on the host at the same time share no byte, and all lie inside the pool. A tensor returns from where
+// it went. The pool is only a little larger than what is there at once.
 TEST(HostLayout, KeepsWhatIsThereApart) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

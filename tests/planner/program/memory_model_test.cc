@@ -30,7 +30,7 @@ Program ParsedProgram(const std::string& text) {
 // Stage 0 or 1 of four layers on tp 2, pp 2.
 StageContext Stage(int32_t stage) { return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)]; }
 
-// "w x[0,0] r ln1[0,0] u grad[0]": modes and keys in order.
+// The accesses of an action in order, each with its mode: "w x[0,0] r ln1[0,0] u grad[0]".
 std::string AccessText(const std::string& action, const StageContext& context) {
   std::string text;
   for (const Access& access : AccessesOf(Parsed(action), context)) {
@@ -119,7 +119,7 @@ TEST(AccessesTest, WorkspaceIsTheLargestNeedOfTheOps) {
 TEST(FoldLivenessTest, AnInstanceLivesFromItsWriteToItsLastUse) {
   const Program program = ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) 0W0:0.attn");
   StageContext c = Stage(0);
-  // W also reads tensors that this fragment has not written: the fold says which and where.
+  // W also reads tensors that this fragment has not written; the error says which and where.
   const absl::StatusOr<MemoryPlan> broken = FoldLiveness(program, c);
   EXPECT_EQ(broken.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(broken.status().message()),
@@ -153,7 +153,7 @@ TEST(FoldLivenessTest, PeakIsTheLargestSumOfPaddedBytes) {
   for (const BufferInstance& b : plan->buffers) EXPECT_EQ(b.bytes.value % 256, 0);
 }
 
-// Keys of the instances that live at and before the action whose text is `action`.
+// Keys of the instances that are alive before and at the action whose text is `action`.
 std::vector<std::string> LiveAcross(const std::string& action, const Pipeline& pipeline, size_t stage) {
   const Program& program = pipeline.programs[stage];
   const auto at = static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed(action)) - program.begin());

@@ -1,6 +1,6 @@
-// Runs programs on symbols: every op's result is a number that stands for the op and for what it read. So two programs
+// Runs programs on symbols: the result of an op is a number that identifies the op and what it read. Two programs
 // compute the same if their backward and weight passes read the same numbers, whatever they store, recompute, gather
-// again or hand on, and in whatever order. Written from the tables of ops and collectives alone.
+// again or hand on, and in whatever order. Written independently, from the tables of ops and collectives alone.
 #ifndef LYNX_TESTS_PLANNER_PROGRAM_PROGRAM_VALUES_H_
 #define LYNX_TESTS_PLANNER_PROGRAM_PROGRAM_VALUES_H_
 
@@ -26,8 +26,8 @@ inline Value Mixed(Value a, Value b) {
   return x * 0xbf58476d1ce4e5b9u;
 }
 
-// What a whole step computes: by pass, op, layer and microbatch what it read; x by the layer that reads it, and the
-// gradient after a layer's backward pass, by microbatch.
+// What a whole step computes: what each op read, by pass, op, layer and microbatch; x, by the layer that reads it; and
+// the gradient after a layer's backward pass, by microbatch.
 struct StepValues {
   std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;
   std::map<std::pair<int32_t, int32_t>, Value> x, gradient;
@@ -35,7 +35,7 @@ struct StepValues {
 
 class ProgramValues {
  public:
-  // What comes from other ranks is taken from `whole`; null: nothing does.
+  // Values from other ranks are taken from `whole`; null: there are none.
   ProgramValues(const Program& program, const StageContext& context, const StepValues* whole)
       : program_(program), context_(context), graph_(context.graph()), whole_(whole) {}
 
@@ -68,7 +68,7 @@ class ProgramValues {
       default: break;
     }
     if (info.group == Group::kTensor) return Collect(action);
-    // What a receive is under way to is worth nothing.
+    // A buffer that is being received has no defined value.
     if (info.phase == Phase::kStart && !accesses_.empty()) memory_[accesses_[0].key] = Fresh();
   }
 
@@ -87,7 +87,7 @@ class ProgramValues {
     RecordX(action);
   }
 
-  // x is whole when the last segment of the layer below it has run, and its collective.
+  // x is complete when the last segment of the layer below it, and its collective, have run.
   void RecordX(const Action& action) {
     const LayerType type = LayerTypeOf(action.layer);
     if (type == LayerType::kHead || InfoOf(action.kind).operands == Operands::kOps) return;
@@ -127,7 +127,7 @@ class ProgramValues {
     }
   }
 
-  // A repetition gives what the collective gave.
+  // A repeated collective gives the result of the first one.
   void Collect(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass);
@@ -148,7 +148,7 @@ class ProgramValues {
 
   Value Fresh() { return Mixed(++fresh_, 0xdead); }
 
-  // The tensor's buffer, as the action touches it; for x the one that it reads or the one that it writes.
+  // The buffer of the tensor that the action uses; for x, either the one that it reads or the one that it writes.
   BufferKey KeyOf(Tensor tensor, bool written_x = false) const {
     for (const Access& access : accesses_) {
       if (access.key.tensor != tensor) continue;

@@ -26,7 +26,7 @@ absl::Status ValidateText(const std::string& text, const StageContext& context) 
   return ValidateProgram(*program, context);
 }
 
-// A change to a program's text, one action a line, and what the validator must say.
+// A change to a program's text (one action per line), and what the validator must say.
 struct Mutation {
   int stage;
   const char* find;
@@ -188,7 +188,7 @@ TEST(ValidateTest, AProgramThatStopsEarlySaysWhatIsMissing) {
 }
 
 TEST(ValidateTest, WeightPassesMayComeLate) {
-  // A schedule may move W away from its B: all of a microbatch's weight passes just before the reductions.
+  // A schedule may move W away from its B: here all weight passes of a microbatch are just before the reductions.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {}, 1);
   Program program, late;
   for (const Action& action : p.programs[0]) {
@@ -199,8 +199,8 @@ TEST(ValidateTest, WeightPassesMayComeLate) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Every deletion and every duplication of one action breaks a rule, except the deletion of a recomputation that no
-// incomplete x1 depends on: then the forward's tensors are simply kept.
+// Every deletion and every duplication of one action breaks a rule. The only exception is the deletion of a
+// recomputation on which no incomplete x1 depends: then the forward pass's tensors are simply kept.
 TEST(ValidateTest, NoActionCanBeDroppedOrRepeated) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective}) {
     for (const int32_t tp : {1, 2}) {
@@ -239,7 +239,7 @@ TEST(ValidateTest, ContextsThatCannotBeAreRejected) {
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
 }
 
-// The error of a rank's program when the first `find` in its text is replaced.
+// The error for a rank's program in which the first `find` is replaced.
 std::string ErrorWith(const Pipeline& pipeline, size_t rank, const std::string& find, const std::string& replace) {
   std::string text = "\n" + ProgramText(pipeline.programs[rank]);
   const size_t at = text.find(find);
@@ -266,7 +266,7 @@ TEST(ValidateTest, NeighboursOnOneRankHandOnInTurn) {
 }
 
 TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
-  // Stages 0 and 3 on rank 0 are of different copies; microbatches 0 and 2 go down, 1 and 3 up.
+  // Stages 0 and 3 on rank 0 belong to different copies of the model. Microbatches 0 and 2 go down, 1 and 3 up.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kChimera}, 4);
   ASSERT_TRUE(ValidatePrograms(p.programs, p.contexts).ok()) << ValidatePrograms(p.programs, p.contexts);
   EXPECT_THAT(ErrorWith(p, 0, "\n3RF+1", "\n3RF+0"),
@@ -290,7 +290,7 @@ TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
               HasSubstr("(stage 2, layers [0, 2), tp1 pp2 dp1 chimera) does not continue"));
 }
 
-// A tied embedding on the head's rank is reduced when the output projection's gradients are in it too.
+// A tied embedding on the head's rank is reduced only when the output projection's gradients have been added to it.
 TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
   ModelSpec model = SmallModel(4);
   model.tied_embeddings = true;
@@ -301,7 +301,7 @@ TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
   const auto reduction = std::find_if(program.begin(), program.end(), [](const Action& action) {
     return action.kind == ActionKind::kDataReduceStart && action.layer == kEmbeddingLayer;
   });
-  // Right behind the embedding's last backward, where an untied one's stands.
+  // Directly after the embedding's last backward, where an untied embedding is reduced.
   const auto last = std::find_if(std::reverse_iterator(reduction), program.rend(), [](const Action& action) {
                       return action.kind == ActionKind::kBackward && action.layer == kEmbeddingLayer;
                     }).base();
@@ -313,7 +313,7 @@ TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
 TEST(ValidateTest, NothingTouchesWhatATransferIsAbout) {
   const ParallelLayout layout{.tp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble};
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 1, layout, 1);
-  // The weight gradient of the MLP before the gather of what it reads has ended.
+  // The weight gradient of the MLP comes before the end of the gather of what it reads.
   EXPECT_THAT(ErrorWith(p, 0, "\n0RAG-0:0.norm2\n0RAG+0:0.norm1\n0W0:0.mlp", "\n0W0:0.mlp\n0RAG-0:0.norm2\n0RAG+0:0.norm1"),
               HasSubstr("(0W0:0.mlp): touches ln2_full[0,0], while 0RAG+0:0.norm2 writes it"));
   EXPECT_THAT(ErrorWith(p, 0, "\n0NORM+", "\n0RAG+0:0.norm1\n0RAG-0:0.norm1\n0NORM+"), HasSubstr("is of no use"));

@@ -14,7 +14,7 @@ namespace {
 
 using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
 
-// Of all late parts that are worth while with any neighbours.
+// The front of all late parts that can be worthwhile with any neighbours.
 std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, bool top, ItemSet late) {
   std::vector<Pair> all;
   for (const BackwardPart& part : LatePartsOf(problem, top, late)) {

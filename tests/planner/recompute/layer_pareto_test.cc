@@ -94,7 +94,7 @@ TEST(LayerPareto, PointsForMoreInFlightHoldTheFrontOfEachNumber) {
   }
 }
 
-// Of twelve items and as many windows as there may be.
+// The layer has twelve items and the largest number of windows.
 TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
   RandomNumbers number(11);
   RecomputeProblem problem = RandomProblem({.items = kMaxItems, .layers = 3, .stall = true}, number);

@@ -1,5 +1,5 @@
-// Random problems of recomputation, and a stage as a reader of recompute_problem.h would play it through, for the tests
-// of the evaluator and the solvers.
+// Random recomputation problems, and a simulation of a stage that follows the description in recompute_problem.h, for
+// the tests of the evaluator and the solvers.
 #ifndef LYNX_TESTS_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEMS_H_
 #define LYNX_TESTS_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEMS_H_
 
@@ -17,7 +17,7 @@
 
 namespace lynx {
 
-// "i0 f1, i2 critical": what is not stored.
+// Lists what is not stored: "i0 f1, i2 critical".
 inline std::string PolicyText(const RecomputeProblem& problem, const LayerPolicy& policy) {
   std::string text;
   for (size_t i = 0; i < problem.items.size(); ++i) {
@@ -41,13 +41,13 @@ class RandomNumbers {
 
 struct RandomProblemSpec {
   int items = 4;
-  int forward = 2, backward = 2;  // windows at most
+  int forward = 2, backward = 2;  // the largest numbers of windows
   int layers = 2;
   bool stall = false;
   bool offload = false;
 };
 
-// Small numbers, so that ties and boundaries come up often.
+// The numbers are small, so that ties and boundary cases are frequent.
 inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbers& number) {
   RecomputeProblem problem{.layers = spec.layers, .in_flight = static_cast<int32_t>(number(1, 5))};
   for (int64_t w = number(0, spec.forward); w > 0; --w) problem.forward.push_back(Nanos(number(0, 12)));
@@ -57,7 +57,7 @@ inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbe
   const bool offload = spec.offload && !number.OneIn(4);
   for (int i = 0; i < spec.items; ++i) {
     RecomputeItem item{.bytes = Bytes(number(1, 9)), .cost = Nanos(number(0, 9))};
-    // Mostly a chain, now and then an item without inputs or with two.
+    // Mostly a chain; sometimes an item has no inputs or two.
     if (i > 0 && !number.OneIn(5)) item.inputs |= static_cast<ItemSet>(1 << (i - 1));
     if (i > 1 && number.OneIn(4)) item.inputs |= static_cast<ItemSet>(1 << number(0, i - 2));
     if (!number.OneIn(6)) item.read_by = static_cast<SegmentSet>(1 << number(0, problem.segments() - 1));
@@ -79,20 +79,21 @@ inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbe
   return problem;
 }
 
-// Device memory with everything stored.
+// The device memory if everything is stored.
 inline Bytes StoreAllBytes(const RecomputeProblem& problem) {
   absl::StatusOr<StageValue> value =
       EvaluateStage(problem, {std::vector<LayerPolicy>(static_cast<size_t>(problem.layers), LayerPolicy{})});
   return value->bytes();
 }
 
-// One layer, moment by moment: each item is made from what is there. Keeps its own books.
+// Simulates one layer, moment by moment: each item is made from items that exist at that moment. It keeps its own
+// books.
 class PlayedLayer {
  public:
   PlayedLayer(const RecomputeProblem& problem, const LayerPolicy& policy, bool top)
       : problem_(problem), policy_(policy), count_(static_cast<int>(problem.items.size())), top_(top) {}
 
-  // What it takes; nullopt if the policy breaks a rule.
+  // What the policy uses; nullopt if it breaks a rule.
   std::optional<LayerUse> Play() {
     for (int i = 0; i < count_; ++i) {
       if (!Allowed(i)) return std::nullopt;
@@ -156,14 +157,15 @@ class PlayedLayer {
     return false;
   }
 
-  // Whether it must be there before the segment of this phase: for that, or for what the window after it makes.
+  // True if the item must exist before the segment of this phase, for the segment or for what the window after it
+  // makes.
   bool Wanted(int i) const {
     if (ReadIn(i, phase_)) return true;
     if (policy_[i] != Placement::kCritical) return false;
     for (int reader = i + 1; reader < count_; ++reader) {
       if (phase_ < Backward() && policy_[reader] == OwnWindow(phase_) && Reads(reader, i)) return true;
     }
-    // What nothing reads later than making things again is made before the last segment at the latest.
+    // An item that is read only while other items are made must be made before the last segment at the latest.
     return phase_ == Backward();
   }
 
@@ -242,7 +244,7 @@ class PlayedLayer {
   LayerUse use_;
 };
 
-// Calls visit(policy, use) for every policy of a layer that obeys the rules, as PlayedLayer plays it.
+// Calls visit(policy, use) for every policy of a layer that obeys the rules, according to PlayedLayer.
 inline void ForEachPolicy(const RecomputeProblem& problem, bool top,
                           const std::function<void(const LayerPolicy&, const LayerUse&)>& visit) {
   LayerPolicy policy{};
@@ -265,12 +267,12 @@ struct BruteForceSolution {
   StageValue value;
 };
 
-// The best policy of the stage that fits, by trying all; nullopt if none does.
+// Finds the best policy of the stage that fits by trying all; nullopt if none fits.
 inline std::optional<BruteForceSolution> BruteForce(const RecomputeProblem& problem) {
   std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // inner, top
   for (const bool top : {false, true}) {
     ForEachPolicy(problem, top, [&](const LayerPolicy& policy, const LayerUse& use) {
-      // Of policies that take the same, one is enough.
+      // One of several policies that use the same is enough.
       const bool known = std::any_of(all[top].begin(), all[top].end(), [&](const auto& p) { return p.second == use; });
       if (!known) all[top].emplace_back(policy, use);
     });

@@ -1,4 +1,4 @@
-// A small plan in two stages with windows, recomputation in them and stalls, for the tests of what people see.
+// A small plan with two stages, windows, recomputation inside them, and stalls, for the tests of pages and reports.
 #ifndef LYNX_TESTS_PLANNER_REPORT_REPORT_FIXTURES_H_
 #define LYNX_TESTS_PLANNER_REPORT_REPORT_FIXTURES_H_
 
@@ -12,7 +12,7 @@
 
 namespace lynx {
 
-// The step points to the request and the plan, which stay where they are.
+// The step points to the request and the plan, which therefore must not move.
 struct ReportFixture {
   PlanRequest request;
   Plan plan;

@@ -1,4 +1,4 @@
-// Random requests that the tests of the search share.
+// Random requests for the tests of the search.
 #ifndef LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 #define LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 
@@ -9,7 +9,7 @@
 
 namespace lynx {
 
-// A device on which a layer of the models below takes milliseconds, its collectives a good part of that.
+// A device on which a layer of the models below takes milliseconds, a large part of them in collectives.
 inline HardwareProfile SmallGpu() {
   HardwareProfile profile;
   profile.device_kind = "test";
@@ -22,7 +22,7 @@ inline HardwareProfile SmallGpu() {
   return profile;
 }
 
-// 4 to 16 devices, and memory that most often is too little to store everything.
+// 4 to 16 devices; in most cases with too little memory to store everything.
 inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   PlanRequest request;
   request.target = rng() % 2 ? PlanTarget::kAnyFramework : PlanTarget::kLynxEngine;
@@ -36,7 +36,8 @@ inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   return request;
 }
 
-// The same with a limit, and hosts that tensors can be sent to: little or much memory, slow or fast links.
+// The same with a memory limit, and with hosts that tensors can be sent to: with little or much memory, and slow or
+// fast links.
 inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kAnyFramework;

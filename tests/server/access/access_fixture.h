@@ -1,4 +1,4 @@
-// A server with TLS in this process, and people and nodes who call it.
+// A server with TLS in this process, and the people and nodes that call it.
 #ifndef LYNX_TESTS_SERVER_ACCESS_ACCESS_FIXTURE_H_
 #define LYNX_TESTS_SERVER_ACCESS_ACCESS_FIXTURE_H_
 
@@ -29,13 +29,13 @@
 
 namespace lynx {
 
-// The real time, and what a test adds to it.
+// The real time plus an offset that the test sets.
 class ShiftedClock : public Clock {
  public:
   Nanos Monotonic() const override { return real_.Monotonic() + Nanos(shift_.load()); }
   Nanos Wall() const override { return real_.Wall() + Nanos(shift_.load() - back_.load()); }
   void Advance(Nanos by) { shift_ += by.value; }
-  // The wall clock alone, as an operator does.
+  // Turns back only the wall clock, as an operator would.
   void TurnBack(Nanos by) { back_ += by.value; }
 
  private:
@@ -110,7 +110,7 @@ class AccessTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return ParseJoinToken(response.token())->secret;
   }
-  // Its certificate and key lie in the folder of that name then.
+  // Afterwards its certificate and key are in `folder`.
   grpc::Status Join(const std::string& secret, const std::string& node, const std::string& folder) {
     const std::string key = NewPrivateKey().value();
     v1::JoinRequest request;

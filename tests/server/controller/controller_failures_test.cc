@@ -419,7 +419,7 @@ TEST(ControllerFailuresTest, EndedRanksAreReleasedWhenTheirGenerationIsOverAndNo
   for (const char* name : {"n0", "n1"}) {
     EXPECT_EQ(cluster.Node(name).ranks.size(), 2u) << name << ": only the new generation";
   }
-  // Of a job that nobody knows, too.
+  // The same holds for a rank of a job that the server does not know.
   const RankKey unknown{JobId("unknown"), Generation(1), 0};
   cluster.Node("n0").ranks[unknown].seen = {.key = unknown, .phase = RankPhase::kExited};
   cluster.ReportAll();

@@ -1,6 +1,6 @@
-// A cluster around a Controller, on one thread and a clock that the test drives: agents and workers that do at once what
-// they should, a planner that answers with a given layout, and a store that keeps what was written, from which the
-// controller can be restarted.
+// A cluster around a Controller, on one thread and on a clock that the test drives. Agents and workers immediately do
+// what they should, a planner answers with a given layout, and a store keeps what was written; the controller can be
+// restarted from it.
 #ifndef LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_FIXTURE_H_
 #define LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_FIXTURE_H_
 
@@ -54,7 +54,7 @@ struct FakeRank {
   int64_t sequence = 0;
   std::vector<RankMessage> unacknowledged;
   bool released = false;
-  std::optional<RankMessage> last_words;  // said when it is asked to end
+  std::optional<RankMessage> last_words;  // sent when it is asked to end
 };
 
 struct FakeNode {
@@ -65,14 +65,14 @@ struct FakeNode {
   AgentState agent;
   AgentDesired wanted;
   std::map<RankKey, FakeRank> ranks;
-  bool obedient = true;  // applies wishes at once
-  bool leases = false;   // its daemon knows of them
-  bool hears = true;     // renewals come to it
+  bool obedient = true;  // does at once what it is told
+  bool leases = false;   // its daemon knows leases
+  bool hears = true;     // renewals reach it
   int64_t reports = 0;
-  std::optional<LeaseRenewal> renewal;  // the newest
+  std::optional<LeaseRenewal> renewal;  // the newest renewal
   std::optional<WorkerDesired> last_wish;
-  std::set<JobId> copies;             // in its memory
-  std::vector<WorkerDesired> wishes;  // all
+  std::set<JobId> copies;             // those in its memory
+  std::vector<WorkerDesired> wishes;  // all that it received
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
 };
@@ -99,7 +99,7 @@ class Cluster {
   }
 
   // ---- clients ----
-  // The job's id, or an empty one when refused; `last_reply` says why.
+  // Returns the job's id, or an empty id if the job was refused; then `last_reply` says why.
   JobId Submit(const JobSpec& spec, const std::string& key = "") {
     const std::string id = "j" + std::to_string(++submissions_);
     const std::string digest = spec.name + std::to_string(spec.train.steps);
@@ -129,7 +129,7 @@ class Cluster {
     Settle();
   }
 
-  // With a checkpoint, if its ranks write one within `grace` (0: in the usual time).
+  // Cancels with a checkpoint, if the ranks write one within `grace` (0: the usual time).
   void Leave(const JobId& id, Nanos grace = Nanos(0)) {
     Send(CancelRequested{++requests_, id, "enough", true, grace});
     Settle();
@@ -163,7 +163,7 @@ class Cluster {
   }
   void DetachAgent(const std::string& name) { Send(AgentGone{std::exchange(Node(name).agent_stream, 0)}); }
   void DetachWorker(const std::string& name) { Send(WorkerGone{std::exchange(Node(name).worker_stream, 0)}); }
-  // The worker's full state, as it is.
+  // Reports the worker's full state as it is.
   void Report(const std::string& name) {
     FakeNode& node = Node(name);
     if (node.worker_stream == 0) return;
@@ -244,7 +244,7 @@ class Cluster {
   int32_t Ranks(const JobId& job) { return static_cast<int32_t>(Record(job).ranks.size()); }
 
   // ---- planner ----
-  // Answers every request that waits with this layout.
+  // Answers every waiting request with this layout.
   void AnswerPlans(const ParallelLayout& layout) {
     for (const PlanJob& plan : std::exchange(plans_, {})) {
       Send(PlanReady{plan.job, plan.attempt, MakeTestPlan(plan.request.spec, layout),
@@ -253,13 +253,13 @@ class Cluster {
     Settle();
   }
   template <class Result>
-  // `beside`: what a step of the plans that they have takes now.
+  // `beside`: the time that a step of the jobs' present plans takes now.
   void AnswerPlansWith(const Result& result, Nanos beside = Nanos(0)) {
     for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result, nullptr, beside});
     Settle();
   }
   const std::vector<PlanJob>& plans() const { return plans_; }
-  // Agents measure all that they should.
+  // Lets the node's agent measure everything that it should.
   void Measure(const std::string& name) {
     FakeNode& node = Node(name);
     HardwareProfile profile = node.agent.profile != nullptr ? *node.agent.profile : StatedCpuProfile();
@@ -277,7 +277,7 @@ class Cluster {
     }
   }
 
-  // From submission to RUNNING.
+  // Brings a job from submission to RUNNING.
   JobId Run(const JobSpec& spec, const ParallelLayout& layout) {
     const JobId job = Submit(spec);
     MeasureAll();
@@ -287,7 +287,7 @@ class Cluster {
   }
 
   // ---- the server ----
-  // kill -9 and a new start: the controller begins from what was written, all streams are gone.
+  // Does what kill -9 and a restart do: the controller begins with what was written, and all streams are gone.
   void RestartServer() {
     std::vector<Controller::StoredJob> jobs;
     for (const auto& [id, record] : stored_) {
@@ -306,7 +306,7 @@ class Cluster {
   const JobRecord& Stored(const JobId& id) const { return stored_.at(id); }
   size_t StoredJobs() const { return stored_.size(); }
   JobState State(const JobId& id) const { return Record(id).state; }
-  // "kind kind kind", from the store.
+  // The kinds of the job's events in the store: "kind kind kind".
   std::string Kinds(const JobId& id) {
     std::string text;
     for (const JobEvent& event : events_[id]) text += (text.empty() ? "" : " ") + event.kind;
@@ -322,7 +322,7 @@ class Cluster {
   const std::vector<RankMessage>& Strays(const std::string& node) { return orphans_[node]; }
 
   void Send(EventBody body) { Carry(controller_->Step({now_, now_, std::move(body)})); }
-  // Obedient workers do what they should and say so, until nothing changes.
+  // Lets obedient workers do what they should and report it, until nothing changes.
   void Settle() {
     for (int round = 0; round < 20; ++round) {
       bool changed = false;
@@ -383,7 +383,7 @@ class Cluster {
     return changed;
   }
 
-  // It is not wanted: it ends, and is told of until it is released. False: it had ended.
+  // The rank is not wanted: it ends, and stays in the reports until it is released. False: it had ended already.
   static bool End(FakeRank& rank) {
     if (rank.seen.phase == RankPhase::kExited) return false;
     rank.seen.phase = RankPhase::kExited;

@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr int64_t kModelBytes = 100 << 20;
 
-// Of which every rank takes so much.
+// A plan in which every rank takes `bytes`.
 std::shared_ptr<const Plan> PlanTaking(const JobSpec& spec, const ParallelLayout& layout, int64_t bytes, char digest = 'd') {
   Plan plan = *MakeTestPlan(spec, layout);
   for (StagePlan& stage : plan.stages) {

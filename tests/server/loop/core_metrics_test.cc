@@ -87,7 +87,7 @@ class CoreMetricsTest : public ::testing::Test {
 
   std::string directory_;
   RealClock clock_;
-  // Of a thread of the planner, too, which may outlive the server.
+  // A planner thread shares these, and it may outlive the server.
   const std::shared_ptr<Gate> plans_ = std::make_shared<Gate>(), released_ = std::make_shared<Gate>();
   std::unique_ptr<ServerCore> core_;
 };

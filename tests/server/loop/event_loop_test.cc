@@ -221,7 +221,7 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
   }
 }
 
-// Of one round: what rests on nothing that is unwritten is answered as ever.
+// A write fails in a round of the loop. Answers of that round that do not depend on the failed write stay as they are.
 TEST_F(LoopTest, AnswersThatRestOnNoWriteStand) {
   loop_.Start({}, nullptr);
   EXPECT_TRUE(Submit("a").status.ok());

@@ -21,7 +21,7 @@ std::string Page(const ServerMetrics& metrics) {
   return "\n" + prometheus::TextSerializer().Serialize(metrics.page()->Collect());
 }
 
-// Of a series, by its name and labels in the order of the page; NaN: it is not there.
+// The value of a series, given its name and labels in the order of the page. NaN: the page does not have it.
 double Value(const std::string& page, const std::string& series) {
   const size_t at = page.find("\n" + series + " ");
   return at == std::string::npos ? std::nan("") : std::strtod(page.c_str() + at + series.size() + 2, nullptr);

@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Of so many free devices.
+// A node with that many free devices.
 NodeDevices NodeIn(const std::string& domain, const std::string& name, int devices) {
   NodeDevices node{.node = NodeId(name), .domain = domain};
   for (int i = 0; i < devices; ++i) node.free.push_back(i);

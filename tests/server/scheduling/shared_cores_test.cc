@@ -28,7 +28,8 @@ TEST(SharedCores, DevicesOfSeveralNodesOnOneCoreShareIt) {
 TEST(SharedCores, DevicesOfSeveralCoresShareThoseThatOverlap) {
   // Each wants two cores of the two.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {0, 1}}}), ElementsAre(SharedCores{{0, 1}, 1000}));
-  // Of three cores, by way of the second device; of two cores each one and a half run at once.
+  // Devices whose cores overlap form one group. Here two devices share three cores and want two each: one and a half
+  // run at once.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1}, 1500}));
   EXPECT_THAT(SharedCoresOf({{"m", {2, 3}}, {"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1, 2}, 2000}));
 }

@@ -1,4 +1,4 @@
-// A whole server in this process, and channels to it on loopback.
+// A complete server in this process, and loopback channels to it.
 #ifndef LYNX_TESTS_SERVER_SERVICES_SERVICE_FIXTURE_H_
 #define LYNX_TESTS_SERVER_SERVICES_SERVICE_FIXTURE_H_
 
@@ -99,7 +99,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::string directory_;
-  std::string metrics_address_;  // of the next server; empty: none
+  std::string metrics_address_;  // for the next server; empty: it has none
   RealClock clock_;
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -187,7 +187,7 @@ TEST_F(ServiceTest, AWatchEndsWithTheJob) {
   EXPECT_EQ(response.job().state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(kinds, std::vector<std::string>{"cancelled"});
   EXPECT_TRUE(reader->Finish().ok());
-  // Of a job that has ended: one message, then the end.
+  // Watching a job that has ended gives one message, and then the stream ends.
   grpc::ClientContext late;
   SetDeadline(late);
   const auto again = jobs_->WatchJob(&late, request);

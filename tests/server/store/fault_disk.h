@@ -1,10 +1,10 @@
-// FaultDisk: files in memory behind SQLite's interface to the operating system, failing as disks and machines do. While one
-// lives it is SQLite's default: every database that is opened is on it. One at a time; one thread.
+// FaultDisk: files in memory behind SQLite's interface to the operating system. They fail as disks and machines do.
+// While a FaultDisk lives it is SQLite's default: every database that is opened is on it. One at a time; one thread.
 //
-// It keeps two states of a file: what a program reads, and what is durable. A sync makes the first the second. One that
-// fails has lost what was written since the one before, as Linux does: a later sync does not bring that back, though
-// programs still read it. A power failure leaves of each write that was not synced all, nothing or its first
-// sectors.
+// It keeps two states of a file: what programs read, and what is durable. A sync makes what programs read durable. If a
+// sync fails, everything since the previous sync is lost, as on Linux: a later sync does not make it durable, though
+// programs still read it. After a power failure each write that was not synced is there completely, not at all, or with
+// only its first sectors.
 #ifndef LYNX_TESTS_SERVER_STORE_FAULT_DISK_H_
 #define LYNX_TESTS_SERVER_STORE_FAULT_DISK_H_
 
@@ -21,7 +21,7 @@ namespace lynx {
 
 enum class DiskFault {
   kError,       // EIO
-  kShortWrite,  // half of what is to be written is, then EIO
+  kShortWrite,  // half of the bytes are written, then EIO
   kFull,        // ENOSPC
 };
 
@@ -34,21 +34,22 @@ class FaultDisk {
   FaultDisk(const FaultDisk&) = delete;
   FaultDisk& operator=(const FaultDisk&) = delete;
 
-  // The n-th operation (1 = the next) fails; with `lasting` all after it, too. Only what takes space runs out of it.
+  // The n-th operation (1 = the next) fails; with `lasting` all later ones fail too. kFull fails only operations that
+  // take space.
   void FailAt(int64_t n, DiskFault fault, bool lasting);
   int64_t operations() const { return operations_; }
   bool failed() const { return failed_; }
-  // Of all files together; a write beyond it fails with ENOSPC.
+  // The size of all files together. A write beyond it fails with ENOSPC.
   void SetCapacity(int64_t bytes) { capacity_ = bytes; }
   int64_t bytes() const;
 
-  // What is there after the program was killed.
+  // The files after the program was killed.
   Files AfterKill() const;
-  // What is there after the machine lost its power; the same for the same seed.
+  // The files after a power failure; the same seed gives the same files.
   Files AfterPowerFailure(uint64_t seed) const;
 
  private:
-  // A write or, where bytes are absent, a truncation to `offset`.
+  // A write, or a truncation to `offset` if `bytes` is absent.
   struct Change {
     int64_t offset = 0;
     bool truncates = false;
@@ -58,16 +59,16 @@ class FaultDisk {
     std::string read;  // what programs see
     std::string durable;
     std::vector<Change> unsynced;
-    bool created = false;  // is there after a power failure
+    bool created = false;  // exists after a power failure
   };
-  struct Handle;  // what SQLite has of an open file
+  struct Handle;  // SQLite's state of an open file
 
   static FaultDisk* Of(sqlite3_vfs* vfs) { return static_cast<FaultDisk*>(vfs->pAppData); }
   static Content& ContentOf(sqlite3_file* file);
   static FaultDisk& DiskOf(sqlite3_file* file);
   static void Apply(const Change& change, std::string& bytes);
 
-  // Whether this operation fails, and with errno_ set.
+  // True if this operation fails; then errno_ is set.
   bool Fails(bool takes_space);
   int Write(Content& content, const std::string& bytes, int64_t offset);
   void DescribeFiles();
@@ -79,7 +80,7 @@ class FaultDisk {
   DiskFault fault_ = DiskFault::kError;
   bool lasting_ = false;
   bool failed_ = false;
-  int errno_ = 0;  // of the last operation that failed
+  int errno_ = 0;  // set by the last operation that failed
   int64_t capacity_ = INT64_MAX;
   int64_t unnamed_ = 0;
   std::mt19937 random_;

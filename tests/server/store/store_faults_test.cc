@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 constexpr char kPath[] = "/data/lynx.db";
 constexpr int kMaxTries = 4;
 
-// Of a job, as text: equal texts, equal records.
+// The record of each job as text. Equal texts mean equal records.
 using Contents = std::map<std::string, std::string>;
 
 std::string EventText(const JobEvent& event) { return absl::StrCat(" #", event.sequence, ":", event.kind); }

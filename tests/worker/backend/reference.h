@@ -1,5 +1,5 @@
-// The ops of worker/backend in double precision, written as their formulas read, with no thought for speed; and
-// finite differences. Pure; thread-safe.
+// The ops of worker/backend in double precision, written like their formulas, without regard to speed; and finite
+// differences. Pure; thread-safe.
 #ifndef LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
 #define LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
 
@@ -13,13 +13,13 @@ namespace lynx::reference {
 
 using Vector = std::vector<double>;
 
-// 0 or 1/(1-rate), from the scalar generator, one element at a time.
+// 0 or 1/(1-rate), drawn from the scalar generator, one element at a time.
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 
 Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon = 1e-5);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
 Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon = 1e-5);
-// Of each head of queries and of keys; values as they are.
+// Normalizes each head of the queries and of the keys; the values are unchanged.
 Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon);
 Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv);
 Vector Probs(const AttentionShape& shape, const Vector& qkv);

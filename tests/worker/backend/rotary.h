@@ -1,4 +1,4 @@
-// Rotary tables for tests of ops, by the formula itself. Test support.
+// Rotary tables for tests of ops, computed directly from the formula. Test support.
 #ifndef LYNX_TESTS_WORKER_BACKEND_ROTARY_H_
 #define LYNX_TESTS_WORKER_BACKEND_ROTARY_H_
 
@@ -9,7 +9,7 @@
 
 namespace lynx {
 
-// The first `dims` elements of a head turn, with this base and scale.
+// Rotates the first `dims` elements of a head, with this base and scale.
 inline RotaryTable PlainRotary(int64_t dims, double theta = 1e4, double scale = 1) {
   RotaryTable table{.pairs = dims / 2, .scale = scale};
   for (int64_t i = 0; i < table.pairs; ++i) {

@@ -1,4 +1,4 @@
-// The backend that the ops' tests run on, and memory that it reads. One program links the CPU's, another CUDA's.
+// The backend on which the tests of ops run, and memory that it can read. One program links the CPU's, another CUDA's.
 #ifndef LYNX_TESTS_WORKER_BACKEND_TEST_BACKEND_H_
 #define LYNX_TESTS_WORKER_BACKEND_TEST_BACKEND_H_
 
@@ -10,15 +10,15 @@
 
 namespace lynx {
 
-// `threads`: of the CPU's.
+// `threads`: of the CPU's backend.
 std::unique_ptr<Backend> MakeTestBackend(int threads = 1);
 
-// What fused attention on bfloat16 may differ by, relative, beside one rounding of the result: whether probabilities are
-// rounded between two products.
+// The relative difference allowed for fused attention on bfloat16, in addition to one rounding of the result. It
+// depends on whether probabilities are rounded between the two products.
 double FusedAttentionTolerance();
 
 using TestFloats = std::unique_ptr<float[], std::function<void(float*)>>;
-// So many, which this process reads and writes too, once an op is done.
+// `count` floats that this process can read and write too, when no op runs.
 TestFloats TestFloatsOf(int64_t count);
 
 }  // namespace lynx

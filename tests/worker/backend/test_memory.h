@@ -1,5 +1,6 @@
-// TestMemory: buffers for one op under test, each 256-byte aligned and between guards, so that a write outside of it
-// is seen. Outputs start as NaN, so that an op which reads what it should overwrite is seen too. Owns its buffers.
+// TestMemory: buffers for one op under test. Each is 256-byte aligned and lies between guards, so that a write outside
+// of it is noticed. Outputs start as NaN, so that an op that reads what it should overwrite is noticed too. Owns its
+// buffers.
 #ifndef LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 #define LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 
@@ -15,7 +16,7 @@ namespace lynx {
 
 class TestMemory {
  public:
-  // `skip`: buffers lie so many times 256 bytes further on.
+  // `skip`: shifts all buffers by this many times 256 bytes.
   explicit TestMemory(int64_t skip = 0);
 
   // Uniform in [-scale, scale), a pure function of the seed.
@@ -24,13 +25,13 @@ class TestMemory {
   float* Constant(int64_t count, float value);
   float* Copy(const std::vector<float>& values);
   double* Double(double value);
-  // The same in bfloat16; Random and Copy round.
+  // The same in bfloat16: the numbers of Random and Copy, rounded.
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);
   Bfloat16* CopyBfloat16(const std::vector<float>& values);
   int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // in [0, end)
 
-  // Fails the test if anything wrote outside of the buffers.
+  // Fails the test if something was written outside of the buffers.
   void ExpectGuardsIntact() const;
 
  private:
@@ -42,7 +43,7 @@ class TestMemory {
   const TestFloats memory_;
   int64_t next_;  // float in memory_; a multiple of 256 bytes in the address space
   std::vector<Buffer> buffers_;
-  std::vector<const Bfloat16*> odd_ends_;  // behind buffers of an odd number of elements, within a float
+  std::vector<const Bfloat16*> odd_ends_;  // the ends of buffers with an odd number of elements, which lie inside a float
 };
 
 // The same numbers as TestMemory::Random.
@@ -52,7 +53,7 @@ std::vector<double> ToDouble(const Bfloat16* x, int64_t count);
 
 // |got - want| <= tolerance * (|want| + largest |want|), for each element; at most one failure is printed.
 void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what);
-// The same, and beside it what one rounding to bfloat16 may do.
+// The same, with an additional tolerance for one rounding to bfloat16.
 void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double tolerance, const std::string& what);
 
 }  // namespace lynx

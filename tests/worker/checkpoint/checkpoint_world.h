@@ -1,4 +1,4 @@
-// The ranks of a small model with their states, for the checkpoint tests.
+// The ranks of a small model and their states, for the checkpoint tests.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 
@@ -61,8 +61,8 @@ class CheckpointWorld {
     return identity;
   }
 
-  // The state after `step` steps: every element of every array is a function of the step and its place; padding is
-  // zero.
+  // Sets the state after `step` steps: every element of every array is a function of the step and its position; padding
+  // is zero.
   void Train(int64_t step) {
     for (WorldRank& rank : ranks_) {
       for (int32_t array = 0; array < 3; ++array) {
@@ -70,7 +70,7 @@ class CheckpointWorld {
       }
     }
   }
-  // Whether the weights and moments are those of Train(step), bit for bit.
+  // True if the weights and moments are those of Train(step), bit for bit.
   bool Holds(int64_t step) {
     bool equal = true;
     for (WorldRank& rank : ranks_) {
@@ -81,7 +81,7 @@ class CheckpointWorld {
     }
     return equal;
   }
-  // Overwrites what is to be loaded.
+  // Overwrites everything that a load should restore.
   void Poison() {
     for (WorldRank& rank : ranks_) {
       for (int32_t array = 0; array < 3; ++array) Fill(rank, array, [](uint32_t, uint32_t) { return -1.0f; });
@@ -114,7 +114,7 @@ class CheckpointWorld {
   absl::Status Load(const std::string& directory, int64_t step, FileSystem& files = PosixFileSystem()) {
     return Load(directory, Identity(step), files);
   }
-  // The newest step that loads; -1: none.
+  // Loads the newest step that can be loaded, and returns it; -1: there is none.
   int64_t LoadNewest(const std::string& directory, FileSystem& files = PosixFileSystem()) {
     const auto summaries = ListCheckpoints(directory, nullptr, files);
     EXPECT_TRUE(summaries.ok()) << summaries.status();
@@ -133,7 +133,7 @@ class CheckpointWorld {
   static void Fill(WorldRank& rank, int32_t array, const F& value) {
     Visit(rank, array, [&](float& out, uint32_t place, uint32_t which) { out = value(place, which); });
   }
-  // Every element that belongs to the model, with its place in the global parameter mixed with the parameter.
+  // Calls `f` for every element of the model, with its position in the global parameter mixed with the parameter.
   template <class F>
   static void Visit(WorldRank& rank, int32_t array, const F& visit) {
     const std::span<float> arrays[] = {rank.state.weights(), rank.state.first_moments(), rank.state.second_moments()};

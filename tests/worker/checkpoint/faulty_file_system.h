@@ -1,6 +1,6 @@
-// FaultyFileSystem: files in memory that lose what was not synced when the machine "crashes", fail at a chosen call
-// and fill up at a chosen size. It keeps two pictures of every file and folder: what programs see, and what the disk
-// has. One thread at a time.
+// FaultyFileSystem: files in memory that lose what was not synced when the machine "crashes", that fail at a chosen
+// call, and that fill up at a chosen size. It keeps two states of every file and folder: what programs see, and what is
+// on the disk. One thread at a time.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
 
@@ -15,8 +15,8 @@
 namespace lynx {
 
 enum class Fault {
-  kFailOnce,  // the call fails, later ones do not
-  kStop,      // the call, half done where it can be, and all later ones fail, as for a process that is killed
+  kFailOnce,  // only this call fails
+  kStop,      // this call (half done if possible) and all later ones fail, as for a process that is killed
 };
 enum class Unsynced { kLost, kKept };
 
@@ -25,19 +25,19 @@ class FaultyFileSystem : public FileSystem {
   FaultyFileSystem();
   ~FaultyFileSystem() override;
 
-  // The `call`-th call from now, counted from 1, suffers the fault.
+  // The fault happens in the `call`-th call from now, counted from 1.
   void FailAt(int call, Fault fault);
-  // Whether that call has come.
+  // True if that call has been made.
   bool Failed() const { return fail_at_ > 0 && calls_ >= fail_at_; }
-  // The machine comes up again, without faults.
+  // The machine crashes and starts again without faults.
   void Crash(Unsynced unsynced);
   void Heal() { fail_at_ = 0; }
   void SetCapacity(int64_t bytes) { capacity_bytes_ = bytes; }
   int64_t written_bytes() const { return written_bytes_; }
   int64_t read_bytes() const { return read_bytes_; }
-  // The disk damages the next file of that name when it is synced.
+  // The disk damages the next file with that name when it is synced.
   void DamageNext(const std::string& name) { damage_ = name; }
-  // A file's bytes, to look at or to damage, on the disk too by Crash(kKept).
+  // A file's bytes, to inspect or to damage; Crash(kKept) makes the change durable.
   std::string& Content(const std::string& path);
 
   absl::Status CreateFolders(const std::string& path) override;
@@ -54,10 +54,10 @@ class FaultyFileSystem : public FileSystem {
   class OpenReadableFile;
   using NodePtr = std::shared_ptr<Node>;
 
-  // Counts a call. Not OK when it is to fail.
+  // Counts a call. Returns an error if the call must fail.
   absl::Status Begin(const std::string& what);
   NodePtr Find(const std::string& path) const;
-  // The folder that holds `path`, and the last part of it.
+  // The folder that contains `path`, and the last part of the path.
   std::pair<NodePtr, std::string> FindParent(const std::string& path) const;
 
   NodePtr root_;

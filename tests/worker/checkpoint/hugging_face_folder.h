@@ -1,4 +1,4 @@
-// Safetensors files as other programs write them, for the tests of what is imported.
+// Safetensors files in the form that other programs write, for the tests of imports.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_HUGGING_FACE_FOLDER_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_HUGGING_FACE_FOLDER_H_
 

@@ -70,7 +70,7 @@ class CopyTransferTest : public testing::Test {
   const TestFolder folder_;
   CheckpointWorld world_;
   const CopyStore here_, there_;
-  // Of rank 2, which asks rank 0.
+  // Rank 2 asks rank 0.
   const CopyEnds ends_{.secret = NewConnectionSecret(), .generation = Generation(1), .from = 2, .to = 0};
   std::mutex mutex_;
   std::string told_;  // guarded by mutex_

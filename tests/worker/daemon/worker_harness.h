@@ -1,5 +1,5 @@
-// What the tests of lynx-worker share: assignments, a Cluster service in the test's own process, and a daemon process
-// that attaches to it and runs fake ranks. All processes are ended with the fixture.
+// The common parts of the tests of lynx-worker: assignments, a Cluster service in the test's own process, and a daemon
+// process that attaches to it and runs fake ranks. The fixture ends all processes.
 #ifndef LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 #define LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 
@@ -21,24 +21,24 @@
 
 namespace lynx {
 
-// A valid assignment of one rank; `ranks` is the size of the (tensor-parallel) world. Without peers.
+// A valid assignment of one rank, without peers. `ranks`: the size of the (tensor-parallel) world.
 v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks = 1);
-// Fills the peers: `own` for the rank itself, a made-up address for the others.
+// Sets the peers: `own_port` for the rank itself, invented addresses for the others.
 void SetPeers(v1::RankAssignment& assignment, int32_t own_port);
 
-// What a daemon has told, over all its streams.
+// What a daemon has sent, over all its streams.
 struct Told {
-  int attached = 0;  // streams begun
+  int attached = 0;  // number of streams begun
   std::string boot_id;
-  std::vector<v1::RankStatus> ranks;           // of the newest message
+  std::vector<v1::RankStatus> ranks;           // in the newest message
   std::vector<v1::RankReport> reports;         // all, in order of arrival, over all streams
-  std::vector<v1::RankReport> stream_reports;  // of the newest stream
+  std::vector<v1::RankReport> stream_reports;  // on the newest stream
   std::vector<std::string> lines;              // of standard error
   int32_t witness_port = 0;
-  std::vector<std::string> copies_of_jobs;  // of the newest message
+  std::vector<std::string> copies_of_jobs;  // in the newest message
   int messages = 0;
-  size_t largest_message = 0;      // in bytes
-  bool end_before_report = false;  // an EXITED rank had reports that came in a later message
+  size_t largest_message = 0;      // bytes
+  bool end_before_report = false;  // a rank was EXITED before all of its reports had come
 };
 
 class FakeCluster : public v1::Cluster::Service {
@@ -48,17 +48,18 @@ class FakeCluster : public v1::Cluster::Service {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // The newest desired state; sent to the stream at once, and first to every new stream.
+  // Sets the desired state. It is sent to the stream at once, and first to every new stream.
   void Want(const v1::WorkerDesired& desired);
-  // From now on, answers each report with these terms; its number is filled in, and how long it has been there.
+  // From now on answers each report with these terms; the report's number and the time since the server began are
+  // filled in.
   void Renew(const v1::LeaseRenewal& terms);
-  // Answers no report any more.
+  // Stops answering reports.
   void StopRenewing();
   // Ends the present stream.
   void EndStream();
-  // Whether ranks that have ended and are not wanted are released, as the server does. At first they are.
+  // Whether ranks that have ended and are not wanted are released, as the server does. The default is yes.
   void SetReleases(bool releases);
-  // Waits until the predicate holds of what was told; a failure of the test after 30 s, with `what`.
+  // Waits until the predicate holds for what the daemon has sent. After 30 s fails the test with `what`.
   bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds);
   Told told();
 
@@ -67,7 +68,7 @@ class FakeCluster : public v1::Cluster::Service {
 
  private:
   void Record(const v1::WorkerReport& report);
-  void ReleaseEnded();  // under the lock
+  void ReleaseEnded();  // call under the lock
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -83,7 +84,7 @@ class FakeCluster : public v1::Cluster::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Of the newest message; nullopt when the rank is not named there.
+// A rank's status in the newest message; nullopt if the message does not name the rank.
 std::optional<v1::RankStatus> StatusOf(const Told& told, int64_t generation, int32_t rank);
 bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase phase);
 
@@ -92,20 +93,20 @@ class WorkerTest : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // Starts lynx-worker on the fixture's data directory and with the fake rank, with these flags besides.
+  // Starts lynx-worker with the fixture's data directory, the fake rank and these additional flags.
   void StartDaemon(const std::vector<std::string>& flags = {});
-  // Sends the signal and waits for the end.
+  // Sends the signal and waits until the daemon has ended.
   ExitStatus EndDaemon(int signal);
   ExitStatus WaitForDaemon();
   // What the daemon has written to standard error.
   std::string DaemonLog() const;
 
-  // Lets the rank do that (see fake_rank.cc).
+  // Sends the command to the rank (see fake_rank.cc).
   void Tell(int32_t rank, const std::string& command);
-  // Pids of the processes that have been started for the rank, oldest first.
+  // Pids of the processes that were started for the rank, oldest first.
   std::vector<pid_t> StartedPids(int32_t rank) const;
 
-  // Wants the rank, gives it its own address as peers, and waits until it runs. Returns its pid.
+  // Wants the rank, sets its own address as its peer, and waits until it runs. Returns its pid.
   pid_t RunRank(v1::RankAssignment assignment);
   void WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks = {});
 

@@ -37,7 +37,7 @@ TEST(DataFingerprint, EveryByteOfAFileOfOrdinarySizeCounts) {
             FingerprintOf(DataKind::kMegatron, {AsBytes("a"), AsBytes("bc")}).sha256);
 }
 
-// Of a file beyond the limit: its size, its beginning, its end and blocks all over it.
+// The fingerprint of a file beyond the limit covers its size, its beginning, its end, and blocks spread over it.
 TEST(DataFingerprint, AHugeFileIsSampled) {
   const int64_t covered = kFingerprintBlock.value * kFingerprintBlocks;
   const std::vector<std::byte> whole(static_cast<size_t>(covered * 3 + 12'345));

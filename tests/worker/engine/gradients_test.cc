@@ -57,8 +57,8 @@ absl::StatusOr<double> LossWith(TinyRank& rank, float* element, float value) {
   return report.loss;
 }
 
-// Of every stride'th element. All ranks step through the elements together; without pipeline stages every rank has a
-// piece of every parameter.
+// The differences for every stride'th element. All ranks step through the elements together; without pipeline stages
+// every rank has a piece of every parameter.
 absl::Status Differences(TinyRank& rank, Parameters& differences) {
   const int64_t stride = StrideOf(rank.job->layout);
   for (const ParameterSlot& slot : rank.state->slots()) {

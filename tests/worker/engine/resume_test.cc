@@ -197,7 +197,7 @@ class Ledger {
   std::map<int64_t, std::vector<int32_t>> entries_;
 };
 
-// Of a text in which every token of sample i is i.
+// Enters every sample that is read in the ledger. The text must be one in which every token of sample i is i.
 class LedgerDataset : public Dataset {
  public:
   LedgerDataset(std::unique_ptr<Dataset> dataset, Ledger& ledger) : dataset_(std::move(dataset)), ledger_(ledger) {}

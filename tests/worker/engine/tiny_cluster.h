@@ -1,5 +1,5 @@
-// TinyCluster: all ranks of a tiny job as threads of one process, each with a backend, states and an engine of its
-// own, connected through loopback. Test support.
+// TinyCluster: all ranks of a tiny job as threads of one process. Each has its own backend, states and engine; they are
+// connected through loopback. Test support.
 #ifndef LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
 #define LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
 
@@ -15,17 +15,18 @@
 
 namespace lynx {
 
-// What a stage runs.
+// The program that a stage runs, with its context and arena.
 struct StageProgram {
   StageContext context;
   Program program;
   Bytes arena;
 };
 
-// One model of each kind that the engine trains, with dropout where the family has it; tied ones with fused attention. From
-// kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every part of them
-// matters: GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; heads of their own size and
-// linear scaling, as Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly turned heads.
+// One model of each kind that the engine trains, with dropout if the family has it; the tied ones have fused attention.
+// From kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every
+// part of them matters: GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; a head
+// size of its own and linear scaling, as in Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly
+// rotated heads.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -55,19 +56,20 @@ struct TinyJob {
   std::vector<StageProgram> stages;  // see Lower; may be edited
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
-  std::function<std::unique_ptr<Backend>()> make_backend;  // for each rank; null: the CPU's
-  // Of ranks with such a backend, over what ConnectTcp gave; null: a StagedCommunicator.
+  std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's
+  // Makes the communicator of ranks that have such a backend, on top of what ConnectTcp gave. Null: a
+  // StagedCommunicator.
   std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int32_t rank, Communicator& host, Backend& backend)>
       make_communicator;
-  std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // for each rank; null: TextFile()
+  std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // opens each rank's data; null: TextFile()
 
-  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of`
+  // Sets `layout` and `stages`: equal shares of the layers, and programs lowered from the policies that `policy_of`
   // gives for the slices.
   void Lower(const ParallelLayout& layout, const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
   void Lower(const ParallelLayout& layout, RecomputeMode mode);
 };
 
-// One rank, as its thread's body sees it.
+// One rank, as the body on its thread sees it.
 struct TinyRank {
   int32_t rank = 0;
   RankCoordinates coordinates;
@@ -80,49 +82,50 @@ struct TinyRank {
   const StageContext& context() const { return job->stages[coordinates.stage].context; }
 };
 
-// Runs `body` on every rank; the first failure among body and set-up of each rank, by rank. A failing rank aborts the
-// others' communication.
+// Runs `body` on every rank. Returns each rank's first error in body or set-up, by rank. A rank that fails aborts the
+// communication of the others.
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body);
 
-// Whole parameters by name, row-major.
+// Complete parameters by name, row-major.
 using Parameters = std::map<std::string, std::vector<float>>;
-// Copies this rank's pieces into the whole parameters: of the gradients, or of the fp32 weights that it updates.
+// Copies this rank's pieces into the complete parameters: pieces of the gradients, or of the fp32 weights that it
+// updates.
 void CollectGradients(ModelState& state, Parameters& parameters);
 void CollectWeights(ModelState& state, Parameters& parameters);
 
-// Where a parameter begins in the fp32 weights of a state that shares none out.
+// The beginning of a parameter in the fp32 weights of a state that is not sharded.
 float* WeightOf(ModelState& state, int32_t layer, Parameter parameter);
 
 struct TinyRun {
-  std::vector<std::vector<StepReport>> reports;  // by rank, step
+  std::vector<std::vector<StepReport>> reports;  // by rank and step
   Parameters weights;                            // after the last step
   std::vector<double> losses() const;            // of rank 0
 };
-// Trains steps [0, steps) and expects every rank to succeed with the same losses and an arena filled to its last
-// byte.
+// Trains steps [0, steps). Expects every rank to succeed with the same losses, and to use its arena to the last byte.
 TinyRun Train(const TinyJob& job, int64_t steps);
 
-// A point of a grid of models and layouts.
+// A combination of a model and a layout.
 struct TinySetting {
   TinyModel model = TinyModel::kGpt;
   ParallelLayout layout;
   DataType dtype = DataType::kFloat32;
 };
 ModelSpec SpecOf(const TinySetting& setting);
-// GPT and Llama in each layout that divides them, one of them tied, with fused attention, and another family in turn.
+// For each layout: GPT, Llama, a tied one of these with fused attention, and one other family, if the layout divides
+// them. The last two change from layout to layout.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
 // Every model in each layout that divides it.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
-// The points of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) in that type.
+// The settings of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) with that type.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16);
-// As a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
+// The setting as a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
 std::string TestName(const TinySetting& setting);
-// The layout's text as a test's name: "tp2pp2dp1interleaved".
+// The layout as a test's name: "tp2pp2dp1interleaved".
 std::string TestName(const ParallelLayout& layout);
 
-// A folder of this process for temporary files, removed when it ends.
+// A temporary folder of this process; it is removed when the process ends.
 const std::string& TemporaryFolder();
-// A few thousand words of text with letters, digits and spaces below 67; the same in every run.
+// A file with a few thousand words of text: letters, digits and spaces, all bytes below 67; the same in every run.
 const std::string& TextFile();
 
 }  // namespace lynx

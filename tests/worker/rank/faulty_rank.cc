@@ -163,7 +163,7 @@ class FaultyBackend : public cpu::CpuBackend {
   int calls_ = 0;  // in the fault's step
 };
 
-// Of a message of this size or more, one bit is another.
+// Flips one bit in a message of at least kLarge bytes.
 ssize_t SendCorrupted(int fd, const msghdr& message, int flags, ssize_t (*send)(int, const msghdr*, int)) {
   constexpr size_t kLarge = 32 << 10;
   const iovec& last = message.msg_iov[message.msg_iovlen - 1];

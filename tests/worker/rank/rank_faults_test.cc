@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kSteps = 8;
 
-// Of steps 3, 6 and 8.
+// Writes checkpoints at steps 3, 6 and 8.
 void EveryThree(RankConfig& config) { config.spec.checkpoint.every_steps = 3; }
 
 struct KillCase {

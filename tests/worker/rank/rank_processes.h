@@ -1,4 +1,4 @@
-// RankProcesses: the ranks of a small job as real processes of lynx-rank, sharing a folder. Test support.
+// RankProcesses: the ranks of a small job as real lynx-rank processes that share a folder. Test support.
 #ifndef LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
 #define LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
 
@@ -17,18 +17,18 @@
 namespace lynx {
 
 inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
-// A job of `steps` steps, everything recomputed, checkpoints below the folder. The ranks' configurations lack peers
-// and `rank` only. `layout`: of four ranks, 1F1B.
+// A job of `steps` steps that recomputes everything and keeps checkpoints in the folder. The configurations lack only
+// peers and `rank`. `layout`: four ranks, 1F1B.
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout);
-// Of all stages, each changed by `change` unless that is null.
+// One configuration for each stage, each changed by `change` unless that is null.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const std::function<void(RankConfig&)>& change = nullptr,
                                 const ParallelLayout& layout = kSmallLayout);
-// A directory in which a short name can be made and a long one cannot: the fence, but no shard.
+// A directory in which a short name can be made but a long one cannot: a fence can be made, a shard cannot.
 std::string DirectoryForShortNames(const TestFolder& folder);
-// The lease file that the ranks are given if it is there when they start.
+// The lease file. The ranks get it if it exists when they start.
 inline std::string LeaseOf(const TestFolder& folder) { return folder.path() + "/lease"; }
-// Steps that no test sees the end of.
+// More steps than any test runs.
 inline constexpr int64_t kEndless = 1'000'000;
 
 class RankProcesses {
@@ -36,31 +36,32 @@ class RankProcesses {
   static constexpr int kKilled = -1;  // exit code of a process that a signal ended
   static constexpr int kRanks = 4;
 
-  // What goes wrong with a rank: a fault of faulty_rank.cc and the step in which it comes.
+  // A fault for a rank: one of faulty_rank.cc, and the step in which it happens.
   struct RankFault {
     std::string name;
     int64_t step = 0;
   };
-  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage. `faults`: by rank. `yields`: they
-  // find that they are asked to give way (faulty ones do not look).
+  // Starts the ranks of one generation except those in `absent`. `configs`: by stage. `faults`: by rank. `yields`: the
+  // ranks find that they are asked to give way (faulty ranks do not look).
   RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1,
                 const std::vector<int>& absent = {}, const std::map<int, RankFault>& faults = {}, bool yields = false);
-  ~RankProcesses();  // kills and reaps what still runs
+  ~RankProcesses();  // kills and reaps those that still run
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   pid_t pid(int rank) const { return processes_[rank]; }
   void Signal(int rank, int signal) const;
   void AskToYield(int rank) const;
-  // Waits for the process to end; fails the test and kills it after a minute, which nothing here needs.
+  // Waits for the process to end. After a minute, which is more than anything here needs, fails the test and kills the
+  // process.
   int ExitCode(int rank);
   std::vector<RankReport> Reports(int rank) const;
-  // Waits until a rank has reported that many steps; fails the test after a minute.
+  // Waits until the rank has reported that many steps. Fails the test after a minute.
   void WaitForSteps(int rank, int64_t steps) const;
   std::string Log(int rank) const;  // its stderr
-  // All ranks end with this exit code.
+  // Expects all ranks to end with this exit code.
   void ExpectAllExit(int expected);
-  // All ranks' losses, which must be the same.
+  // The losses of all ranks, which must be the same.
   std::vector<double> Losses() const;
 
  private:
@@ -69,7 +70,7 @@ class RankProcesses {
 
   const TestFolder& folder_;
   const int64_t generation_;
-  std::vector<pid_t> processes_;  // -1: reaped, or never started
+  std::vector<pid_t> processes_;  // -1: reaped or never started
 };
 
 template <class T>
@@ -82,9 +83,9 @@ std::vector<T> Only(const std::vector<RankReport>& reports) {
 }
 
 inline constexpr char kLynxRank[] = LYNX_BINARY_DIR "/bin/lynx-rank";
-inline constexpr char kStandInRank[] = LYNX_BINARY_DIR "/bin/stand_in_rank";  // with CUDA on the host for its GPU
+inline constexpr char kStandInRank[] = LYNX_BINARY_DIR "/bin/stand_in_rank";  // has CUDA on the host as its GPU
 
-// Runs the binary with these arguments to its end: exit code and what it printed.
+// Runs the binary with these arguments until it ends. Returns the exit code and the output.
 struct Output {
   int exit_code = 0;
   std::string out, err;

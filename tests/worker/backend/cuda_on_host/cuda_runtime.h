@@ -1,13 +1,13 @@
-// CUDA on the host: as much of the runtime's interface as worker/backend/cuda uses, so that its kernels compile as
-// C++ and run on a CPU, in the tests of machines without a GPU. What a kernel computes is proven here; how fast it
-// is, and what only hardware does (memory models, occupancy), is not.
+// CUDA on the host: the part of the runtime's interface that worker/backend/cuda uses, so that its kernels compile as
+// C++ and run on a CPU in tests on machines without a GPU. This shows that a kernel computes the right result. It says
+// nothing about speed, nor about what only hardware does (memory models, occupancy).
 //
-// A block's threads are fibers, and run one at a time from barrier to barrier, in the order of their numbers in every
-// other launch and in the reverse in the others, each warp as far as the block's next barrier before another one moves: a
-// kernel that lacks a barrier gives other bits, or aborts where some threads never come to one. Blocks run one after another,
-// in the order of their numbers or in the reverse likewise. When the work of streams is carried out is said in scheduler.h;
-// unless a test says otherwise, as soon as can be. Each OS thread has a device of its own: what cudaMalloc gave is out of the
-// host's reach, as it is on a machine with a GPU.
+// The threads of a block are fibers. They run one at a time from barrier to barrier. In every other launch they run in
+// the order of their numbers, in the others in the reverse order. Each warp runs up to the block's next barrier before
+// another warp moves. Therefore a kernel that lacks a barrier gives other bits, or aborts if some threads never reach a
+// barrier. Blocks run one after another, also in the order of their numbers or in the reverse order. scheduler.h says
+// when the work of streams is done; by default as soon as possible. Each OS thread has its own device: the host cannot
+// reach the memory that cudaMalloc gave, as on a machine with a GPU.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 #define LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 
@@ -31,7 +31,7 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-// Of the fiber that runs.
+// The indices and sizes of the fiber that runs.
 extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 struct CudaOnHostStream;
@@ -39,21 +39,21 @@ struct CudaOnHostEvent;
 
 namespace lynx::cuda_on_host {
 
-// The k-th call of the runtime from now on that can fail does so, and every one after it; 0: none. Of all threads.
+// Of the runtime's calls that can fail, the k-th from now on and all later ones fail, on all threads; 0: none fails.
 void FailFromCall(int64_t k);
 bool Fails();
 
-// Work of the stream: anything with the device's memory open, or a kernel's threads.
+// Work for the stream: a function that runs with the device's memory open, or the threads of a kernel.
 void Issue(CudaOnHostStream* stream, std::function<void()> run);
 void Launch(CudaOnHostStream* stream, dim3 grid, dim3 block, std::function<void()> thread);
-// Of every device, as it is asked for from now on; 9 unless told otherwise.
+// Sets the compute capability (major) that every device reports from now on. The default is 9.
 void SetComputeMajor(int major);
-// Every lane of the fiber's warp gives a word and then sees those of all.
+// Every lane of the fiber's warp gives a word. Returns the words of all lanes.
 const uint64_t* Exchange(uint64_t word);
 int Lane();
 
-// mma.m16n8k16 on bfloat16 and ldmatrix, of the fiber's warp, with the places of their operands as in the PTX ISA:
-// sums (16, 8) += left (16, 16) right (16, 8); and `count` matrices (8, 8), of which lanes name the rows.
+// The fiber's warp does mma.m16n8k16 on bfloat16, and ldmatrix. The operands have the places that the PTX ISA says:
+// sums (16, 8) += left (16, 16) right (16, 8); and `count` matrices (8, 8), whose rows the lanes name.
 void MultiplyAdd(const uint32_t left[4], const uint32_t right[2], float sums[4]);
 void LoadMatrices(const void* row, int count, bool transposed, uint32_t* words);
 

@@ -1,10 +1,10 @@
-// NCCL on the host: as much of its interface as worker/collectives/nccl_communicator.cc uses, between the devices of the
-// test's threads (scheduler.h). A transfer takes what it sends when its stream comes to it and is done when every member's
-// stream has come to it: so it waits for a peer that never comes, until it is aborted.
+// NCCL on the host: the part of its interface that worker/collectives/nccl_communicator.cc uses, between the devices of
+// the test's threads (scheduler.h). A transfer reads what it sends when its stream reaches it, and is done when the
+// streams of all members have reached it. So it waits for a peer that never comes until it is aborted.
 //
-// Communicators do not block, and are strict: the call that begins a transfer says ncclInProgress, and only when
-// ncclCommGetAsyncError has been asked twice is the transfer in its stream. What the members ask for must fit together,
-// and what may not be called in a communicator's state ends the test.
+// Communicators do not block and are strict: the call that begins a transfer returns ncclInProgress, and the transfer
+// is in its stream only after ncclCommGetAsyncError has been asked twice. The members' calls must match; a call that is
+// not allowed in a communicator's state ends the test.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 #define LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 
@@ -40,14 +40,14 @@ struct ncclConfig_t {
 
 namespace lynx::cuda_on_host {
 
-// The k-th transfer that is issued from now on, by any member of any communicator, never ends, and its communicator says
-// so; 0: none.
+// The k-th transfer that is issued from now on, by any member of any communicator, never ends, and its communicator
+// reports `error`; 0: all transfers end.
 void FailTransfer(int64_t k, ncclResult_t error);
-// Since it was last asked: transfers that were issued, by all members.
+// The number of transfers that all members have issued since the last call.
 int64_t TransfersIssued();
-// What the newest communicator was asked to use.
+// The configuration of the newest communicator.
 ncclConfig_t NewestConfig();
-// Communicators that are neither destroyed nor aborted.
+// The number of communicators that are neither destroyed nor aborted.
 int64_t LiveCommunicators();
 
 }  // namespace lynx::cuda_on_host

@@ -275,7 +275,8 @@ bool IsPageable(const void* memory) {
          !device.Has(memory);
 }
 
-// Of memory that is not pinned, the runtime has read what a copy reads when the call returns, and written what it writes.
+// For memory that is not pinned, the runtime has read what a copy reads, and written what it writes, when the call
+// returns.
 void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
   const Locked locked;
   if (IsPageable(from)) {
@@ -346,7 +347,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = std::chrono::duration<float, std::milli>(end->recording->at - begin->recording->at).count();
   return cudaSuccess;
 }
-// Of the newest recording at the time of the call; nothing where there is none.
+// Waits for the newest recording at the time of the call. Does nothing if the event was never recorded.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (Fails()) return cudaErrorInvalidValue;
   const Locked locked;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kLanes = 32;
 using Words = std::array<uint64_t, kLanes>;
 
-// Of all lanes.
+// Exchanges two words with the other lanes; returns the words of all lanes.
 Words Share(uint32_t low, uint32_t high) {
   Words words;
   std::copy_n(Exchange(uint64_t{high} << 32 | low), kLanes, words.begin());

@@ -1,4 +1,5 @@
-// NoTransfers: a Communicator that can do nothing, for tests of what looks at one or sets it. Test support.
+// NoTransfers: a Communicator that cannot transfer anything, for tests of code that only looks at one or sets one. Test
+// support.
 #ifndef LYNX_TESTS_WORKER_RANK_PEERS_NO_TRANSFERS_H_
 #define LYNX_TESTS_WORKER_RANK_PEERS_NO_TRANSFERS_H_
 

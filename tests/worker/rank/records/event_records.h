@@ -1,5 +1,5 @@
-// The records of an event file, read as the format's definition has it: with a CRC that is shifted bit by bit. Test
-// support; shares nothing with the writer.
+// Reads the records of an event file by the format's definition, with a CRC that is computed bit by bit. Test support;
+// shares no code with the writer.
 #ifndef LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
 #define LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
 
@@ -21,12 +21,12 @@ inline uint32_t MaskedCrcByBits(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-// False where the file is not whole records with the right sums; `messages` are those before.
+// False if the file does not consist of complete records with correct sums. `messages`: the records before the error.
 inline bool ReadEventRecords(std::string_view file, std::vector<std::string>& messages) {
   messages.clear();
   const auto crc_at = [&](size_t at) {
     uint32_t crc = 0;
-    std::memcpy(&crc, file.data() + at, sizeof(crc));  // little-endian, as this machine
+    std::memcpy(&crc, file.data() + at, sizeof(crc));  // little-endian, like this machine
     return crc;
   };
   while (!file.empty()) {
