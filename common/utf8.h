@@ -14,8 +14,9 @@ size_t ValidUtf8Prefix(std::string_view text);
 // True if the text has control characters (C0 including tabs and line ends, DEL, C1) or bytes that are not UTF-8: a terminal
 // may obey these.
 bool HasControls(std::string_view text);
-// The text with these characters written out ("\x1b", "\u009b", "\r"), so that it moves no cursor, changes no title and hides
-// nothing. A tab becomes a space. VisibleLine also writes out line ends ("\n"); VisibleText keeps them.
+// The text with each control character and each byte that is not UTF-8 written as an escape ("\x1b", "\u009b", "\r"), so that a
+// terminal shows it and does not obey it. A tab becomes a space. VisibleLine also writes out line ends ("\n"); VisibleText
+// keeps them.
 std::string VisibleLine(std::string_view text);
 std::string VisibleText(std::string_view text);
 

@@ -37,9 +37,9 @@ using nlohmann::json;
 
 constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
-// Ranks are given 5 s to end before they are killed.
+// How long `down` waits until all ranks have stopped. A rank that does not end within 5 s is killed.
 constexpr Nanos kStopRanksTimeout{60'000'000'000};
-// Longer than an `up` or a `down` takes.
+// How long a command waits for another that holds the lock: longer than an `up` or a `down` takes.
 constexpr Nanos kLockTimeout{120'000'000'000};
 constexpr Nanos kPause{50'000'000};
 constexpr uintmax_t kMaxLog = 16 << 20;

@@ -91,7 +91,7 @@ class YamlReader {
   struct Record {
     std::string path;
     std::vector<Bound> fields;
-    std::vector<std::string> seen;  // relative to the record
+    std::vector<std::string> seen;  // paths of the fields that were read so far, relative to the record
   };
 
   absl::Status ReadRecord(const YamlValue& map, const std::string& path, std::vector<Bound> fields,

@@ -45,9 +45,9 @@ struct OptResult {
   Nanos bound;                            // no policy that fits exposes less
   bool least_memory = false;              // proven: no policy with the same exposed time takes less device memory
   std::optional<Nanos> start;             // time that HEU's solution exposes
-  int32_t milps = 0;
-  int64_t nodes = 0;         // nodes of their branch and bound
-  int32_t largest_milp = 0;  // columns
+  int32_t milps = 0;                      // number of MILPs that were solved
+  int64_t nodes = 0;                      // branch-and-bound nodes of all these MILPs
+  int32_t largest_milp = 0;               // columns of the largest of them
 
   // (exposed - bound) / exposed; 0 if nothing is exposed.
   double gap() const;

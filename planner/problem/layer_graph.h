@@ -210,8 +210,9 @@ struct TensorUse {
   AccessMode mode;
 };
 
-// The collective that ends a segment when t > 1: it reduces or gathers `to` from what the members hold in `from`; in
-// place if both are the same. Without a collective both are kWorkspace. kX means the next layer's x.
+// The collective that ends a segment when t > 1. It reduces or gathers the members' `from` and writes the result to `to`, in
+// place if `from` and `to` are the same tensor. Without a collective `from` and `to` are kWorkspace. kX means the next layer's
+// x.
 enum class Collective : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter };
 struct CollectiveInfo {
   Collective kind = Collective::kNone;

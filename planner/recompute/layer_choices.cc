@@ -58,8 +58,9 @@ struct ItemTables {
   ItemSet all = 0;
 };
 
-// A partial late part. Items are decided from the last to the first, so that all readers of an item are decided before
-// it. Undecided items record when they are due and until when they are read.
+// A state of the search for the backward part, in which some items are decided. Items are decided from the last to the first,
+// so all readers of an item are decided before it. For an undecided item the state holds when the item is due, and the last
+// time at which it is read.
 struct LateState {
   BackwardPart part;
   ItemSet set = 0;     // late items

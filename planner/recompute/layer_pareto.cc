@@ -381,7 +381,7 @@ class Search {
   struct Found {
     Value value;
     ItemSet late = 0, early = 0, offloaded = 0;
-    uint16_t late_point = 0;  // index in the front of the late items
+    uint16_t late_point = 0;  // index of its point in the Pareto front of the late items
 
     auto key() const { return std::tie(value, late, early, offloaded); }
   };

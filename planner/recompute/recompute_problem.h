@@ -69,13 +69,13 @@ inline constexpr PlacementSet kAnyPlacement = 0xffff;
 constexpr int IndexOf(Placement placement, Placement first) { return static_cast<int>(placement) - static_cast<int>(first); }
 
 struct RecomputeItem {
-  Bytes bytes;                           // of one microbatch
-  Nanos cost;                            // to recompute it alone, its collective included
-  ItemSet inputs = 0;                    // earlier items that its recomputation reads
-  SegmentSet read_by = 0;                // backward segments that read it, for the input or the weight gradient
-  bool collective = false;               // its recomputation repeats a collective, so it cannot run in another one's window
+  Bytes bytes;              // of one microbatch
+  Nanos cost;               // time to recompute this item only, including its collective
+  ItemSet inputs = 0;       // earlier items that its recomputation reads
+  SegmentSet read_by = 0;   // backward segments that read this item to compute the gradient of the input or of the weights
+  bool collective = false;  // its recomputation repeats a collective, so it cannot run in another one's window
   PlacementSet allowed = kAnyPlacement;  // besides kStore, which is always allowed
-  Nanos copy_out, copy_in;               // to the host and back, alone
+  Nanos copy_out, copy_in;               // time of its copy to the host and back if no other copy runs
 
   auto operator<=>(const RecomputeItem&) const = default;
 };

@@ -23,8 +23,8 @@ struct ChromeTraceText {
 // step gives the same bytes.
 absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t limit = 1'000'000);
 
-// The same for a measured step of the plan, together with its prediction. `predicted`: nullptr if unknown. `job`: the
-// job's name.
+// A Chrome trace of a measured step of the plan, together with its prediction. `predicted`: nullptr if there is none. `job`:
+// the job's name.
 absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan, const MeasuredStep& measured,
                                                     const Simulation* predicted, size_t limit = 1'000'000);
 

@@ -20,7 +20,7 @@ struct StageFacts {
   Bytes limit;  // see MemoryLimitOf
 };
 
-// If a step has more ticks than this, ticks are longer.
+// The page counts time in ticks. In a long step a tick is made longer, so that the step has at most this many.
 inline constexpr int64_t kMaxTicks = 1'000'000'000;
 
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,

@@ -73,7 +73,7 @@ enum class MemoryKind : uint8_t {
   kRecomputed,  // forward results that were recomputed
   kActivationGradients,
   kWorkspace,  // scratch, and forward results that no backward pass reads
-  kPacking,    // the part of the arena that no buffer uses at its peak
+  kPacking,    // the part of the arena that no buffer uses when most of it is in use
 };
 inline constexpr int kMemoryKindCount = static_cast<int>(MemoryKind::kPacking) + 1;
 const char* MemoryKindName(MemoryKind kind);

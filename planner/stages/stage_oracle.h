@@ -68,7 +68,7 @@ class StageOracle {
   void Reserve(int32_t stage, Bytes bytes);
   // Restores all limits. Forgets all fits.
   void ForgetReserves();
-  // Sets how long a microbatch's backward waits for its gradient on each stage; this time is an additional window.
+  // Sets how long a microbatch's backward waits for its gradient on each stage. Recomputation can run during this wait too.
   // Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
   // True if any stage can offload and the request leaves the choice to the planner.

@@ -7,7 +7,7 @@
 
 namespace lynx {
 
-// A failure with another known cause gives no reason to check the nodes.
+// Has the job's nodes checked before its next start if a node caused the failure, or if nothing is known of the cause.
 void Controller::NoteFailure(Job& job, Attribution attribution) {
   if (attribution == Attribution::kNode || attribution == Attribution::kUnknown) job.record.check_due = true;
 }

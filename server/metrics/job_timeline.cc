@@ -26,7 +26,7 @@ std::optional<LossCause> CauseOf(const JobEvent& event) {
   }
 }
 
-// The ranks of a generation are being started.
+// True if an event of this kind says that the ranks of a generation are being started.
 bool Places(std::optional<EventKind> kind) {
   return kind == EventKind::kPlaced || kind == EventKind::kRestarting || kind == EventKind::kResuming ||
          kind == EventKind::kMoving || kind == EventKind::kReplanned;

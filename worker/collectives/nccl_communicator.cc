@@ -98,7 +98,7 @@ struct Line {
   Route route;
   int32_t lane;
   LaneInfo info;
-  std::vector<float> words;  // the words of the ids, of each member of a ring
+  std::vector<float> words;  // the NCCL ids that each member of a ring sends, encoded as floats
   std::unique_ptr<DeviceQueue> queue;
   cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }
 

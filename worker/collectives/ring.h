@@ -32,11 +32,12 @@ struct StreamPlan {
 
 // `used`: a plan that is no longer needed. Its memory is reused, so that a transfer like an earlier one allocates nothing.
 
-// data (count).
+// Plans the transfer of a buffer of shape (count).
 StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
-// data (members, count).
+// Plans the transfer of a buffer of shape (members, count).
 StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
-// data (members, count): the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
+// Plans the transfer of a buffer of shape (members, count): the sum of slot c is made in the order c + 1, c + 2, ... of the
+// members and ends at c.
 StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used = {});

@@ -341,7 +341,7 @@ void RankSupervisor::Signal(Rank& rank, StopStage stage) {
   SignalProcess(rank.pidfd, kill ? SIGKILL : SIGTERM);
 }
 
-// If it fails, the next round tries it again.
+// Creates or removes the file that asks the rank to give way. If this fails, the supervisor's next round tries again.
 void RankSupervisor::SetYield(Rank& rank, bool yield) {
   const std::string path = Folder(rank.record.key).yield();
   std::error_code failure;

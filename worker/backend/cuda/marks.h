@@ -27,9 +27,11 @@ class Marks {
 
   // Waits until the stream has nothing left to do and returns that time. Forgets all earlier marks.
   Nanos Begin(cudaStream_t stream);
-  // The mark is reached when everything issued so far on the stream is done.
+  // Adds a mark, which is reached when everything issued so far on the stream is done.
   Moment Record(cudaStream_t stream);
-  // What is issued on the stream from now on runs after the mark. A moment that is a time has no effect.
+  // `moment` is a mark or a time. If it is a mark, work that is issued on the stream from now on runs after it. If it is a
+  // time,
+  // the call has no effect.
   void Follow(Moment moment, cudaStream_t stream);
   // The time of a mark since Begin. The mark must have been reached. On failure the result is the epoch.
   Nanos TimeOf(Moment moment);

@@ -28,7 +28,8 @@ constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
 constexpr int64_t kLargest = 31;
 static_assert(kLargest * kLargest * kMaxCheckedProduct < (1 << 24));
 
-// Rows (period, size) of a factor; the two factors have different values of `first`.
+// One factor of a matrix product, as `period` rows of `size` values. The left and the right factor use different values of
+// `first`, so that their values differ.
 std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
   std::vector<float> rows(static_cast<size_t>(period * size));
   for (int64_t row = 0; row < period; ++row) {
