@@ -110,7 +110,7 @@ TEST(ShardWriter, WithoutMemoryForACopyTrainingWaits) {
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
-  available = Bytes(0);  // the copy is there already
+  available = Bytes(0);  // the copy exists already
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
@@ -124,7 +124,7 @@ TEST(ShardWriter, GivesUpWhenItsRankEnds) {
     ShardWriter writer([] { return kGiB; });
     writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader&, const TensorContent& content) {
       started.Open();
-      // As a long list of tensors.
+      // Like a long list of tensors.
       do {
         status = content(0).status();
       } while (status.ok());
