@@ -90,7 +90,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
   pipeline.Train(1000, 2000);
   pipeline.Train(1000, 2000);
   EXPECT_TRUE(cluster.plans().empty());
-  // Until the node is as fast as before.
+  // Train until the node is as fast as before.
   pipeline.Train(1000, 1000);
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u) << "the nodes are alike again";

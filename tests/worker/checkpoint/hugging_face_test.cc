@@ -97,7 +97,7 @@ class HuggingFaceImport : public testing::Test {
   ForeignTensors tensors_;
 };
 
-// Without the index, every tensor would be taken from the stale file, whose name comes last.
+// The name of the stale file comes last, but its tensors must not replace those of the indexed shards.
 TEST_F(HuggingFaceImport, StaleFilesBesideIndexedShardsAreNotTaken) {
   Export(/*tied=*/false);
   std::map<std::string, std::string> map;

@@ -67,7 +67,7 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
     state = exchange.Send(own_.get()).state;
     TakeAll();
   }
-  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // it does not wait for the rest before it passes data on
+  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // no neighbour waits for the rest, so it wakes up rarely
 }
 
 }  // namespace

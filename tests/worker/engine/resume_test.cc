@@ -1,5 +1,5 @@
-// Training goes on from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
-// one with the same losses to rounding. Either way every sample of an epoch is used once, and in the same order.
+// Training continues from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
+// layout with the same losses up to rounding. In both cases every sample of an epoch is used once, in the same order.
 #include <gtest/gtest.h>
 
 #include <fstream>

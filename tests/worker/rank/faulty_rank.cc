@@ -64,7 +64,7 @@ constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",     
                                     "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
                                     "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
                                     "refuse-thread",       "wrong-product",       "corrupt-link",        "slow-link"};
-// A step may go without a byte for ten of them.
+// In a step, ranks wait ten seconds for a byte.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
 Fault fault;

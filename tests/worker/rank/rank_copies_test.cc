@@ -187,8 +187,8 @@ std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32
   return steps;
 }
 
-// True if the damaged copy is one of the step that the next generation resumes from; that step may not have arrived
-// there.
+// True if the damaged copy is one of the step that the next generation resumes from. A copy of that step may not have
+// reached the damaged node.
 bool ResumesBesideADamagedCopy() {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);

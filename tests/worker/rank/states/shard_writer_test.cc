@@ -66,7 +66,7 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_TRUE(writer.Done() && writer.copied());
   EXPECT_EQ(read, "AAAABBBB");
-  // And the next.
+  // Then the next shard is written.
   writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader& header, const TensorContent& content) {
     read.clear();
     return ReadAll(header, content, read);
