@@ -92,7 +92,7 @@ TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   HardwareProfile profile = RoundProfile(TinyModel(2));
   profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
   const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
-  // Everything except x1 can be recomputed for free.
+  // Everything but x1 can be made again for nothing.
   const std::vector<FrontPoint> front = LayerPareto(problem, false);
   EXPECT_EQ(front.front().exposed, Nanos(0));
   EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded

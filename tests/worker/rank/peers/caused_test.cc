@@ -29,7 +29,7 @@ TEST(WithCause, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(CausedByCode(absl::DataLossError("token 300"))), FaultCause::kToken);
   EXPECT_EQ(CauseOf(CausedByCode(absl::InternalError("?"))), FaultCause::kUnknown);
   EXPECT_EQ(CauseOf(CausedByCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
-  // A code is still found if text is put before the message on its way.
+  // A code outlives what is put before the message on its way.
   EXPECT_EQ(CauseOf(CausedByCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
 }
 
