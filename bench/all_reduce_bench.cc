@@ -23,7 +23,7 @@ double SecondsOf(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// As the worker does with ranks: else the scheduler tends to put both ends of a connection on one core.
+// The worker pins ranks in the same way. Otherwise the scheduler tends to put both ends of a connection on one core.
 void PinToCore(int32_t rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -33,7 +33,8 @@ void PinToCore(int32_t rank) {
 
 void MeasureSize(int32_t rank, Bytes bytes, int rounds, const AllReduce& all_reduce) {
   const int64_t count = bytes.value / static_cast<int64_t>(sizeof(float));
-  // Zeros, so that any number of rounds stays finite; the sum of floats takes as long whatever they are.
+  // Zeros, so that the sums stay finite after any number of rounds. The time of an addition does not depend on the
+  // values.
   std::vector<float> data(count, 0.0f);
   for (int i = 0; i < 3; ++i) all_reduce(data.data(), count);
   std::vector<double> seconds;

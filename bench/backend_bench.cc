@@ -1,6 +1,6 @@
-// Rates of the CPU backend's ops at the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4,
-// and a vocabulary of 8192 for embedding and loss. GFLOP/s for what multiplies matrices (a causal half counts as
-// half), GB/s read and written for the rest.
+// Rates of the CPU backend's ops with the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4,
+// and a vocabulary of 8192 for embedding and loss. GFLOP/s for ops that multiply matrices (a causal half counts as
+// half), GB/s read and written for the others.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ LayerBackend<T>& Ops() {
   }
 }
 
-// Values in [-1, 1), from memory of the backend's own so that alignment is the engine's.
+// Values in [-1, 1), in memory from the backend, so that the alignment is as in the engine.
 template <class T = float>
 T* Values(int64_t count) {
   const Bytes bytes((count * static_cast<int64_t>(sizeof(T)) + 3) / 4 * 4);
@@ -55,7 +55,7 @@ T* Values(int64_t count) {
   return data;
 }
 
-// As large as any of attention's.
+// As large as the largest workspace of an attention op.
 float* Workspace() {
   static float* const workspace =
       Values(2 * kS * kS + kB * kA * kS + WideHeadFloats<Bfloat16>(kAttention, /*whole=*/4, /*rows=*/3));
@@ -104,7 +104,7 @@ void LinearWeight(benchmark::State& state) {
   ReportFlops(state, 2.0 * kN * static_cast<double>(in * out));
 }
 
-// QKV, attention's projection, the two of the MLP.
+// The products for QKV, for attention's output, and the two of the MLP.
 #define LYNX_LINEAR_SHAPES \
   ArgNames({"in", "out"})->Args({kH, 3 * kH})->Args({kH, kH})->Args({kH, kF})->Args({kF, kH})->Unit(benchmark::kMillisecond)
 BENCHMARK_TEMPLATE(LinearForward, float)->LYNX_LINEAR_SHAPES;
@@ -114,7 +114,7 @@ BENCHMARK_TEMPLATE(LinearBackward, Bfloat16)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearWeight, float)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearWeight, Bfloat16)->LYNX_LINEAR_SHAPES;
 
-// One (rows, d) x (d, columns) product per visible block.
+// One (rows, d) x (d, columns) product for each visible block.
 constexpr double kCausalProductFlops = 2.0 * kB * kA * kS * kS * kD / 2;
 
 template <class T>

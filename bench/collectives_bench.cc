@@ -1,4 +1,4 @@
-// All-reduce between rank processes on loopback by Lynx's communicator.
+// Measures all-reduce between rank processes on loopback with Lynx's communicator.
 //
 //   collectives_bench [ranks [rounds]]
 #include <cstdio>

@@ -1,5 +1,6 @@
-// The controller at scale: how long the decisions take that it makes on its one thread, for thousands of nodes and jobs. Times
-// are of single steps of the state machine, without store and network; percentiles over all steps of a kind.
+// The controller at scale: how long the decisions on its one thread take, for thousands of nodes and jobs. The times
+// are those of single steps of the state machine, without store and network; the percentiles are over all steps of a
+// kind.
 //
 //   controller_bench [NODES [DEVICES_PER_NODE]]
 #include <algorithm>
@@ -47,7 +48,7 @@ class Scale {
     }
   }
 
-  // What the planner is asked for, if the job begins.
+  // Submits a job. If it begins, its request for a plan waits in plans_.
   void Submit(const std::string& kind, const std::string& name, int32_t ranks) {
     const std::string id = absl::StrCat("j", ++jobs_);
     Step(kind, JobSubmitted{jobs_, JobId(id), id, SpecOf(name, ranks), id});
@@ -68,7 +69,7 @@ class Scale {
     }
   }
 
-  // The worker daemons do what they are told until nothing more comes: ranks listen, begin, and end at once.
+  // Lets the worker daemons do what they are told until nothing more comes: ranks listen, begin, and end at once.
   void Obey(const std::string& kind) {
     while (!told_.empty()) {
       for (auto& [stream, wish] : std::exchange(told_, {})) {
@@ -121,7 +122,7 @@ class Scale {
     }
   }
 
-  // The agent of a node has the number before its worker daemon's.
+  // The stream number of a node's agent is one less than that of its worker daemon.
   WorkerState StateOf(int64_t stream) {
     return {.node = NodeId(absl::StrCat("node", stream / 2 - 1)),
             .boot = "w",
@@ -159,7 +160,7 @@ int main(int argc, char** argv) {
     scale.Tick("gang's devices are reserved");
     scale.AnswerPlans("gang is placed");
   }
-  // Then the cluster is full, and jobs wait.
+  // By now the cluster is full, so the next jobs wait.
   for (int i = 0; i < 2'000; ++i) scale.Submit("gang is submitted", "waits", lynx::kGang);
   for (int i = 0; i < 100; ++i) scale.Tick("2,000 waiting jobs are looked at");
   scale.Print();

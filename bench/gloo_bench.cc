@@ -1,4 +1,4 @@
-// The same measurement as collectives_bench with Gloo's ring all-reduce, for comparison.
+// The measurement of collectives_bench with Gloo's ring all-reduce, for comparison.
 //
 //   gloo_bench [ranks [rounds]]
 #include <gloo/allreduce.h>

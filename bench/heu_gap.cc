@@ -1,7 +1,8 @@
-// How far HEU is from OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS [FIRST]]]
-// compares on so many random transformer stages of up to LAYERS layers (the seeds from FIRST on, at first 1), with so long for
-// each proof, and prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has
-// sequence parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as the tests do.
+// Compares HEU with OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS
+// [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds from FIRST on; default 1), gives each
+// proof SECONDS, and prints the stages where HEU and OPT differ or no proof was found. KIND: "plain"; "mixed": every
+// second stage has sequence parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as in
+// the tests.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -28,7 +29,7 @@ RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
   return kind == Kind::kOffload ? RandomOffloadStage(number, layers) : RandomStage(number, layers, kind == Kind::kMixed);
 }
 
-// What HEU exposes as plans use it: decides on offloading over the whole stage.
+// The time that HEU exposes when used as in plans, where offloading is decided over the whole stage.
 int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
   if (kind != Kind::kOffload) return start.value;
   const StageHeu heu(WithoutOffloading(problem));

@@ -1,7 +1,7 @@
 // HEU and OPT on one stage of a GPT-23B with unfused attention (50 layers of width 6144 and 48 heads, sequence 2048,
-// micro-batch 1), tensor-parallel over 8 devices like an A100 with a stated link. Arguments: layers of the stage,
-// microbatches in flight, the link's GB/s, the budget in percent between the least memory that HEU knows and storing
-// everything.
+// micro-batch 1), tensor-parallel over 8 devices like an A100, with a stated link. Arguments: layers of the stage;
+// microbatches in flight; the link's GB/s; the budget, in percent of the way from the least memory that HEU knows to
+// storing everything.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -41,7 +41,7 @@ RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = Dropo
   return problem;
 }
 
-// Fronts and mix: a stage that nothing is known of.
+// Fronts and mix, for a stage about which nothing is known yet.
 void BM_HeuStage(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   Nanos exposed;
@@ -52,15 +52,15 @@ void BM_HeuStage(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}})->Args({50, 4, 200, 30});
 
-// The same with dropout masks that are stored, as the presets have them: 11 items instead of 8. The fifth argument is the
-// stage's stall in microseconds.
+// The same with stored dropout masks, as in the presets: 11 items instead of 8. The fifth argument is the stage's stall
+// in microseconds.
 void BM_HeuStageWithMasks(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state, DropoutMasks::kStored, Nanos(state.range(4) * 1000));
   for (auto _ : state) benchmark::DoNotOptimize(StageHeu(problem).Best(problem.layers, problem.budget));
 }
 BENCHMARK(BM_HeuStageWithMasks)->ArgsProduct({{12}, {2, 4}, {200}, {30}, {0, 3500}});
 
-// A further stage of a pipeline: other layers and microbatches in flight, and a budget of its own.
+// A further stage of a pipeline, with other numbers of layers and microbatches in flight and its own budget.
 void BM_HeuNextStage(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu first(problem);
@@ -74,7 +74,7 @@ void BM_HeuNextStage(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuNextStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}});
 
-// Another budget for fronts that are known.
+// Another budget, when the fronts are known.
 void BM_HeuMix(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu heu(problem);
@@ -82,7 +82,7 @@ void BM_HeuMix(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuMix)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
 
-// What a search asks for most.
+// What a search calls most often.
 void BM_HeuEstimate(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu heu(problem);
@@ -90,7 +90,7 @@ void BM_HeuEstimate(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuEstimate)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
 
-// One solution each; the counters say what was proven.
+// One solution each; the counters say what was proved.
 void BM_Opt(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   for (auto _ : state) {

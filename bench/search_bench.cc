@@ -1,6 +1,6 @@
-// Whole searches (MakePlan without its digest's text): from a job and a cluster to a plan that has been lowered, laid
-// out and simulated. Run in the repository's root, for the example clusters. Counters say how many candidates reached
-// each tier (planner/search/plan_search.h).
+// Whole searches (MakePlan without the text of its digest): from a job and a cluster to a plan that has been lowered,
+// laid out and simulated. Run it in the repository's root, because of the example clusters. The counters say how many
+// candidates reached each tier (planner/search/plan_search.h).
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -72,7 +72,7 @@ void BM_SearchAny(benchmark::State& state) { Run(state, RequestOf(kSettings[stat
 BENCHMARK(BM_SearchEngine)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 BENCHMARK(BM_SearchAny)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 
-// A layout in which nothing is left open.
+// A layout in which no field is open.
 ParallelSpec InALayout(int32_t tp, int32_t pp) {
   return {.tp = tp,
           .pp = pp,
@@ -82,7 +82,7 @@ ParallelSpec InALayout(int32_t tp, int32_t pp) {
           .schedule = ScheduleKind::kOneForwardOneBackward};
 }
 
-// One plan in a layout that is given: 23B on 32 devices, tensor-parallel over 8, 4 stages, 32 microbatches. Argument:
+// One plan in a given layout: 23B on 32 devices, tensor-parallel over 8, 4 stages, 32 microbatches. Argument:
 // activation memory in GiB; 0: no limit.
 void BM_Plan23b(benchmark::State& state) {
   PlanRequest request = RequestOf(kSettings[0], PlanTarget::kLynxEngine);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The second half of `scripts/demo.sh --chaos`: a job trains on two nodes, one dies, the job goes on without it, the node comes
-back, and the job uses it again. Ends with the story in five lines. Needs a running local cluster of two nodes with one
-device each ($LYNX_HOME, $LYNX_BIN).
+"""The second half of `scripts/demo.sh --chaos`: a job trains on two nodes, one node dies, the job goes on without it,
+the node comes back, and the job uses it again. At the end it prints the story in five lines. Needs a running local
+cluster of two nodes with one device each ($LYNX_HOME, $LYNX_BIN).
 
-    demo_chaos.py JOB_FILE [lynxctl submit's --set KEY=VALUE ...]
+  demo_chaos.py JOB_FILE [lynxctl submit's --set KEY=VALUE ...]
 """
 
 import json

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What a run of CTest skipped, and why: skips.py RESULTS, which is what `ctest --output-junit` wrote. Prints a line for each test, and for each one that is
-skipped inside a test that passed. With LYNX_REQUIRE_ALL=1 it ends with 1 where something is skipped that skips_allowed.txt does not name.
+"""Reports what a run of CTest skipped, and why: skips.py RESULTS, where RESULTS comes from `ctest --output-junit`.
+Prints a line for each skipped test, and for each test that is skipped inside one that passed. With LYNX_REQUIRE_ALL=1
+it exits with 1 if something is skipped that skips_allowed.txt does not name.
 
-CTest's log would not do: it has a test that ended with the code of a skip as one that passed."""
+CTest's log is not enough: it lists a test that ended with the exit code for a skip as passed."""
 
 import fnmatch
 import os

@@ -1,6 +1,7 @@
-# lynx_python_test(NAME [MODULE m | SCRIPT file [ARGUMENTS a...]] [LABELS l...] [TIMEOUT seconds] [ENVIRONMENT NAME=VALUE...] [SERIAL]): the tests of a
-# Python file of this folder as one CTest test: a module as program.py runs it, or a script that does so by itself. Every test in Python is made by
-# this, so that scripts/skips.py hears of whatever is skipped in it. SERIAL: it uses the whole machine.
+# lynx_python_test(NAME [MODULE m | SCRIPT file [ARGUMENTS a...]] [LABELS l...] [TIMEOUT seconds] [ENVIRONMENT
+# NAME=VALUE...] [SERIAL]): makes the tests of a Python file in this folder one CTest test. program.py runs a module; a
+# script runs itself. Every Python test is made with this function, so that scripts/skips.py learns of everything that
+# is skipped in it. SERIAL: it uses the whole machine.
 function(lynx_python_test name)
   cmake_parse_arguments(ARG "SERIAL" "MODULE;SCRIPT;TIMEOUT" "ARGUMENTS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)

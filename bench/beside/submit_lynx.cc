@@ -1,4 +1,4 @@
-// Submits one job file so many times over one gRPC channel, each submission when the one before is acknowledged.
+// Submits one job file COUNT times over one gRPC channel. Each submission starts when the previous one is acknowledged.
 //
 //   submit_lynx HOST:PORT JOBFILE COUNT
 #include <grpcpp/grpcpp.h>

@@ -1,5 +1,5 @@
-// Submits one batch script so many times through Slurm's own library, each submission when the one before is acknowledged. Held
-// jobs, as sbatch --hold makes them.
+// Submits one batch script COUNT times through Slurm's own library, as held jobs (like sbatch --hold). Each submission
+// starts when the previous one is acknowledged.
 //
 //   SLURM_CONF=... submit_slurm COUNT
 #include <slurm/slurm.h>

@@ -1,10 +1,11 @@
-// overlap_bench: the same training job under each recomputation policy in turn, as real rank processes, each on a core of
-// its own, over a link that is as slow as the benchmark says; several rounds in one run. Prints a Markdown page.
+// overlap_bench: runs the same training job under each recomputation policy in turn, with real rank processes, each on
+// its own cores, over a link that is as slow as the benchmark wants. It does several rounds in one run and prints a
+// Markdown page.
 //
 //   overlap_bench --rank-binary build/bin/lynx-rank            needs root for network namespaces; paces sockets without
 //
-// Times are medians; comparisons are ratios inside one round. What is predicted comes from the agent's measurements of
-// devices and link alone, made at the beginning of the same run.
+// Times are medians; comparisons are ratios within one round. Predictions come only from the agent's measurements of
+// devices and link, which are made at the beginning of the same run.
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
@@ -70,7 +71,7 @@ JobSpec SpecOf(const Options& options) {
                 .vocab = 256,
                 .dropout = 0.1};
   spec.data = {.kind = DataKind::kText, .path = options.data};
-  spec.train.steps = options.steps + 1;  // one to warm up
+  spec.train.steps = options.steps + 1;  // one for warm-up
   spec.train.micro_batch = options.micro_batch;
   spec.train.global_batch = options.micro_batch * options.microbatches;
   spec.train.seed = 7;
@@ -87,7 +88,7 @@ JobSpec SpecOf(const Options& options) {
   return spec;
 }
 
-// Everything of a run of the benchmark that does not depend on the link.
+// The part of a run of the benchmark that does not depend on the link.
 class Benchmark {
  public:
   Benchmark(const Options& options, RankNetwork& network, const std::string& folder)
@@ -106,7 +107,7 @@ class Benchmark {
     return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
   }
 
-  // The rate at which the link is as slow as Options::slowness says.
+  // The rate at which the link is as slow as `slowness` says; see Options::slowness.
   int64_t RateFor(double slowness) const {
     HardwareProfile profile = ProfileOf({});
     profile.intra_node = {Nanos(0), 1'000'000'000};
@@ -137,7 +138,7 @@ class Benchmark {
     LYNX_ASSIGN_OR_RETURN(std::vector<Plan> plans, Plans(profile, report));
     for (int32_t round = 0; round < options_.rounds; ++round) {
       for (size_t i = 0; i < plans.size(); ++i) {
-        // Each round begins elsewhere, so that no policy always follows the same one.
+        // Each round begins with another policy, so that no policy always follows the same one.
         const size_t at = (i + static_cast<size_t>(round)) % plans.size();
         LYNX_RETURN_IF_ERROR(RunOnce(plans[at], report.policies[at], report));
       }

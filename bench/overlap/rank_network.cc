@@ -22,14 +22,15 @@ namespace lynx::bench {
 namespace {
 
 constexpr Nanos kCommandLimit{10'000'000'000};
-// The bucket has to take the largest packet that the kernel hands to the queue, 64 KiB and a header for each of its
-// frames: one that did not fit would be cut up into frames, each with a timer interrupt of its own, which on a virtual
-// machine take a third of the core. What it holds passes at once after a pause, so it is no larger; messages should be.
+// The bucket must hold the largest packet that the kernel gives to the queue: 64 KiB and a header for each of its
+// frames. A larger packet would be split into frames, each with its own timer interrupt, which take a third of the core
+// on a virtual machine. After a pause the whole bucket passes at once, so it is not larger than needed; messages should
+// be larger.
 constexpr int64_t kBurstBytes = 70 << 10;
-// What a shaped queue takes before it drops; TCP holds back long before.
+// What a shaped queue holds before it drops packets. TCP slows down long before that.
 constexpr int64_t kQueueBytes = 8 << 20;
 
-// One command line of words without blanks in them.
+// Runs one command line, whose words contain no spaces.
 absl::Status Command(const std::string& line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   std::vector<std::string> argv = words;
@@ -63,7 +64,7 @@ RankNetwork::~RankNetwork() {
   }
 }
 
-// The hub, in which a bridge joins all ranks, is "rank" -1.
+// "Rank" -1 is the hub, in which a bridge connects all ranks.
 std::string RankNetwork::NameOf(int32_t rank) const {
   return rank < 0 ? absl::StrCat(prefix_, "-hub") : absl::StrCat(prefix_, "-", rank);
 }
@@ -95,7 +96,7 @@ absl::Status RankNetwork::Shape(const LinkShape& shape) {
   if (!why_paced_.empty()) return absl::OkStatus();
   for (int32_t rank = 0; rank < ranks_; ++rank) {
     const std::string on = absl::StrCat("tc -n ", NameOf(rank), " qdisc ");
-    Command(absl::StrCat(on, "del dev link0 root")).IgnoreError();  // there may be none
+    Command(absl::StrCat(on, "del dev link0 root")).IgnoreError();  // there may be none yet
     std::string parent = "root handle 1:";
     if (shape.bytes_per_second > 0) {
       LYNX_RETURN_IF_ERROR(Command(absl::StrCat(on, "add dev link0 ", parent, " tbf rate ", shape.bytes_per_second * 8,

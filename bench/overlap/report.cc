@@ -48,7 +48,7 @@ const PolicyResult* Find(const LinkReport& report, const std::function<bool(cons
   return best;
 }
 
-// Ratios of steps of the same round, so that what slows a whole round slows both.
+// Ratios of steps in the same round, so that what slows a whole round affects both.
 std::string Ratio(const PolicyResult& slow, const PolicyResult& fast) {
   std::vector<double> ratios;
   for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {

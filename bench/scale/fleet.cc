@@ -48,7 +48,7 @@ double Quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
 
-// One of the two streams of a node: writes the newest report, reads what is wanted.
+// One of the two streams of a node: writes the newest report and reads the desired state.
 template <class Report, class Desired>
 class Stream : public grpc::ClientBidiReactor<Report, Desired> {
  public:
@@ -58,11 +58,11 @@ class Stream : public grpc::ClientBidiReactor<Report, Desired> {
 
   grpc::ClientContext& context() { return context_; }
   void Begin() {
-    this->AddHold();  // writes begin from outside
+    this->AddHold();  // because writes are started from outside
     this->StartRead(&desired_);
     this->StartCall();
   }
-  // Only while none is being written. Nothing happens once the stream is broken.
+  // Call only while no report is being written. Does nothing after the stream is broken.
   void Send(Report report) {
     const std::lock_guard lock(mutex_);
     if (broken_) return;
@@ -157,12 +157,12 @@ class Node {
   using WorkerStream = Stream<v1::WorkerReport, v1::WorkerDesired>;
   struct Rank {
     v1::RankStatus status;
-    std::vector<v1::RankReport> reports;  // not acknowledged
+    std::vector<v1::RankReport> reports;  // not acknowledged yet
     int64_t sequence = 0, sent = 0;
     bool endless = false;
   };
 
-  // All below with the lock held unless said otherwise.
+  // The functions below are called with the lock held, unless their comment says otherwise.
   void SendAgent() {
     if (agent_ == nullptr || agent_writing_) return void(agent_due_ = true);
     v1::AgentReport report;
@@ -215,7 +215,7 @@ class Node {
     worker_->Send(std::move(report));
   }
 
-  // Without the lock.
+  // Called without the lock.
   void AgentIdle() {
     const std::lock_guard lock(mutex_);
     agent_writing_ = false;
@@ -226,7 +226,7 @@ class Node {
     worker_writing_ = false;
     if (worker_due_) SendWorker();
   }
-  // The stream's last call: it is gone when this returns.
+  // The last call from the stream: it is destroyed when this returns.
   void AgentEnded(const grpc::Status& status) {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);
@@ -237,14 +237,14 @@ class Node {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);
     worker_answered_ = false;
-    number_ = renewed_ = 0;  // as a daemon that begins anew, which costs the server more
+    number_ = renewed_ = 0;  // like a new daemon, which costs the server more
     asked_at_.clear();
     answered_at_ = Nanos(0);
     Redial(worker_, worker_backoff_, [this] { DialWorker(); });
   }
   template <class One>
   void Redial(std::unique_ptr<One>& stream, Backoff& backoff, std::function<void()> dial) {
-    // Destroyed in the fleet's thread: this is a call of its own.
+    // Destroyed in the fleet's thread, because this is a call of the stream itself.
     std::shared_ptr<One> old = std::move(stream);
     stream = nullptr;
     ended_.notify_all();
@@ -346,7 +346,7 @@ class Node {
     return report;
   }
 
-  // Without the lock.
+  // Called without the lock.
   void Finish(const RankKey& key, int64_t steps) {
     const std::lock_guard lock(mutex_);
     const auto found = ranks_.find(key);

@@ -27,9 +27,9 @@ namespace {
 
 constexpr size_t kMaxValues = 1 << 20;
 constexpr std::chrono::milliseconds kEvery{2};
-constexpr int kRarely = 10;  // of those: what takes longer to look at
+constexpr int kRarely = 10;  // of these looks, one in this many also reads what takes longer
 
-// Written by one process and read by another; each takes what has come since it last looked.
+// One process writes it and another reads it; each read takes what has come since the last one.
 struct Log {
   std::atomic<size_t> written{0};
   std::array<double, kMaxValues> values;
@@ -58,7 +58,7 @@ struct FleetProcess::Shared {
   std::atomic<int> attached{0};
   std::atomic<int64_t> told{0}, running{0};
   Log intervals, answers;
-  size_t intervals_read = 0, answers_read = 0;  // the parent's
+  size_t intervals_read = 0, answers_read = 0;  // by the parent
   std::array<char, 4096> ended{};
 };
 
@@ -80,7 +80,7 @@ FleetProcess::~FleetProcess() {
 void FleetProcess::Main(const FleetOptions& options, int nice) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   LYNX_CHECK(::setpriority(PRIO_PROCESS, 0, nice) == 0);
-  // Where sessions share the processor, a priority says nothing beyond its own.
+  // If sessions share the processor, a priority counts only within its session.
   LYNX_CHECK(::setsid() >= 0);
   std::ofstream("/proc/self/autogroup") << nice;
   StopWatchingLockOrder();

@@ -77,7 +77,7 @@ class Submitter {
         const std::lock_guard lock(mutex_);
         ++result_.asked_again;
       }
-      // A context is for one call; the next begins from another thread, so that this call's may end.
+      // A context is for one call. The next call starts from another thread, so that this call can end.
       std::thread([this, next = new Call{.due = call->due, .context = nullptr, .request = call->request, .response = {}}] {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         Start(next);
@@ -86,7 +86,7 @@ class Submitter {
     }
     const double millis = std::chrono::duration<double, std::milli>(steady_clock::now() - call->due).count();
     const std::string key = call->request.idempotency_key(), id = call->response.job().id();
-    owned.reset();  // once the last has been counted, the channel goes
+    owned.reset();  // when the last call has been counted, the channel is destroyed
     const std::lock_guard lock(mutex_);
     if (status.ok()) {
       result_.answers.push_back(millis);

@@ -1,12 +1,13 @@
-// One lynx-server, thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are
-// acknowledged, how long a gang takes to be told, and how soon all is back after a kill -9.
+// One lynx-server and thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast
+// submissions are acknowledged, how long it takes to tell a gang, and how soon everything is back after a kill -9.
 //
 //   scale_bench [--nodes 10000] [--devices 1] [--settle 10] [--seconds 60] [--load 30] [--rate 200] [--storm 10] [--gang 1024]
 //   [--gangs 5]
 //               [--nice 5]
 //
-// The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process
-// shares the machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
+// Here the agent and the worker daemon of a node share one connection; on a real node each has its own. The nodes'
+// process shares the machine with the server, and gives way to it and to the process that submits. Prints a Markdown
+// table.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -44,7 +45,7 @@ struct Arguments {
   int nodes = 10'000, devices = 1, settle = 10, seconds = 60, load = 30, storm = 10, gang = 1024, gangs = 5, nice = 5;
   double rate = 200;
 };
-constexpr int kStormRate = 20;  // submissions a second while the server is away and comes back
+constexpr int kStormRate = 20;  // submissions per second while the server is away and comes back
 
 double Since(steady_clock::time_point begin) { return std::chrono::duration<double>(steady_clock::now() - begin).count(); }
 [[noreturn]] void Fail(const std::string& reason) {
@@ -92,7 +93,7 @@ class ServerProcess {
     }
     return 0;
   }
-  // Seconds on a core since it began.
+  // Seconds of processor time since it began.
   double Cpu() const {
     const std::string text = ReadFile(absl::StrCat("/proc/", child_.pid, "/stat")).value();
     const std::vector<std::string> words = absl::StrSplit(text.substr(text.rfind(')') + 2), ' ');
@@ -162,7 +163,7 @@ class Bench {
   }
 
   void Submissions() {
-    // What shapes take is measured once.
+    // The op times of the jobs' shape are measured only once.
     Submit(server_.address(), "warm-", 10, 1, 1);
     AwaitEnds();
     const int count = static_cast<int>(arguments_.rate * arguments_.load);
@@ -260,7 +261,7 @@ class Bench {
         }
         return 0.0;
       };
-      if (i > 0) {  // the first one waits for measurements
+      if (i > 0) {  // the first gang waits for measurements
         planned.push_back(at("planned"));
         placed.push_back(at("placed") - at("planned"));
         told.push_back(all_told - at("planned"));

@@ -1,5 +1,6 @@
-// throughput_bench: the same GPT trained by one rank of Lynx and by PyTorch, on the same cores, in turn, several rounds in one
-// run. Prints a Markdown page: milliseconds a step, their ratio, and the share of the matrix product's rate measured beside it.
+// throughput_bench: trains the same GPT with one rank of Lynx and with PyTorch, on the same cores, in turn, in several
+// rounds of one run. Prints a Markdown page: milliseconds per step, their ratio, and the share of the rate of a matrix
+// product that is measured in the same run.
 //
 //   throughput_bench --rank-binary build/bin/lynx-rank --pytorch bench/throughput/pytorch_train.py
 #include <stdlib.h>
@@ -46,9 +47,9 @@ struct Options {
 
 // What both sides measured with one number of threads.
 struct Sides {
-  std::vector<double> lynx, pytorch;  // milliseconds a step: the median of each round
+  std::vector<double> lynx, pytorch;  // milliseconds per step: the median of each round
   std::vector<StepReport> steps;      // Lynx's, of all rounds
-  int64_t flops_per_second = 0;       // of a matrix product on so many threads, the best of the rounds
+  int64_t flops_per_second = 0;       // of a matrix product on this number of threads, the best of the rounds
   double foreign_share = 0;
 };
 
@@ -64,7 +65,7 @@ JobSpec SpecOf(const Options& options) {
                 .attention = options.unfused ? AttentionKernel::kUnfused : AttentionKernel::kFused,
                 .dtype = options.dtype};
   spec.data = {.kind = DataKind::kText, .path = options.data};
-  spec.train.steps = options.steps + 1;  // one to warm up
+  spec.train.steps = options.steps + 1;  // one for warm-up
   spec.train.micro_batch = spec.train.global_batch = options.batch;
   spec.train.seed = 7;
   spec.resources.min_ranks = spec.resources.max_ranks = 1;
@@ -88,7 +89,7 @@ class Benchmark {
     LYNX_ASSIGN_OR_RETURN(const Plan plan, PlanOf());
     for (int32_t round = 0; round < options_.rounds; ++round) {
       LYNX_RETURN_IF_ERROR(MeasureProducts(cores, sides));
-      // Each round begins with the other side.
+      // The sides begin a round in turn.
       for (const bool lynx : {round % 2 == 0, round % 2 != 0}) {
         LYNX_RETURN_IF_ERROR(lynx ? RunLynx(plan, cores, sides) : RunPytorch(cores, sides));
       }
@@ -106,7 +107,7 @@ class Benchmark {
     return absl::InternalError(std::get<Infeasible>(result).reason);
   }
 
-  // The best of all rounds: what else the machine does only makes it slower.
+  // The best of all rounds, because other work on the machine can only make it slower.
   absl::Status MeasureProducts(const std::vector<int32_t>& cores, Sides& sides) const {
     WakeEvent never;
     LYNX_ASSIGN_OR_RETURN(const MeasureResult rates,

@@ -49,9 +49,10 @@ TEST(Comparison, LynxIsFarFasterThanMegatronsFullRecomputationAtItsBest) {
   EXPECT_GE(BestSpeedup(curve, Baseline::kMegatronFull), 1.37);
 }
 
-// Where each once was: at the first limit a rounded peak makes the planner plan the chosen partition once more; at the
-// second everything fits, to the byte, and another partition in balance is faster than the first one found; at the third
-// what the peaks of plans with windows taught led to another plan without them than is found alone.
+// Lynx was once slower in each of these cases. At the first limit a rounded peak makes the planner plan the chosen
+// partition once more. At the second everything fits, to the byte, and another balanced partition is faster than the
+// first one found. At the third, the peaks of plans with windows led to another plan without windows than the one that
+// is found alone.
 TEST(Comparison, LynxIsNoSlowerWhereItWas) {
   const std::pair<Setting, double> settings[] = {{{"a100-80gb-nvlink", "gpt-20.2b", 4096, 4, 8, 1}, 0.7},
                                                  {{"a100-80gb-nvlink", "gpt-20.2b", 1024, 4, 8, 4}, 1.0},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<const char*, kBaselineCount> kNames = {
     "Megatron full", "full, keep collectives", "selective", "block N", "balanced", "no overlap", "store all"};
-// By Baseline.
+// The mode of each Baseline.
 constexpr std::array<RecomputeMode, kBaselineCount> kModes = {
     RecomputeMode::kFull,     RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective, RecomputeMode::kBlock,
     RecomputeMode::kBalanced, RecomputeMode::kNoOverlap,           RecomputeMode::kNone};

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Fuzzes every target for so many seconds, from the corpus that is kept and what earlier runs have found:
+# Fuzzes every target for that many seconds, starting from the kept corpus and from what earlier runs have found:
 #   tests/fuzz/run.sh BUILD-FOLDER SECONDS [TARGET...]
-# then keeps what covers all that has been covered in tests/fuzz/corpus/TARGET, of inputs of at most 4 KiB. An input that ends the process is
-# left in BUILD-FOLDER/found as TARGET-crash-... (or -oom-, -timeout-), and the exit status is 1. Prints a row of a table for each target.
+# Then keeps, in tests/fuzz/corpus/TARGET, inputs of at most 4 KiB that cover everything that was covered. An input that
+# ends the process is left in BUILD-FOLDER/found as TARGET-crash-... (or -oom-, -timeout-), and the exit status is 1.
+# Prints a table row for each target.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)

@@ -1,5 +1,5 @@
-// What programs of different releases must agree on: the numbers, types and names of all fields, and the services' methods.
-// They meet while a cluster is upgraded, and no test has programs that were really built before.
+// What programs of different releases must agree on: the numbers, types and names of all fields, and the services'
+// methods. Such programs meet while a cluster is upgraded, and no test has programs that were really built earlier.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ constexpr char kGolden[] = "wire.txt";
 constexpr char kFolder[] = LYNX_SOURCE_DIR "/proto";
 constexpr int kMaxReserved = 1000;  // numbers that are written one by one
 
-// A line is an owner, a number of it (or a method), and what that is.
+// A line has an owner, a number of it (or a method), and what that is.
 std::string FieldLine(const pb::FieldDescriptor& field) {
   std::string type = field.type_name();
   if (field.message_type() != nullptr) type = field.message_type()->full_name();
@@ -81,9 +81,9 @@ void AddService(const pb::ServiceDescriptor& service, std::vector<std::string>& 
   }
 }
 
-// All of proto/lynx/v1, file by file as their names sort.
+// All files of proto/lynx/v1, sorted by name.
 std::vector<const pb::FileDescriptor*> Files() {
-  // Named here so that the linker takes them along.
+  // Named here so that the linker includes them.
   const std::vector<const pb::FileDescriptor*> linked = {
       v1::AuditRecord::descriptor()->file(), v1::Device::descriptor()->file(), v1::Job::descriptor()->file(),
       v1::Plan::descriptor()->file(), v1::WhenRenewedRequest::descriptor()->file()};
@@ -122,7 +122,7 @@ std::vector<std::string> GoldenLines() {
   return absl::StrSplit(text.str(), '\n', absl::SkipEmpty());
 }
 
-// "owner number" -> what that is.
+// "owner number" -> its meaning.
 std::map<std::string, std::string> ByKey(const std::vector<std::string>& lines) {
   std::map<std::string, std::string> found;
   for (const std::string& line : lines) {
@@ -132,8 +132,8 @@ std::map<std::string, std::string> ByKey(const std::vector<std::string>& lines) 
   return found;
 }
 
-// What of `before` programs that were built with it would not find in `now`, a sentence each. What is only in `now` is new, and
-// harms nobody.
+// What programs built with `before` would not find in `now`, one sentence each. What is only in `now` is new, and does
+// no harm.
 std::vector<std::string> Broken(const std::vector<std::string>& before, const std::vector<std::string>& now) {
   const std::map<std::string, std::string> present = ByKey(now);
   std::vector<std::string> found;
@@ -159,7 +159,7 @@ bool Rewrites() {
 }
 
 TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
-  if (Rewrites()) return;  // the difference is read before it is committed
+  if (Rewrites()) return;  // the difference is reviewed before it is committed
   const std::vector<std::string> broken = Broken(GoldenLines(), WireLines());
   EXPECT_THAT(broken, IsEmpty()) << absl::StrJoin(broken, "\n")
                                  << "\nA server works with nodes of its own minor version and of the one before it "
@@ -170,7 +170,7 @@ TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
 
 TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) { ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n")); }
 
-// First and last of the numbers that were left out when a message was made, and never used.
+// The first and last of the numbers that were skipped when a message was made, and that were never used.
 const std::map<std::string, std::pair<int, int>> kLeftOut = {{"lynx.v1.WorkerReport", {11, 19}},
                                                              {"lynx.v1.WorkerDesired", {5, 19}}};
 
@@ -187,7 +187,7 @@ void ExpectNoGaps(const pb::Descriptor& type) {
   for (int i = 0; i < type.nested_type_count(); ++i) ExpectNoGaps(*type.nested_type(i));
 }
 
-// So that a number cannot be forgotten by taking its field away and writing the golden text anew.
+// Prevents that a number is forgotten by removing its field and rewriting the golden text.
 TEST(ProtoWireTest, NumbersBelowTheHighestAreUsedOrReserved) {
   for (const pb::FileDescriptor* file : Files()) {
     for (int i = 0; i < file->message_type_count(); ++i) ExpectNoGaps(*file->message_type(i));

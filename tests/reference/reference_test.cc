@@ -1,4 +1,4 @@
-// Our losses against those of the same model in PyTorch, from the golden file that model_reference.py made.
+// Compares our losses with those of the same model in PyTorch, from the golden file that model_reference.py made.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -45,7 +45,7 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
   }
 }
 
-// Each family on one rank and over all kinds of parallelism, but the tied models that others have shown.
+// Each family on one rank and with all kinds of parallelism, except tied models that other settings cover.
 std::vector<TinySetting> Settings() {
   std::vector<TinySetting> settings;
   for (const TinySetting& setting : AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}, ParallelLayout{1, 3, 2}})) {

@@ -47,7 +47,7 @@ size_t CountOf(const std::string& text, const std::string& part) {
   return count;
 }
 
-// A job that lost a rank after step 5 and went on from step 3.
+// A job that lost a rank after step 5 and continued from step 3.
 struct RestartedJob {
   v1::Job job;
   v1::JobCurves curves;
@@ -81,7 +81,7 @@ struct RestartedJob {
   }
 };
 
-// The fixture's prediction, measured to be as long.
+// The fixture's prediction, as if exactly this had been measured.
 std::unique_ptr<TracedJob> Traced(const ReportFixture& fixture) {
   auto traced = std::make_unique<TracedJob>();
   traced->request = fixture.request;
@@ -248,7 +248,7 @@ TEST(JobReport, MemoryOfEachStageIsPlannedAboveMeasured) {
   EXPECT_EQ(CountOf(both, ">measured</text>"), 1u);
   EXPECT_THAT(both, HasSubstr(">8.0 MiB</text>"));
   EXPECT_THAT(both, HasSubstr("measured: activations, 5.0 MiB"));
-  run.job.mutable_measured(0)->set_stage(7);  // of a stage that the plan does not have
+  run.job.mutable_measured(0)->set_stage(7);  // the plan does not have this stage
   EXPECT_EQ(CountOf(StagesMemory(fixture->plan, run.job), ">measured</text>"), 0u);
 }
 
@@ -262,7 +262,7 @@ TEST(JobReport, ManyPointsAreAlsoDrawnAsTheirMeans) {
   EXPECT_EQ(CountOf(LossPlot(curves), "class=\"each\""), 0u);
 }
 
-// What ranks report may be anything.
+// The figures that ranks report may be anything.
 TEST(JobReport, StrangeFiguresAreDrawnToo) {
   v1::JobCurves curves;
   *curves.add_steps() = Point(1, 0, 1, 1e15);

@@ -23,7 +23,7 @@ constexpr Nanos kDay{86'400 * kSecond.value};
 
 std::string Request() { return NewRequest(NewPrivateKey().value()).value(); }
 
-// What OpenSSL says of the chain at that time: X509_V_OK or an error's number.
+// OpenSSL's verdict on the chain at that time: X509_V_OK or the number of an error.
 int Verify(const std::string& leaf, const std::string& authority, Nanos at, int purpose) {
   const X509Handle certificate = ParseCertificate(leaf).value();
   const X509Handle root = ParseCertificate(authority).value();
@@ -81,7 +81,7 @@ TEST_F(AuthorityTest, ANodesCertificateNamesTheNodeAndNobodyElse) {
   EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow, X509_PURPOSE_SSL_CLIENT), X509_V_OK);
   EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow + kDay + kSecond, X509_PURPOSE_SSL_CLIENT),
             X509_V_ERR_CERT_HAS_EXPIRED);
-  // A client that looks for a host must not find one.
+  // A client that expects a host name must not find one.
   const X509Handle certificate = ParseCertificate(issued.pem).value();
   for (const char* host : {"n0", "lynx", "node"}) EXPECT_NE(X509_check_host(certificate.get(), host, 0, 0, nullptr), 1);
   EXPECT_EQ(authority.IssueNode(Request(), "n0,URI:lynx://node/n1", kNow, kDay).status().code(),
@@ -115,7 +115,7 @@ TEST_F(AuthorityTest, ARequestIsRefusedUnlessItsOwnKeyHasSignedIt) {
   const Authority authority = Open().value();
   const RequestHandle request = ParseRequest(Request()).value();
   const KeyHandle other = GenerateKey().value();
-  X509_REQ_set_pubkey(request.get(), other.get());  // no longer the signature's
+  X509_REQ_set_pubkey(request.get(), other.get());  // the signature does not match this key
   const absl::Status swapped = authority.IssueNode(PemOf(request.get()), "n0", kNow, kDay).status();
   EXPECT_EQ(swapped.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(swapped.message()), HasSubstr("not signed by its own key"));
@@ -143,7 +143,7 @@ TEST_F(AuthorityTest, WhatIsMissingOrDamagedIsNamed) {
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("ca.pem"));
 }
 
-// The key is written first: a start that was cut short goes on with it.
+// The key is written first. If a start was interrupted, the next one goes on with the key.
 TEST_F(AuthorityTest, AStartThatWasCutShortGoesOn) {
   ASSERT_TRUE(Open().ok());
   std::filesystem::remove(Path("ca.pem"));

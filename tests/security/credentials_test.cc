@@ -1,4 +1,4 @@
-// Two nodes that talk to each other: each end knows that the other is one of the cluster, and the caller knows which.
+// Two nodes talk to each other: each knows that the other belongs to the cluster, and the called one knows who calls.
 #include "security/credentials.h"
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace {
 constexpr Nanos kDay{86'400'000'000'000};
 constexpr Nanos kLimit{20'000'000'000};
 
-// Answers with what it knows of the other end.
+// Answers with what it knows about the caller.
 class FakeWitness : public v1::Witness::Service {
  public:
   grpc::Status WhenRenewed(grpc::ServerContext* context, const v1::WhenRenewedRequest*, v1::WhenRenewedResponse*) override {
@@ -75,7 +75,7 @@ TEST_F(CredentialsTest, AnyNodeWillDoWhereNoneIsNamedAndOnlyANode) {
   Listen(Join("n1"));
   EXPECT_EQ(Ask(PeerChannelCredentials(Join("n0")).value()).error_code(), grpc::ABORTED);
   server_->Shutdown();
-  // The server's certificate is of the same authority, and no node's.
+  // The server's certificate is from the same authority, but is not a node's.
   const IdentityDirectory server(folder_.path + "/server");
   const std::string key = NewPrivateKey().value();
   const auto issued = authority_.IssueServer(NewRequest(key).value(), {"127.0.0.1"}, RealClock().Wall(), kDay).value();
@@ -119,7 +119,7 @@ TEST_F(CredentialsTest, AServerWithoutTlsIsToldFromNone) {
   EXPECT_EQ(PresentedCertificates("nonsense", kLimit).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The files are followed: who dials after they were replaced sees the new certificate, without a restart.
+// The files are watched: a client that connects after they were replaced sees the new certificate, without a restart.
 TEST_F(CredentialsTest, AServerFollowsItsFiles) {
   const IdentityDirectory directory = Join("n1");
   Listen(directory);

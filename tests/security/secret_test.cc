@@ -25,7 +25,7 @@ TEST(SecretTest, IsNewEachTime) {
 TEST(SecretTest, AFileOfOneIsForItsOwnerAlone) {
   Folder folder;
   const std::string path = folder.path + "/secret";
-  // One that lies there, open to all, does not keep its mode.
+  // A file that exists and is readable by all does not keep its mode.
   ASSERT_TRUE(WriteFileDurably(path + ".new", "old").ok());
   ASSERT_TRUE(WriteSecretFile(path, " secret\n").ok());
   struct stat file {};

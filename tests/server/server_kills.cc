@@ -30,7 +30,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kBinding = 64;               // jobs of a client that are not cancelled yet
-constexpr milliseconds kPatience{60'000};  // for a server to answer
+constexpr milliseconds kPatience{60'000};  // for a server's answer
 
 int FreePort() {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -49,11 +49,11 @@ std::unique_ptr<v1::Jobs::Stub> Dial(const std::string& address, int number) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt("client", number);  // a connection of its own
+  arguments.SetInt("client", number);  // separate connection for each client
   return v1::Jobs::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What all clients know, for the check at the end.
+// What all clients know, for the final check.
 class Ledger {
  public:
   void Submitted(const std::string& key, const std::string& id) {
@@ -69,7 +69,7 @@ class Ledger {
     std::lock_guard lock(mutex_);
     violations_.push_back(std::move(what));
   }
-  // After all clients have ended.
+  // Call it after all clients have ended.
   const std::map<std::string, std::string>& ids() const { return ids_; }
   const std::set<std::string>& cancelled() const { return cancelled_; }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -81,7 +81,8 @@ class Ledger {
   std::vector<std::string> violations_;
 };
 
-// Submits, submits some again, and cancels, until told to stop; gives nothing up that a kill left open.
+// Submits, repeats some submissions, and cancels, until it is told to stop. Repeats every call that a kill left
+// unanswered.
 class Submitter {
  public:
   Submitter(int number, const std::string& address, milliseconds pace, Ledger& ledger, std::atomic<bool>& stop)
@@ -103,7 +104,7 @@ class Submitter {
   int64_t submitted() const { return static_cast<int64_t>(made_.size()); }
 
  private:
-  // Until it is answered. False, and why is told: the server refused.
+  // Repeats a call until it is answered. False: the server refused, and the reason is recorded.
   template <class Call>
   bool Insist(const std::string& what, const Call& call, int& tries) {
     const auto end = std::chrono::steady_clock::now() + 10 * kPatience;
@@ -123,7 +124,7 @@ class Submitter {
     }
   }
 
-  // The job's id; empty when the server refused.
+  // Returns the job's id; empty if the server refused.
   std::string Submit(const std::string& key, bool again) {
     v1::SubmitJobRequest request;
     *request.mutable_spec() = ToProto(MakeSpec(key));
@@ -180,7 +181,7 @@ class KilledServer {
     started_ = clock_.Monotonic();
     return absl::OkStatus();
   }
-  // How long it took to answer since its start.
+  // The time from the server's start to its first answer.
   absl::StatusOr<Nanos> AwaitAnswer() {
     v1::ListJobsRequest request;
     request.set_limit(1);
@@ -192,7 +193,7 @@ class KilledServer {
       v1::ListJobsResponse response;
       const grpc::Status status = probe_->ListJobs(&context, request, &response);
       if (status.ok()) return clock_.Monotonic() - started_;
-      // The connection to the server before may only now be found closed.
+      // The connection to the previous server may be found closed only now.
       if (HasEnded(child_.pidfd) || std::chrono::system_clock::now() > deadline) {
         return absl::UnavailableError("the server did not start: " + status.error_message());
       }
@@ -234,7 +235,8 @@ absl::Status KillThem(const KillsOptions& options, KilledServer& server, KillsRe
   return status.ok() ? server.AwaitAnswer().status() : status;
 }
 
-// Every acknowledged job once, with its key; every acknowledged cancellation; no event missing.
+// The store must have every acknowledged job once, with its key, and every acknowledged cancellation; no event may be
+// missing.
 void CheckStore(const std::string& directory, const Ledger& ledger, std::vector<std::string>& violations) {
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory + "/lynx.db");
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.ok() ? (*store)->LoadJobs() : store.status();

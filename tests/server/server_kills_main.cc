@@ -1,6 +1,6 @@
-// Kills a lynx-server again and again under load, and says what is there afterwards:
+// Kills a lynx-server again and again under load, and checks what is left:
 //   lynx_server_kills KILLS [SEED]
-// Exit codes: 0 nothing is lost; 1 something is; 2 wrong arguments, or no server starts.
+// Exit codes: 0 nothing is lost; 1 something is lost; 2 wrong arguments, or no server could be started.
 #include <stdlib.h>
 
 #include <algorithm>

@@ -38,7 +38,7 @@ TEST_F(ServerKills, LoseNothingThatWasAcknowledged) {
   EXPECT_FALSE(result->recoveries.empty());
 }
 
-// The other one need not be a server: it holds the database.
+// The other process need not be a server; it holds the database open.
 TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   const absl::StatusOr<std::unique_ptr<Store>> first = Store::Open(directory_ + "/lynx.db");
   ASSERT_TRUE(first.ok()) << first.status();

@@ -1,4 +1,4 @@
-// What happens to a simulated cluster, and what must have become of its jobs in the end.
+// Faults of a simulated cluster, and what must have become of its jobs at the end.
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -34,7 +34,7 @@ JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
 
 }  // namespace
 
-// Asks until the server has answered; under the same key.
+// Repeats the submission under the same key until the server has answered.
 void World::Submit(size_t index) {
   ClientJob& client = clients_[index];
   if (client.acknowledged.has_value() || client.refused) return;
@@ -214,8 +214,8 @@ Outcome World::Run() {
   leases_ = common_.random.Chance(0.75);
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
-  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; three devices at least are left
-  // Drawn apart, so that what else happens under a seed stays what it was.
+  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; at least three devices are left
+  // Drawn from a separate generator, so that everything else under a seed stays the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
   const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;

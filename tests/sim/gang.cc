@@ -1,4 +1,4 @@
-// Training of a simulation: the ranks of one generation in lock step, and the checkpoint directories.
+// Training in a simulation: the ranks of one generation in lock step, and the checkpoint directories.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace lynx::sim {
 namespace {
 
 constexpr double kConnectTimeout = 15;
-// Ranks that do not reach each other for so long give up.
+// Ranks that cannot reach each other give up after this time.
 constexpr double kIdleTimeout = 10;
 constexpr int64_t kCheckpointEvery = 10;
 
@@ -35,13 +35,14 @@ void World::Say(SimNode& node, const RankKey& key, Body body) {
   node.news = true;
 }
 
-// A rank's process meets its peers.
+// A rank's process connects to its peers.
 void World::Join(SimNode& node, const RankKey& key) {
   const auto found = node.ranks.find(key);
   if (found == node.ranks.end() || !found->second.alive) return;
   Gang& gang = GangOf(key);
   if (gang.over || gang.present.contains(key.rank)) {
-    // Its peers have come and gone; or, if a generation is begun a second time, there is one in its place.
+    // Its peers have connected and ended; or, if a generation is started a second time, another process has the rank's
+    // place.
     if (gang.present.contains(key.rank) && LiveRank(gang, key.rank) != nullptr && gang.present.at(key.rank) != &node) {
       common_.Violation(absl::StrCat(RankKeyText(key), " runs twice"));
     }
@@ -99,7 +100,7 @@ void World::Connect(Gang& gang) {
     Say(*node, key, RankReady{.next_step = gang.step});
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
-  // The last checkpoint was there, and the ranks had ended before they could say so.
+  // The last checkpoint existed, but the ranks ended before they could report it.
   EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 
@@ -118,7 +119,7 @@ bool World::RunsOut(Gang& gang) {
   return false;
 }
 
-// Where its ranks check their nodes and one is bad: its rank says so, and the others end with it.
+// If the ranks check their nodes and one node is bad, its rank reports this, and the others end with it.
 bool World::FailsCheck(Gang& gang) {
   const auto checks = [&](int32_t rank) {
     return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check;
@@ -149,7 +150,7 @@ int64_t World::StepsOf(const Gang& gang) const {
   return stored == store_.end() ? 0 : stored->second.record.spec->train.steps;
 }
 
-// The step that is under way, until it is done.
+// Does the current step.
 void World::TrainStep(Gang& gang) {
   const std::pair<JobId, int64_t> id{gang.job, gang.generation.value};
   const double duration = 0.8 / static_cast<double>(gang.present.size()) + 0.2;
@@ -176,7 +177,7 @@ void World::TrainStep(Gang& gang) {
     if (done || yields || gang.step % kCheckpointEvery == 0) {
       if (!Write(gang)) {
         if (gang.over) return;
-        if (done) --gang.step;  // the last one is tried again
+        if (done) --gang.step;  // the last step is repeated
         yields = false;
         return TrainStep(gang);
       }
@@ -191,7 +192,7 @@ void World::TrainStep(Gang& gang) {
   });
 }
 
-// A checkpoint of the step. False: there is none; the gang may be over.
+// Writes a checkpoint of the step. False: there is none; the gang may be over.
 bool World::Write(Gang& gang) {
   Disk& disk = disks_[gang.job];
   const RankKey first{gang.job, gang.generation, 0};
@@ -216,7 +217,7 @@ bool World::Write(Gang& gang) {
   return true;
 }
 
-// A peer is gone: all others end, and say so.
+// A peer is gone: all others end and report it.
 void World::Break(Gang& gang) {
   EndGang(gang, kRankExitPeerLost, [&](SimRank&, const RankKey& key) {
     Say(*gang.present.at(key.rank), key, RankFailure{"a peer is gone", true});
@@ -234,7 +235,7 @@ void World::EndGang(Gang& gang, int32_t code, const std::function<void(SimRank&,
   }
 }
 
-// Nobody else trains on a device of this gang.
+// Checks that nobody else trains on a device of this gang.
 void World::CheckDevices(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const int32_t device = LiveRank(gang, rank)->assignment.device;
@@ -249,8 +250,8 @@ void World::CheckDevices(Gang& gang) {
   }
 }
 
-// No newer generation trains beside this one, whose step is done. A node that was the only one when it was cut off, as far as
-// it was told, asks nobody.
+// Checks that no newer generation trains beside this one, which has just done a step. (A node that was told that it is
+// the only one, and then was cut off, asks nobody.)
 void World::CheckGenerations(const Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     if (node->terms.witnesses.empty()) return;

@@ -1,4 +1,4 @@
-// Nodes of a simulation: the daemon's table of ranks, brought to what the server wants by the rule of the real one.
+// Nodes of a simulation: the daemon's table of ranks, and the real daemon's rule that brings it to the desired state.
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -13,7 +13,7 @@ constexpr Nanos kHeartbeat{1'500'000'000};
 constexpr int32_t kExitLeaseOver = 6;
 constexpr size_t kMessagesPerReport = 500;
 
-// As the daemons': proto/lynx/v1/cluster.proto.
+// The same conversion as in the daemons; see proto/lynx/v1/cluster.proto.
 DesiredRank DesiredOf(const RankAssignment& assignment) {
   DesiredRank desired{
       .key = assignment.key, .start = assignment.peers != nullptr && !assignment.started, .yield = assignment.yield};
@@ -38,7 +38,7 @@ ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRank& rank
 
 }  // namespace
 
-// The daemon's lease, as in worker/daemon/lease_keeper.cc; a witness is named by its node.
+// The daemon's lease, as in worker/daemon/lease_keeper.cc. A witness is identified by its node.
 void World::KeepLease(SimNode& node) {
   const Nanos now = common_.timeline.now();
   if (node.lease->AsksWitnesses(now) && now - node.asked_at >= Lease::kAskEvery) {
@@ -126,7 +126,7 @@ void World::Obey(SimNode& node) {
         rank.asked_to_end = true;
         rank.killed = operation.kind == SupervisorActionKind::kKill;
         rank.asked_at = common_.timeline.now();
-        // Some are slow to end.
+        // Some ranks end slowly.
         const double delay = rank.killed ? 0.01 : (common_.random.Chance(0.1) ? 10 : 0.3);
         common_.timeline.After(Seconds(common_.random.Between(0, delay)), [this, &node, key] {
           const auto found = node.ranks.find(key);
@@ -146,7 +146,7 @@ void World::StartProcess(SimNode& node, const RankKey& key, SimRank& rank) {
   common_.timeline.After(Seconds(common_.random.Between(0.05, 1)), [this, &node, key] { Join(node, key); });
 }
 
-// Its end is seen when the daemon looks.
+// The daemon notices the end when it looks the next time.
 void World::EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason,
                        bool peer_lost) {
   if (!rank.alive) return;
@@ -178,7 +178,7 @@ void World::Report(SimNode& node) {
     RankObservation seen{.key = key, .phase = rank.phase, .host = node.name.value, .port = rank.port};
     if (rank.phase == RankPhase::kExited) {
       if (taken < rank.messages.size()) {
-        seen.phase = RankPhase::kRunning;  // until all that it said has been sent
+        seen.phase = RankPhase::kRunning;  // until all its messages have been sent
       } else {
         seen.exit_code = rank.exit_code;
         seen.reason = rank.reason;
@@ -213,7 +213,7 @@ void World::StopAgent(SimNode& node) {
 void World::StopWorker(SimNode& node) {
   node.worker_up = false;
   node.wish.reset();
-  // Sockets that it had bound are gone with it.
+  // The sockets that it had bound are closed with it.
   std::erase_if(node.ranks, [](const auto& entry) { return entry.second.phase == RankPhase::kListening; });
   for (auto& [key, rank] : node.ranks) rank.asked_to_end = rank.killed = false;
   if (node.worker_stream == 0) return;
@@ -221,7 +221,7 @@ void World::StopWorker(SimNode& node) {
   BreakStream(stream, true);
 }
 
-// All its processes; what is on its disk stays.
+// Ends all its processes; its disk keeps its contents.
 void World::CrashNode(SimNode& node) {
   common_.Tell(absl::StrCat(node.name.value, " dies"));
   for (auto& [key, rank] : node.ranks) {
@@ -230,7 +230,7 @@ void World::CrashNode(SimNode& node) {
   StopAgent(node);
   StopWorker(node);
   node.powered = false;
-  node.deadline = Lease::kForever;  // of another boot
+  node.deadline = Lease::kForever;  // it belonged to an earlier boot
 }
 
 void World::StartDaemons(SimNode& node) {

@@ -1,4 +1,4 @@
-// What people ask of a simulated cluster: jobs are held and released, nodes cordoned and drained, queues set.
+// What people ask of a simulated cluster: they hold and release jobs, cordon and drain nodes, and set queues.
 #include <algorithm>
 #include <utility>
 
@@ -40,7 +40,7 @@ void World::Meddle() {
   common_.timeline.After(Seconds(random.Between(1, 40)), [this] { Meddle(); });
 }
 
-// In the end nothing is held and no node is cordoned.
+// At the end no job is held and no node is cordoned.
 void World::LetGo() {
   for (const auto& [name, node] : nodes_) Give(CordonRequested{++last_request_, name, std::nullopt});
   for (const auto& [id, stored] : std::map<JobId, Stored>(store_)) Give(ReleaseRequested{++last_request_, id});

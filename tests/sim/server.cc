@@ -8,17 +8,17 @@ namespace lynx::sim {
 namespace {
 
 constexpr double kServerTick = 0.5;
-// A connection over which nothing comes for so long is given up, by either side.
+// Either side gives up a connection on which nothing arrives for this time.
 constexpr double kPatience = 6;
 
-// What a rank takes with nothing recomputed, and with everything.
+// The memory that a rank takes with nothing recomputed, and with everything recomputed.
 constexpr int64_t kMaxTaken = 900 << 20, kLeastTaken = 200 << 20;
 
 std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes memory, Random& random) {
   Plan plan;
   plan.model = spec.model;
   const int32_t most = std::min(devices, spec.resources.max_ranks);
-  // Sometimes fewer than could be had.
+  // Sometimes fewer ranks than possible.
   const int32_t ranks = random.Chance(0.7) ? most : std::max<int32_t>(spec.resources.min_ranks, most - 1);
   plan.layout = random.Chance(0.5) ? ParallelLayout{1, 1, ranks} : ParallelLayout{1, ranks, 1};
   plan.micro_batch = 1;
@@ -93,7 +93,7 @@ bool World::Give(EventBody body) {
   return controller_ != nullptr && epoch == epoch_;
 }
 
-// The durable ones first, in one transaction; the server may be killed before or after it.
+// First the durable effects, in one transaction; the server may be killed before or after it.
 void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
   const WorldMistake mistake = common_.options.world_mistake;
   const bool early =
@@ -150,7 +150,7 @@ void World::Commit(const std::vector<Effect>& effects) {
   }
 }
 
-// Every change of state is explained in the same transaction, and none leads out of an end.
+// Checks that every change of state is explained in the same transaction, and that no job leaves a final state.
 void World::CheckStore(const std::vector<Effect>& effects) {
   for (const Effect& effect : effects) {
     const auto* update = std::get_if<UpdateJob>(&effect);
@@ -219,7 +219,7 @@ void World::CarryOne(Effect& effect) {
     const auto never_comes = [&](const ClientJob& other) {
       return other.refused && other.spec.name == client.spec.scheduling.after.front();
     };
-    if (depends && absl::IsNotFound(reply->status)) {  // not yet there
+    if (depends && absl::IsNotFound(reply->status)) {  // the job does not exist yet
       client.refused = std::any_of(clients_.begin(), clients_.end(), never_comes);
       return;
     }
@@ -268,7 +268,7 @@ void World::Dial(SimNode& node, bool worker) {
   worker ? Report(node) : ReportAgent(node);
 }
 
-// Messages of one direction come in their order; while that direction is cut they wait.
+// Messages of one direction arrive in order; while that direction is cut they wait.
 void World::ToServer(int64_t stream, EventBody body) {
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return;
@@ -276,7 +276,7 @@ void World::ToServer(int64_t stream, EventBody body) {
   common_.timeline.After(Latency(found->second.to_server_free), [this, stream] { NextToServer(stream); });
 }
 
-// From now; not before what was sent before.
+// The time until arrival; a message does not arrive before earlier ones.
 Nanos World::Latency(Nanos& free) {
   const Nanos now = common_.timeline.now();
   free = std::max(free, now + Seconds(common_.random.Between(0.001, common_.random.Chance(0.05) ? 2 : 0.05)));
@@ -335,7 +335,7 @@ void World::BreakStream(int64_t stream, bool server_notices) {
   });
 }
 
-// Either direction that is cut for long breaks the connection.
+// A direction that is cut for long breaks the connection.
 void World::KeepAlive(int64_t stream) {
   common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
     const auto open = streams_.find(stream);

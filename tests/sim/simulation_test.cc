@@ -1,4 +1,4 @@
-// The promises under faults, for many seeds; and that the simulation finds mistakes.
+// Checks the promises under faults, for many seeds, and that the simulation finds mistakes.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
   }
-  // It would show little if nothing happened.
+  // If little happened, the test would show little.
   EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
   EXPECT_GT(sum.generations, static_cast<int64_t>(5 * kSeeds));
   EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
@@ -65,7 +65,7 @@ class SeededMistakes : public testing::TestWithParam<Seeded> {};
 
 constexpr uint64_t kMaxSeeds = 20'000;
 
-// With a seed that has no violation without the mistake.
+// Uses a seed that has no violation without the mistake.
 bool Finds(const Seeded& seeded) {
   for (uint64_t seed = 1; seed <= kMaxSeeds; ++seed) {
     const Options options{.seed = seed, .mistake = seeded.mistake, .world_mistake = seeded.world};
@@ -74,7 +74,8 @@ bool Finds(const Seeded& seeded) {
   return false;
 }
 
-// In a process of its own: a mistake may also be found by a check of the controller itself, which ends it.
+// In a separate process, because the controller itself may find a mistake with a check, and a failed check ends the
+// process.
 TEST_P(SeededMistakes, AreFound) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

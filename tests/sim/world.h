@@ -1,4 +1,4 @@
-// The parts of a simulation. Test support.
+// The state and the parts of a simulation. Test support.
 #ifndef LYNX_TESTS_SIM_WORLD_H_
 #define LYNX_TESTS_SIM_WORLD_H_
 

@@ -1,4 +1,4 @@
-// The memory half of korthikanti.h.
+// The part of korthikanti.h about memory.
 #include <cmath>
 #include <functional>
 
@@ -21,7 +21,7 @@ struct Sizes {
   double s, b, h, a, t, v;
 };
 
-// A technique, with the paper's formula for the bytes that a layer keeps: `formula` is the table's text of it.
+// A technique and the paper's formula for the bytes that a layer keeps. `formula` is the formula's text in the table.
 struct Technique {
   const char* row;
   const char* formula;
@@ -50,7 +50,7 @@ Sizes SizesOf(const StepRequest& run) {
           static_cast<double>(m.heads), static_cast<double>(run.layout.tp),   static_cast<double>(m.vocab)};
 }
 
-// What is alive when the forward pass of a step of one microbatch has ended: by the fold over its program.
+// What is alive at the end of the forward pass in a step of one microbatch, found by the fold over its program.
 struct Alive {
   Bytes layer;  // of one transformer layer
   Bytes embedding_mask, final_norm_input, output_input, logits;
@@ -85,7 +85,7 @@ Bytes LayerBytes(const StepRequest& run, const Technique& technique) {
   return AliveAfterForward(run, technique.tensor_parallel, technique.sequence_parallel, technique.recompute).layer;
 }
 
-// Layers whose activations the first stage holds at once.
+// The number of layers whose activations the first stage holds at the same time.
 double LayersInFlight(const StepRequest& run) {
   const absl::StatusOr<Schedule> schedule =
       GenerateSchedule(run.layout.schedule, run.layout.pp, run.layout.virtual_stages, run.microbatches);
@@ -112,7 +112,7 @@ const Technique& TechniqueOf(const std::string& row) {
   return kTechniques[0];
 }
 
-// What stands at the ends of a pipeline: each row of the table beside its formula.
+// The parts at the ends of a pipeline: each row of the table, and its formula.
 void AddEnds(const Table& table, const PublishedRun& run, std::vector<Comparison>& all) {
   const Sizes z = SizesOf(run.present);
   const double p = run.present.layout.pp;

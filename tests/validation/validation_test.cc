@@ -1,5 +1,4 @@
-// The planner against published figures, with the thresholds that it is held to. docs/validation.md shows the
-// figures.
+// Compares the planner with published figures and checks its thresholds. docs/validation.md shows the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +120,7 @@ TEST(YuanTest, TheDemonstrationIsPredictedWithoutAFit) {
   const std::vector<Comparison> throughput = DemoThroughput(Yuan(), A100(), H800());
   EXPECT_EQ(throughput.size(), 4u);
   EXPECT_LE(WorstError(throughput), 0.12);
-  // One decimal is published.
+  // The published figures have one decimal.
   ExpectWithin(DemoUtilization(Yuan()), 0.06);
 }
 

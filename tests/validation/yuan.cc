@@ -80,7 +80,7 @@ Memory MemoryOf(const StepRequest& request) {
   const LayerShape shape = first.shape();
   const LayerGraph& graph = first.graph();
   const LayerPolicy policy = NamedPolicy(graph, request.recompute, 1).layers.front();
-  // The log-sum-exp that comes with attention's result is under a megabyte and is not offloaded; it is left out.
+  // The log-sum-exp that belongs to attention's result is less than a megabyte and is not offloaded; it is left out.
   Bytes layer = TensorBytes(Tensor::kX, shape);
   for (size_t i = 0; i < graph.recomputable().size(); ++i) {
     if (policy[i] == Placement::kStore) layer += TensorBytes(graph.recomputable()[i], shape);

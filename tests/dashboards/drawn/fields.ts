@@ -1,4 +1,5 @@
-// The registries that Grafana's application fills before a panel is made. No editor is ever shown here, but options are applied by their entries.
+// The registries that Grafana's application fills before a panel is made. No editor is ever shown here, but the entries
+// apply the options.
 import * as data from "@grafana/data";
 import { GraphDrawStyle, GraphGradientMode, LineInterpolation, StackingMode, VisibilityMode } from "@grafana/schema";
 import { commonOptionsBuilder } from "@grafana/ui";
@@ -36,7 +37,7 @@ export function fill(): void {
     id: transformation.id, name: transformation.name, transformation, editor, imageDark: "", imageLight: "" })) as any);
 }
 
-/** A graph's own fields with their defaults; Grafana has these in its panel, which is not in its libraries. */
+/** The fields of a graph with their defaults. Grafana defines them in its panel, which is not in its libraries. */
 export function graphFields(builder: any): void {
   const field = (path: string, defaultValue: unknown) =>
     builder.addCustomEditor({ id: path, path, name: path, defaultValue, editor, override: editor, process: data.identityOverrideProcessor,
@@ -58,7 +59,7 @@ export function graphFields(builder: any): void {
   commonOptionsBuilder.addHideFrom(builder);
 }
 
-/** The same of a table. */
+/** The same for a table. */
 export function tableFields(builder: any): void {
   for (const [path, defaultValue] of Object.entries({ cellOptions: { type: "auto" }, align: "auto", inspect: false, width: undefined, minWidth: undefined,
                                                       hideFrom: { viz: false }, filterable: undefined, footer: { reducers: [] } })) {

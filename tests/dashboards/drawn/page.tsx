@@ -1,5 +1,5 @@
-// Draws one of the dashboards: ?board=NAME, and Grafana's own from=, to=, refresh= and var-NAME=. What is drawn comes from the file and from
-// Grafana's libraries; window.drawn tells a test how far it is.
+// Draws one of the dashboards: ?board=NAME, and Grafana's own from=, to=, refresh= and var-NAME=. Everything drawn
+// comes from the file and from Grafana's libraries. window.drawn tells a test how far the page is.
 import { createTheme, ThemeContext } from "@grafana/data";
 import { sceneGraph, sceneUtils, VizPanel } from "@grafana/scenes";
 import { initPluginTranslations } from "@grafana/i18n";

@@ -1,4 +1,5 @@
-// Grafana's panels, which are thin wrappers of what its libraries draw; the wrappers are not in the libraries, so they are ours to imitate.
+// Grafana's panels are thin wrappers around what its libraries draw. The wrappers are not in the libraries, so this
+// file imitates them.
 import { FieldColorModeId, FieldConfigProperty, PanelPlugin, VizOrientation, getDisplayValueAlignmentFactors, getFieldDisplayValues, FieldType,
          cacheFieldDisplayNames, type FieldDisplay, type PanelProps } from "@grafana/data";
 import { LegendDisplayMode, TooltipDisplayMode } from "@grafana/schema";

@@ -1,5 +1,6 @@
-// A data source that asks Prometheus as Grafana's does. Grafana's own runs half in its server, so what it makes of the answers is ours to imitate:
-// a frame per series, its name by the query's legend, one table for a query whose format is that, and the step and $__rate_interval.
+// A data source that asks Prometheus as Grafana's does. Half of Grafana's own runs in its server, so this imitates what
+// it makes of the answers: a frame per series, named by the query's legend; one table for a query with that format; and
+// the step and $__rate_interval.
 import { DataSourceApi, FieldType, LoadingState, rangeUtil, type DataFrame, type DataQueryRequest, type DataQueryResponse,
          type DataSourceInstanceSettings, type MetricFindValue } from "@grafana/data";
 import { sceneGraph } from "@grafana/scenes";
@@ -8,18 +9,18 @@ type Labels = Record<string, string>;
 type Series = { metric: Labels; value?: [number, string]; values?: [number, string][] };
 const MOST_POINTS = 11000; // of a series, by Prometheus
 
-/** Regular expressions' own characters in a value, for a query's string. */
+/** Escapes the special characters of regular expressions in a value, for a query's string. */
 function escaped(value: string): string {
   return value.replace(/[\\^$*+?.()|[\]{}]/g, "\\\\$&");
 }
 
-/** How a variable's value is written into a query: a variable with "All" or many values stands in a regular expression. */
+/** Writes a variable's value into a query. A variable with "All" or with several values stands in a regular expression. */
 function written(value: string | string[], variable: { multi?: boolean; includeAll?: boolean }): string {
   if (Array.isArray(value)) return value.length === 1 ? escaped(value[0]) : `(${value.map(escaped).join("|")})`;
   return variable.multi || variable.includeAll ? escaped(value) : value.replace(/\\/g, "\\\\").replace(/"/g, '\\"');
 }
 
-/** The name of a series; undefined where Grafana's own rules for names without one apply. */
+/** The name of a series. Undefined: Grafana's own rules for unnamed series apply. */
 function named(labels: Labels, legend: string | undefined, expression: string): string | undefined {
   if (legend && legend !== "__auto") return legend.replace(/\{\{\s*(.+?)\s*\}\}/g, (_, label) => labels[label] ?? "");
   if (Object.keys(labels).length === 0) return expression;

@@ -1,4 +1,4 @@
-// A dashboard's file as a scene of Grafana's library, as Grafana itself makes one of it.
+// Makes a scene of Grafana's library from a dashboard's file, as Grafana itself does.
 import { EmbeddedScene, DataSourceVariable, QueryVariable, SceneControlsSpacer, SceneDataTransformer, SceneGridItem, SceneGridLayout, SceneGridRow,
          SceneQueryRunner, SceneRefreshPicker, SceneTimePicker, SceneTimeRange, SceneVariableSet, VariableValueSelectors, VizPanel,
          behaviors } from "@grafana/scenes";
@@ -24,7 +24,7 @@ function panel(one: any): SceneGridItem {
   });
 }
 
-/** In a file the panels of an open row stand behind it, those of a collapsed one in it. */
+/** In a file, the panels of an open row come after it; those of a collapsed row are inside it. */
 function children(board: any): (SceneGridItem | SceneGridRow)[] {
   const made: { row: any; items: SceneGridItem[] }[] = [{ row: null, items: [] }];
   for (const one of board.panels) {

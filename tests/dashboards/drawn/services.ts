@@ -1,4 +1,5 @@
-// What Grafana's application gives to its libraries before anything is drawn: the data source, the panels, and how a query is run.
+// What Grafana's application gives to its libraries before anything is drawn: the data source, the panels, and how a
+// query is run.
 import { EventBusSrv, LoadingState, PluginType, toDataFrame, type DataQueryRequest, type DataSourceApi, type DataSourceInstanceSettings,
          type PanelData } from "@grafana/data";
 import { config, setAppEvents, setDataSourceSrv, setPluginImportUtils, setRunRequest, setTemplateSrv, toDataQueryError } from "@grafana/runtime";

@@ -118,7 +118,7 @@ TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
 TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
   LayerShape shape = SmallShape();
   shape.dtype = DataType::kBfloat16;
-  const int64_t head = 8 * shape.hidden / shape.heads * 4;  // all positions, as they are not more than are processed at once
+  const int64_t head = 8 * shape.hidden / shape.heads * 4;  // all positions fit in one round
   const int64_t scores = 8 * 8 * 4;
   EXPECT_EQ(WorkspaceBytes(Op::kProbs, Pass::kForward, shape), Bytes(scores + 2 * head));
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(scores + 2 * head));

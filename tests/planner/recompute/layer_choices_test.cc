@@ -9,8 +9,8 @@ namespace {
 
 Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 
-// Whether a layer that takes `a` can stand in for one that takes `b` in any stage: no more memory of any kind, and no
-// more exposed time even if every shared thing that it uses more of is exposed.
+// True if a layer that takes `a` can replace one that takes `b` in any stage: it needs no more memory of any kind, and
+// exposes no more time, even if every shared resource of which it uses more is exposed.
 bool CanReplace(const LayerUse& a, const LayerUse& b) {
   if (a.held > b.held || a.host > b.host) return false;
   Nanos exposed = a.exposed + Positive(a.stall - b.stall) + Positive(b.early - a.early) +
@@ -92,7 +92,8 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
-// What a beam leaves are parts of the set too, and almost always the one that exposes least if the neighbours are alike.
+// What a beam leaves is also part of the set. It almost always contains the choice that exposes least if the neighbours
+// are alike.
 TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
   int narrowed = 0, sets = 0, lost = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

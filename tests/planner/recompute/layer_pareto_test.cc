@@ -30,7 +30,7 @@ std::set<Triple> FrontOf(const std::set<Triple>& all) {
   return front;
 }
 
-// With the layer's share of the stall. Without offloading.
+// Includes the layer's share of the stall. Without offloading.
 Triple TripleOf(const RecomputeProblem& problem, const LayerPoint& point) {
   const Nanos stall = std::max(Nanos(0), point.use.stall - problem.stall / problem.layers);
   return {HeldInFlight(point, problem), point.transient, point.exposed + stall};
@@ -110,12 +110,13 @@ TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
     EXPECT_EQ(*use, point.use);
     EXPECT_EQ(point.use.held, HeldInFlight(point, problem));
   }
-  // What exposes nothing at all and what takes the least memory are among them, or something that betters both.
+  // The points include one that exposes nothing and one that takes the least memory, or points that are better than
+  // these.
   const auto exposes_nothing = [](const LayerPoint& point) { return point.exposed == Nanos(0); };
   EXPECT_TRUE(std::any_of(points.begin(), points.end(), exposes_nothing));
 }
 
-// The item of least copy time per byte is too large for the host: the other one leaves all the same.
+// The item with the least copy time per byte is too large for the host; the other one is still offloaded.
 TEST(LayerPareto, OffloadsWhatTheHostHasRoomFor) {
   RecomputeProblem problem{.layers = 1, .in_flight = 4, .resident = 1, .copy_out = Nanos(100), .copy_in = Nanos(100)};
   problem.host_budget = Bytes(40);

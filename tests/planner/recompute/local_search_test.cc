@@ -39,7 +39,7 @@ TEST(StageImprove, IsNeverWorseAndFits) {
   EXPECT_GT(better, 5);
 }
 
-// Two layers of two items each, all of them recomputed at first.
+// Two layers of two items each; at first all items are recomputed.
 TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   RecomputeProblem problem{.layers = 2, .in_flight = 2, .budget = Bytes(40)};
   for (int64_t cost : {5, 6}) {
@@ -50,14 +50,14 @@ TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   const auto exposed = [&](const std::vector<LayerPolicy>& others) {
     return EvaluateStage(problem, Improved(problem, known, others, 1000))->exposed;
   };
-  // There is room for both microbatches of one item, the dearest, beside what a layer recomputes.
+  // Beside what a layer recomputes, there is room for one item of both microbatches: the most expensive one.
   EXPECT_EQ(exposed({}), Nanos(5 + 6 + 5));
   // A layer that stores both is known.
   problem.budget = Bytes(60);
   EXPECT_EQ(exposed({LayerPolicy{}}), Nanos(5 + 6));
 }
 
-// There is room for one item of the two only, so that both must change at once.
+// There is room for only one of the two items, so both must change at once.
 TEST(StageImprove, TakesOverWhatNoSingleChangeReaches) {
   RecomputeProblem problem{.layers = 1, .in_flight = 2, .budget = Bytes(29)};
   problem.items.push_back({.bytes = Bytes(10), .cost = Nanos(5), .read_by = 1});

@@ -11,7 +11,8 @@ namespace {
 using enum Placement;
 using ::testing::HasSubstr;
 
-// Two items: i0, of 10 bytes and 7 ns, and i1, of 100 bytes and 20 ns, made from it. Segment 0 reads i1, segment 1 both.
+// Two items: i0 with 10 bytes and 7 ns, and i1 with 100 bytes and 20 ns, which is made from i0. Segment 0 reads i1,
+// segment 1 reads both.
 RecomputeProblem TwoItems() {
   RecomputeProblem problem{.layers = 2, .in_flight = 3};
   problem.items = {{.bytes = Bytes(10), .cost = Nanos(7), .read_by = 0b10},
@@ -57,9 +58,9 @@ TEST(RecomputeProblem, NeighboursShareABackwardWindow) {
 
 TEST(RecomputeProblem, TransientMemoryIsThatOfTheWorstPhaseOfTwoNeighbours) {
   const RecomputeProblem problem = TwoItems();
-  // c0 makes i1, which lives in both phases; i0, which the input of i1 must be, too.
+  // c0 makes i1, which lives in both phases. i0 must live too, as the input of i1.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).transient, Bytes(110));
-  // b1 comes after the upper layer's segment 0: it meets what the upper layer has in its phase 1.
+  // b1 comes after segment 0 of the upper layer, at the same time as what the upper layer holds in its phase 1.
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {kStore, kCritical}}}).transient, Bytes(110));
   RecomputeProblem first_only = problem;
   first_only.items[1].read_by = 0b01;
@@ -79,9 +80,9 @@ TEST(RecomputeProblem, CriticalItemsAreMadeAsLateAsTheirReadersAllow) {
   RecomputeProblem problem = TwoItems();
   problem.items[1].read_by = 0b10;
   problem.early = Nanos(5);
-  // Nothing of the layer is read before segment 1: it is made after the window, and `early` hides none of it.
+  // Nothing of the layer is read before segment 1, so it is made after the window, and `early` hides nothing.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).exposed, Nanos(27));
-  // o1 makes i1 and so needs i0 before segment 0.
+  // o1 makes i1 and therefore needs i0 before segment 0.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kOwn1}}}).exposed, Nanos(7 - 5 + 20 - 8));
 }
 
@@ -113,7 +114,7 @@ TEST(RecomputeProblem, OffloadingTakesHostMemoryCopiesAndTheResidentMicrobatches
   const StageValue value = ValueOf(problem, {{{kStore, kOffload}, {kStore, kOffload}}});
   EXPECT_EQ(value.held, Bytes(2 * (3 * 10 + 2 * 100)));
   EXPECT_EQ(value.host, Bytes(2 * 3 * 100));
-  EXPECT_EQ(value.exposed, Nanos(13));  // the larger excess: both directions run at once
+  EXPECT_EQ(value.exposed, Nanos(13));  // the larger excess, because both directions run at the same time
   problem.in_flight = 1;
   EXPECT_EQ(ValueOf(problem, {{{kStore, kOffload}, {}}}).held, Bytes(110 + 110));
 }
@@ -121,10 +122,10 @@ TEST(RecomputeProblem, OffloadingTakesHostMemoryCopiesAndTheResidentMicrobatches
 TEST(RecomputeProblem, RefusesPoliciesThatBreakARule) {
   RecomputeProblem problem = TwoItems();
   EXPECT_THAT(ErrorOf(problem, {{{}}}), HasSubstr("a policy of 1 layers for a stage of 2"));
-  // i1 from i0, which comes later.
+  // i1 is made from i0, which comes later.
   EXPECT_THAT(ErrorOf(problem, {{{kAbove1, kForward1}, {}}}), HasSubstr("layer 0: item 0 in b1: what reads it comes"));
   EXPECT_THAT(ErrorOf(problem, {{{kCritical, kAbove1}, {}}}), HasSubstr("layer 0: item 0 in critical: what reads it"));
-  // The top layer has nothing above it.
+  // No layer is above the top layer.
   EXPECT_THAT(ErrorOf(problem, {{{}, {kAbove1}}}), HasSubstr("layer 1: item 0 in b1: not possible here"));
   // o1 comes after segment 0, which reads i1.
   EXPECT_THAT(ErrorOf(problem, {{{kStore, kOwn1}, {}}}), HasSubstr("item 1 in o1: not possible here"));
@@ -186,7 +187,7 @@ TEST(RecomputeProblem, EqualsAPlayedLayer) {
     for (int i = 0; i < 3000; ++i) {
       LayerPolicy policy{};
       for (size_t item = 0; item < problem.items.size(); ++item) policy[item] = static_cast<Placement>(number(0, 15));
-      // Mostly possible placements, or next to nothing would be accepted.
+      // Most placements are possible ones; otherwise almost nothing would be accepted.
       for (size_t item = 0; item < problem.items.size() && i % 10 != 0; ++item) {
         while (!Contains(PossiblePlacements(problem, static_cast<int>(item), i % 2 == 0), policy[item])) {
           policy[item] = static_cast<Placement>(number(0, 15));

@@ -21,7 +21,7 @@ using Triple = std::tuple<int64_t, int64_t, int64_t>;
 
 Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
-// What a layer is worth in the middle of a stage of layers like it.
+// The value of a layer in the middle of a stage of equal layers.
 Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, bool top) {
   int64_t transient = 0;
   int64_t exposed = use.exposed.value - (top ? std::min(use.early, problem.early).value : 0);
@@ -112,8 +112,8 @@ TEST(StageHeu, NothingIsExposedWhereEverythingFits) {
   }
 }
 
-// With few layers the free choice of the top one already is a mix, so the stage has twelve. In the upper half of the
-// budgets nothing is exposed and nothing is left to use.
+// With few layers the free choice for the top one already gives a mix, so the stage has twelve. With budgets in the
+// upper half nothing is exposed, so more memory would not help.
 TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   constexpr int32_t kLayers = 12;
   const ModelSpec model = TinyModel(kLayers);
@@ -168,7 +168,7 @@ TEST(StageHeu, TellsWhetherAnEstimateTakesTheBudget) {
     const StageHeu heu(problem);
     for (const int32_t layers : {1, 2, 4, 9}) {
       for (Bytes budget; budget <= Bytes(400); budget += Bytes(7)) {
-        // Where no mix does, the estimate is of the policy of least memory.
+        // If no mix fits, the estimate is that of the policy with the least memory.
         const StageValue estimate = heu.Estimate(layers, budget);
         if (heu.Estimates(layers, budget)) {
           EXPECT_LE(estimate.bytes(), budget) << "seed " << seed << ", " << layers << " layers";

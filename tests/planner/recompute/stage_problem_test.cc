@@ -48,7 +48,7 @@ TEST(StageProblem, TheHeadsWindowHidesTheTopLayersFirstWork) {
       TinyProblem(RoundProfile(TinyModel(2)), kTp2, {.in_flight = 1, .below_head = true, .stall = Nanos(30)});
   // The head's window of 640 ns, less the weight gradient of the logits.
   EXPECT_EQ(problem.early, Nanos(540));
-  // One microbatch in flight: no other one runs forward, and none is waited for.
+  // One microbatch is in flight, so no other one runs forward, and none is waited for.
   EXPECT_THAT(problem.forward, ElementsAre(Nanos(0), Nanos(0)));
   EXPECT_EQ(problem.stall, Nanos(0));
 }
@@ -121,7 +121,7 @@ TEST(StageProblem, OffloadsOnlyWhereAskedAndWhereTheDeviceCan) {
   EXPECT_EQ(TinyProblem(profile, kTp2, many).resident, 1);
   EXPECT_EQ(TinyProblem(profile, kTp2, many).copy_out, problem.copy_out * 2);
   EXPECT_EQ(WithoutOffloading(problem), TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 5}));
-  // Every microbatch would be on its way.
+  // Every microbatch would be on its way to or from the host.
   StageTraits few = asked;
   few.in_flight = 2;
   EXPECT_EQ(TinyProblem(profile, kTp2, few), WithoutOffloading(TinyProblem(profile, kTp2, few)));
@@ -144,7 +144,7 @@ TEST(StageProblem, OffloadingSavesMemoryWhereCopiesAreFree) {
   EXPECT_TRUE(!without || without->value.exposed > Nanos(0));
 }
 
-// Host memory for half of it, and a slow link: storing, recomputing and offloading are one decision.
+// The host has memory for half of it and its link is slow: storing, recomputing and offloading are one decision.
 TEST(StageProblem, MoreHostMemoryOrAFasterLinkNeverHurts) {
   const auto exposed = [](int64_t host, int64_t rate) {
     HardwareProfile profile = RoundProfile(TinyModel(2), Nanos(400));

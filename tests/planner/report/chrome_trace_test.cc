@@ -23,7 +23,7 @@ json TraceOf(const ReportFixture& fixture, size_t limit = 1'000'000) {
 
 int64_t NanosOf(const json& micros) { return std::llround(micros.get<double>() * 1000); }
 
-// The rules of the trace event format that viewers rely on.
+// The rules of the trace event format on which viewers rely.
 TEST(ChromeTrace, KeepsTheFormatsRules) {
   const json trace = TraceOf(*SmallStep());
   std::set<std::pair<int, int>> named_threads;
@@ -52,7 +52,7 @@ TEST(ChromeTrace, KeepsTheFormatsRules) {
   for (const auto& [process, thread] : named_threads) EXPECT_TRUE(threads.insert(thread).second) << thread;
 }
 
-// Slices of a thread nest or follow each other; a viewer drops others.
+// Slices of a thread are nested or disjoint; a viewer drops others.
 TEST(ChromeTrace, SlicesOfAThreadNest) {
   const json trace = TraceOf(*SmallStep());
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> open;

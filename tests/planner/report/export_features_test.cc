@@ -1,4 +1,4 @@
-// What of a model's features each framework's export says, and what it lists as missing.
+// Which of a model's features each framework's export contains, and which it lists as missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Every flag, key and field that is exported, for a dozen plans, stands in the table of its framework's version. The tables
-// hold names alone, as facts read from the sources that stand at their heads. docs/export.md says how the files were given
-// to the frameworks' own parsers: LYNX_EXPORTS=FOLDER writes them there.
+// Every flag, key and field that is exported, for a dozen plans, is in the table of its framework's version. The tables
+// contain only names, as facts from the sources that their comments name. docs/export.md says how the files were passed
+// to the frameworks' own parsers: LYNX_EXPORTS=FOLDER writes them to FOLDER.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ std::vector<NamedCase> DozenPlans() {
   return plans;
 }
 
-// Each file that is exported for a format's version.
+// Calls `check` for each file that is exported for a format's version.
 template <class Check>
 void ForAllFiles(ExportFormat format, Check check) {
   for (size_t version = 0; version < ExportVersions(format).size(); ++version) {
@@ -196,7 +196,7 @@ TEST(ExportNames, MegatronHasAllFlags) {
 // same in
 //   0.16  @bdba8231bc8fc17980a5941437e6363dac69418d (v0.16.9)   0.17  @e4f6da968574a96282a32557b37dabb2476d240e (v0.17.6)
 //   0.18  @8c93851eca99e95d90e5fe767c2ac53bb2de04eb (v0.18.9)   0.19  @cf44300453eb0af79ed84ed8f1cb49d57478bd76 (v0.19.5)
-// "comment" does not stand there: DeepSpeed passes over what it does not look for.
+// "comment" is not among them: DeepSpeed ignores keys that it does not look for.
 const std::set<std::string> kDeepSpeedKeys = {"comment",
                                               "train_batch_size",
                                               "train_micro_batch_size_per_gpu",
@@ -322,7 +322,7 @@ void CheckToml(const std::string& text) {
   }
 }
 
-// Calls end their line with "(", and each argument has a line of its own.
+// A line that calls something ends with "(", and each argument has its own line.
 int CheckCalls(const std::string& text, const std::map<std::string, std::set<std::string>>& known) {
   const auto letter = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
   std::vector<std::string> calls;

@@ -430,7 +430,7 @@ TEST(ExportTorchtitan, SchedulesRunAllStagesOfARank) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kCustom}).Text(kT), HasSubstr("\"1F1B\""));
 }
 
-// Its FSDP takes part in everything, so that replicas may stand beside other parallelism; and it may leave norms whole.
+// Its FSDP works with everything, so replicas can be combined with other parallelism. It need not shard norms.
 TEST(ExportTorchtitan, MainHasReplicasBesideOthers) {
   const std::string text = Case({.tp = 2, .dp = 4}).Text(kMain);
   EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree=4,\n            data_parallel_shard_degree=1,\n"));
@@ -504,7 +504,7 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }
 
-// HEU's plan cannot be exported: the best that the framework has is, and the list says so.
+// HEU's plan cannot be exported. Instead the best plan that the framework supports is exported, and the list says so.
 TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   const auto fixture = SmallStep(kKiB * 1600);
   ASSERT_TRUE(SummaryOf(fixture->plan).windows);
@@ -519,7 +519,8 @@ TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   EXPECT_THAT(exported->files[0].text, HasSubstr("tp2 pp2 dp1"));
 }
 
-// Megatron-LM can leave some layers of a stage alone where there is memory for them; the others have all or none.
+// If there is memory, Megatron-LM can leave some layers of a stage without recomputation; the others recompute
+// everything.
 TEST(Export, RecomputesNoMoreLayersThanItMust) {
   PlanRequest request = SmallRequest(kKiB * 1600);
   request.spec.resources.min_ranks = request.spec.resources.max_ranks = 2;

@@ -33,7 +33,7 @@ nlohmann::json DataOf(const std::string& page) {
 TEST(HtmlPage, IsSelfContained) {
   const std::string page = PageOf(*SmallStep());
   EXPECT_FALSE(Has(page, "{{"));
-  // The one foreign reference is a quoted namespace or none at all; nothing is loaded.
+  // The only foreign reference is a quoted namespace, if there is one; nothing is loaded.
   for (const char* loads : {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_FALSE(Has(page, loads));
   }
@@ -129,7 +129,7 @@ TEST(HtmlPage, LongStepsAreCutAndSaidToBe) {
     const std::string shares = stage["shares"];
     const auto columns = static_cast<size_t>(std::count(shares.begin(), shares.end(), ';')) + 1;
     EXPECT_EQ(columns, 50u);
-    // No interval is filled more than once over, rounding apart.
+    // Except for rounding, no interval is filled more than once.
     for (size_t begin = 0; begin < shares.size();) {
       const size_t end = std::min(shares.find(';', begin), shares.size());
       int total = 0;

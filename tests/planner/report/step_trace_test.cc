@@ -22,7 +22,7 @@ bool Same(const ActionSpan& a, const ActionSpan& b) {
          a.hidden == b.hidden;
 }
 
-// The prediction, as if it had been measured: a microsecond later, and each start takes some time of its own.
+// The prediction as if it had been measured: later by `late`, and each start takes some time.
 std::vector<ActionSpan> LikeMeasured(const Program& program, const StageTimes& times, Nanos late) {
   std::vector<ActionSpan> spans = times.spans;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -94,7 +94,7 @@ TEST(StepTrace, TimesThatAreNotTheProgramsAreRefused) {
   EXPECT_THAT(std::string(few.status().message()), HasSubstr("has 15 times, but a program of 4 actions needs 20"));
 }
 
-// Clocks that differ by seconds do not show.
+// A difference of seconds between clocks does not show.
 TEST(StepTrace, StagesMeetWhereTheWorldsSumCompletes) {
   const auto fixture = SmallStep();
   const MeasuredStep together = Measured(*fixture, {Nanos(0), Nanos(0)});
@@ -145,7 +145,7 @@ TEST(MeasuredChromeTrace, ShowsEachStageMeasuredAboveItsPrediction) {
   EXPECT_THAT(alone->json, ::testing::Not(HasSubstr("predicted stage")));
 }
 
-// A wait that begins before its peers have: the transfer begins within it.
+// A wait begins before its peers' waits: the transfer begins during it.
 TEST(MeasuredChromeTrace, LeadsFromATransferThatBeginsDuringTheWaitForIt) {
   const auto fixture = SmallStep();
   MeasuredStep measured = Measured(*fixture, {Nanos(0), Nanos(0)});

@@ -40,7 +40,7 @@ TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
   EXPECT_EQ(timeline.spans[3].end - timeline.spans[3].begin, Nanos(22));
 }
 
-// Simulated starts take no time of their own.
+// Simulated starts take no time.
 TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
   const StageTimeline timeline = TimelineOfText("0AR+3:1.attn 0SF+3 0NORM+", {{Nanos(0), Nanos(3), Nanos(2), Nanos(40)},
                                                                               {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},
@@ -143,7 +143,7 @@ TEST(StageMemory, AddsUpToWhatIsAllocated) {
   }
 }
 
-// One layer on one stage: its input is kept, the norm is made again.
+// One layer on one stage: its input is kept, the norm is recomputed.
 TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   const StageContext context = TinyContext(TinyModel(1), {.tp = 1, .pp = 1, .dp = 1}, 1, 0);
   StagePlan stage;
@@ -160,7 +160,7 @@ TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   const auto at = [&](size_t point, MemoryKind kind) { return forward->points[point].live[static_cast<size_t>(kind)]; };
   EXPECT_EQ(at(3, MemoryKind::kRecomputed), Bytes(768));  // 640 bytes of ln1, padded
   EXPECT_EQ(at(3, MemoryKind::kStored), Bytes(768));      // the layer's input, which the recomputation reads
-  EXPECT_GT(at(2, MemoryKind::kWorkspace).value, 0);      // qkv and the like: nothing here reads them later
+  EXPECT_GT(at(2, MemoryKind::kWorkspace).value, 0);      // qkv and the like, which nothing reads later here
 }
 
 TEST(Thinned, KeepsEveryPeak) {

@@ -1,4 +1,4 @@
-// The generated schedules: golden texts, and the in-flight counts that the literature gives for each.
+// The generated schedules: their golden texts, and the in-flight counts that the literature gives for each.
 #include "planner/schedule/schedule_generate.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(GenerateSchedule, RefusesWhatHasNoSchedule) {
   EXPECT_EQ(error(ScheduleKind::kOneForwardOneBackward, -1, 1, 8), "a pipeline has 1 to 4096 ranks, not -1");
 }
 
-// A pipe's microbatches pass each stage in ascending order, in every pass: gradients are summed in one order.
+// Microbatches of a pipe pass each stage in ascending order, in every pass. So gradients are summed in one order.
 TEST(GenerateSchedule, RunsMicrobatchesOfAStageInOrder) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 rng(seed);
@@ -92,7 +92,7 @@ TEST(InFlight, OfInterleavedHoldsMoreByTheChunks) {
   });
 }
 
-// Qi et al. 2023: activations as in 1F1B; with what W still holds, p on every rank, as 1F1B's first.
+// Qi et al. 2023: as many activations as in 1F1B. With what W still holds, p on every rank, as on 1F1B's first.
 TEST(InFlight, OfZeroBubbleIsThatOf1F1B) {
   ForEachSize(6, 14, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kZeroBubble, p, 1, m));
@@ -104,7 +104,7 @@ TEST(InFlight, OfZeroBubbleIsThatOf1F1B) {
   });
 }
 
-// Qi et al. 2023: p microbatches of the rank's layers, which are 2p chunks, on every rank.
+// Qi et al. 2023: on every rank p microbatches of the rank's layers, which are 2p chunks.
 TEST(InFlight, OfZeroBubbleVIsThatOf1F1BOnEveryRank) {
   ForEachSize(6, 16, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kZeroBubbleV, p, 2, m));
@@ -117,7 +117,7 @@ TEST(InFlight, OfZeroBubbleVIsThatOf1F1BOnEveryRank) {
   });
 }
 
-// Li and Hoefler 2021, table 2: between p/2 + 1 and p microbatches, least on the outer ranks.
+// Li and Hoefler 2021, table 2: between p/2 + 1 and p microbatches, the fewest on the outer ranks.
 TEST(InFlight, OfChimeraIsNearlyTheSameOnAllRanks) {
   for (int32_t p = 2; p <= 8; p += 2) {
     for (int32_t m = p; m <= 4 * p; m += p) {

@@ -1,4 +1,4 @@
-// Validation of schedules, however they were made.
+// Validation of schedules, whatever their origin.
 #include "planner/schedule/schedule_order.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
-  // Backwards in the order in which they become ready, the last first.
+  // Backwards run in the order in which they become ready, the last first.
   EXPECT_EQ(ErrorOf("gpipe ranks=2 microbatches=2\n0F0 0F1 0B1 0B0\n1F0 1F1 1B1 1B0\n"), "");
-  // Microbatches in no order.
+  // Microbatches are not in order.
   EXPECT_EQ(ErrorOf("custom ranks=2 microbatches=3\n0F2 0F0 0B2 0F1 0B0 0B1\n1F2 1B2 1F0 1B0 1F1 1B1\n"), "");
   // A looping pipeline that runs the chunks depth first.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=2\n0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1\n"), "");
@@ -35,7 +35,8 @@ TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
             "");
 }
 
-// What docs/schedules.md shows as a schedule is one: each line "KIND ranks=..." and those after it in its fenced block.
+// Every schedule that docs/schedules.md shows is valid: a line "KIND ranks=..." and the lines after it in its fenced
+// block.
 TEST(ValidateSchedule, AcceptsTheExamplesOfTheDocs) {
   std::ifstream page(std::string(LYNX_SOURCE_DIR) + "/docs/schedules.md");
   ASSERT_TRUE(page.good());
@@ -99,10 +100,11 @@ TEST(ValidateSchedule, NamesWhatIsMissing) {
 }
 
 TEST(ValidateSchedule, NamesTheSlotsOfADeadlock) {
-  // Rank 0 wants the first gradient before it sends the second microbatch; rank 1 wants both before it begins.
+  // Rank 0 waits for the first gradient before it sends the second microbatch; rank 1 needs both microbatches before it
+  // begins.
   EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"),
             "deadlock: rank 0 waits at slot 2 (0B0) for 1B0 of rank 1; rank 1 waits at slot 2 (1F1) for 0F1 of rank 0");
-  // A rank that waits for itself: stage 1 of the same rank.
+  // A rank waits for itself: for stage 1 on the same rank.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=1\n1F0 0F0 1B0 0B0\n"),
             "deadlock: rank 0 waits at slot 1 (1F0) for 0F0 of rank 0");
 }
@@ -114,7 +116,7 @@ TEST(ValidateSchedule, NamesTheCircleNotThoseThatWaitForIt) {
 }
 
 TEST(ValidateSchedule, KeepsAMessageShort) {
-  // Twelve ranks in one circle: each but the last wants the gradient before it passes the microbatch on.
+  // Twelve ranks wait in one circle: each but the last waits for the gradient before it passes the microbatch on.
   constexpr int32_t kRanks = 12;
   Schedule schedule = Generated(ScheduleKind::kGpipe, kRanks, 1, 1);
   schedule.shape = {.placement = StagePlacement::kLooping, .ranks = kRanks, .chunks = 2};
@@ -167,7 +169,7 @@ TEST(OrderSlots, PutsEverySlotAfterWhatItNeeds) {
   }
 }
 
-// One random change to a correct schedule: it stays valid exactly when the reference can still run it.
+// Makes one random change to a correct schedule. It must stay valid exactly if the reference can still run it.
 TEST(ValidateSchedule, AgreesWithTheReferenceOnChangedSchedules) {
   int valid = 0, invalid = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {

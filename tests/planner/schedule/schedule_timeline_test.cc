@@ -1,4 +1,4 @@
-// The timeline: against the reference, against bounds, and against the bubbles that the literature gives.
+// Compares the timeline with the reference, with bounds, and with the bubbles that the literature gives.
 #include "planner/schedule/schedule_timeline.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(Timeline, AgreesWithTheReference) {
   }
 }
 
-// No schedule is faster than its busiest rank, nor than one microbatch there and back.
+// No schedule is faster than its busiest rank, or than one microbatch forward and back through all stages.
 TEST(ScheduleProperty, TimelineKeepsTheLowerBounds) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     std::mt19937_64 rng(seed);
@@ -123,7 +123,7 @@ TEST(ScheduleProperty, SlowerPassesNeverEndSooner) {
   }
 }
 
-// The pass times of the formulas: forward, input gradient, weight gradient.
+// The pass times in the formulas: forward, input gradient, weight gradient.
 struct Passes {
   int64_t f, b, w;
   int64_t all() const { return f + b + w; }

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Four ranks on two nodes, in one pinned layout, with less memory than storing everything takes.
+// Four ranks on two nodes, in one pinned layout, with too little memory to store everything.
 PlanRequest TightRequest() {
   PlanRequest request;
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
@@ -59,7 +59,7 @@ TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
   EXPECT_LE(comparison->unlimited->step, comparison->best.step);
 }
 
-// In a layout of its own each, with memory that most stages have too little of.
+// Each request has its own layout, and too little memory for most stages.
 TEST(Compare, NoPartitionIsBetterThanTheExactOne) {
   int differ = 0;
   for (const int64_t kib : {700, 800, 1000, 1300, 4000}) {
@@ -117,7 +117,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   for (const Alternative& other : explanation->rejected) {
     EXPECT_NE(other.plan.has_value(), !other.reason.empty());
     if (other.plan) {
-      // Also where a faster draft's arena had to be made smaller, which makes it the slower one.
+      // This also holds if the arena of a faster draft had to be made smaller, which makes the draft the slower one.
       EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
     }
   }
@@ -127,7 +127,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
 }
 
-// The rows of an explanation, to compare.
+// The rows of an explanation, for comparison.
 std::vector<std::string> RowsOf(const Explanation& explanation) {
   std::vector<std::string> rows{explanation.plan.digest};
   for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.sensitivities}) {
@@ -155,7 +155,7 @@ TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
   EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
 }
 
-// An exact solver may count on one call at a time.
+// An exact solver may rely on one call at a time.
 TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
   PlanRequest request = TightRequest();
   request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("unused")); };
@@ -209,7 +209,8 @@ TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
   EXPECT_GT(lacking, 0);
 }
 
-// Most layouts cannot be among those that are shown, and are not planned. What is shown is as if all were.
+// Most layouts cannot be among those that are shown, so they are not planned. The result is the same as if all were
+// planned.
 TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   PlanRequest request = TightRequest();
   request.spec.model.layers = 12;
@@ -284,7 +285,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
-// What candidates have of each mode.
+// How often each mode occurs among the candidates.
 struct Modes {
   std::set<ScheduleKind> schedules;
   std::set<ZeroStage> zeros;
@@ -306,7 +307,7 @@ struct Modes {
   }
 };
 
-// What is left open takes every value that the engine runs, or every value that is known.
+// An open field takes every value that the engine runs, or every known value.
 TEST(Candidates, SpanEveryDegreeAndMode) {
   using enum ScheduleKind;
   PlanRequest request = TightRequest();

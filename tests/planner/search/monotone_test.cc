@@ -1,6 +1,6 @@
-// What a plan in a given layout should never do: get slower with more memory, less contention in windows, or one more
-// policy that the planner may choose. For the optimum of a stage this is proven (opt/monotone_test.cc). A whole plan
-// is no proven optimum: what more memory is best used for by HEU's model can be a little slower as a program.
+// A plan in a given layout should never get slower with more memory, less contention in windows, or one more policy
+// that the planner may choose. For the optimum of a stage this is proven (opt/monotone_test.cc). A whole plan is not a
+// proven optimum: the best use of more memory in HEU's model may be a little slower as a program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// In one layout with two stages or more, so that the search has nothing else to choose.
+// In one layout with at least two stages, so that the search has no other choice.
 PlanRequest InALayout(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kLynxEngine;
@@ -38,11 +38,10 @@ std::optional<Nanos> StepOf(const PlanRequest& request) {
   return plan == nullptr ? std::nullopt : std::optional(plan->step);
 }
 
-// How often the plan of a request with more became better or worse; some have to become better, lest a test says
-// nothing.
+// How often a plan became better or worse when the request had more. Some must become better, or a test shows nothing.
 struct Outcomes {
   int better = 0, worse = 0;
-  double most_percent = 0;  // that it became worse
+  double most_percent = 0;  // the largest increase
 
   void Add(const PlanRequest& more, const std::optional<Nanos>& before) {
     const std::optional<Nanos> after = StepOf(more);

@@ -1,4 +1,4 @@
-// Whole plans in which the planner itself chooses what goes to the host.
+// Whole plans in which the planner itself chooses what to offload to the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-// No collectives to recompute behind, and a link that carries a layer's activations in a small part of its passes.
+// There are no collectives to hide recomputation, and the link carries a layer's activations in a small part of its
+// passes.
 PlanRequest Request(int64_t kib) {
   PlanRequest request;
   request.target = PlanTarget::kAnyFramework;
@@ -104,7 +105,7 @@ TEST(PlanOffload, IsTheEnginesToChooseToo) {
   EXPECT_TRUE(Offloads(PlanOf(request)));
 }
 
-// On CPU ranks: what is sent to the host may take only what states and activations leave of the device.
+// On CPU ranks, tensors on the host may use only the device memory that states and activations leave.
 TEST(PlanOffload, AHostThatIsTheDevicePromisesNoByteTwice) {
   PlanRequest request = Request(5000);
   request.target = PlanTarget::kLynxEngine;
@@ -129,10 +130,10 @@ TEST(PlanOffload, AHostThatIsTheDevicePromisesNoByteTwice) {
     offloading += Offloads(plan) ? 1 : 0;
   }
   EXPECT_GE(offloading, 2);
-  // Without a limit of the job's own, activations may take all that there is.
+  // If the job sets no limit, activations may use all memory that there is.
   request.spec.resources.activation_memory_per_rank = Bytes(0);
   EXPECT_FALSE(Offloads(PlanOf(request)));
-  // Unknown memory promises nothing.
+  // With unknown memory nothing is offloaded.
   request = Request(5000);
   request.cluster.groups[0].host_is_device = true;
   EXPECT_FALSE(Offloads(PlanOf(request)));
@@ -158,7 +159,7 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
       if (Offloads(plan)) offloading.push_back(absl::StrCat(ScheduleKindName(schedule), " ", host));
     }
   }
-  // With 64 KiB a device's share of the host is less than any tensor of the microbatches in flight.
+  // With 64 KiB, a device's share of the host is smaller than any tensor of the microbatches in flight.
   EXPECT_THAT(offloading, Each(Not(EndsWith(" 64"))));
   EXPECT_THAT(offloading, IsSupersetOf({"gpipe 65536", "1f1b 4096", "1f1b 65536", "interleaved 65536", "zero-bubble 65536",
                                         "zero-bubble-v 4096", "zero-bubble-v 65536", "chimera 65536"}));
@@ -180,7 +181,7 @@ Bytes BytesThatLeave(const StageOracle& fits, const std::vector<StagePolicy>& po
   return leaving;
 }
 
-// A program that takes more of the host than HEU thought leaves it that much less.
+// If a program takes more of the host than HEU expected, it may use that much less.
 TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   const PlanRequest request = Request(5000);
   const Candidate candidate = SupportedCandidates(request)->front();
@@ -196,7 +197,7 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   EXPECT_LE(BytesThatLeave(fits, after), BytesThatLeave(fits, before) / 2);
 }
 
-// A draft for hosts of more memory is no plan, and is planned again within the share.
+// A draft that was made for hosts with more memory is not a plan; it is planned again within the share.
 TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   const PlanRequest roomy = Request(5000);
   const Candidate candidate = SupportedCandidates(roomy)->front();
@@ -216,7 +217,7 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// The largest arena that is needed falls where tensors may leave, and an infeasible request says that they may.
+// If tensors may be offloaded, the arena that is needed is smaller. An infeasible request says that they may be.
 TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
   PlanRequest request = Request(1);
   request.spec.recompute_options.forbids_offload = true;

@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Four ranks on two nodes; arena with everything stored: some MiB.
+// Four ranks on two nodes; with everything stored, the arena takes some MiB.
 PlanRequest SmallRequest() {
   PlanRequest request;
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
@@ -81,7 +81,7 @@ Bytes ParsedSize(const std::string& text) {
   return (text.find("MiB") != std::string::npos ? kMiB : kKiB) * number;
 }
 
-// Sets the fields that a suggestion names, as a person would, and buys what it says.
+// Sets the fields that a suggestion names, as a person would, and adds the hardware that it names.
 void Apply(std::string suggestion, PlanRequest& request) {
   if (const size_t nodes = suggestion.find(" ("); nodes != std::string::npos) {
     request.cluster.groups.back().nodes += std::atoi(suggestion.c_str() + nodes + 2);
@@ -120,7 +120,7 @@ void Apply(std::string suggestion, PlanRequest& request) {
   }
 }
 
-// MakePlan ends with FinishedPlan, which alone gives a plan its digest.
+// MakePlan ends with FinishedPlan, and only that gives a plan its digest.
 TEST(Plan, IsFinishedOnlyIfItsProgramsAreValid) {
   const Plan plan = PlanOf(SmallRequest());
   Plan again = plan;
@@ -252,8 +252,8 @@ TEST(Plan, PinnedValuesAreObeyed) {
   }
 }
 
-// Each of two replicas updates half of the weights and waits for the other half. On a fast link that makes the step shorter,
-// on a slow one longer, and where memory is short it is what fits.
+// Each of two replicas updates half of the weights and waits for the other half. This makes the step shorter on a fast
+// link and longer on a slow one. If memory is short, it makes the plan fit.
 TEST(Plan, SharesOutStatesWhereThatIsFasterOrFits) {
   PlanRequest request = SmallRequest();
   request.spec.parallel = {.tp = 2, .dp = 2};
@@ -322,12 +322,12 @@ TEST(Plan, SaysWhatWouldFit) {
   EXPECT_THAT(infeasible->suggestion, HasSubstr("resources.activationMemoryPerRank: "));
   Apply(infeasible->suggestion, request);
   EXPECT_LE(LargestArena(PlanOf(request)), request.spec.resources.activation_memory_per_rank);
-  // A pinned micro-batch is the first thing to change.
+  // A pinned micro-batch is the first field to change.
   request.spec.train.micro_batch = 8;
   const auto large = InfeasibleOf(request);
   ASSERT_TRUE(large.has_value());
   EXPECT_EQ(large->suggestion, "train.microBatch: 1");
-  // A pinned policy before that.
+  // A pinned policy comes before it.
   request.spec.train.micro_batch = 1;
   request.spec.recompute = RecomputeMode::kNone;
   const auto none = InfeasibleOf(request);
@@ -439,7 +439,7 @@ TEST(Plan, CheckPlanFindsWhatWasChanged) {
   EXPECT_THAT(error(changed, true), HasSubstr("comes next"));
 }
 
-// A plan without programs, as far as its slices go.
+// A plan without programs that has only slices.
 Plan PlanOfSlices(const ParallelLayout& layout, const std::vector<int32_t>& layers) {
   Plan plan{.model = SmallRequest().spec.model, .layout = layout};
   plan.model.layers = std::accumulate(layers.begin(), layers.end(), 0);

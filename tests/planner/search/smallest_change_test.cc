@@ -1,4 +1,4 @@
-// Every suggestion is held against brute force: all values of the field that it names, and of all that come before
+// Compares every suggestion with brute force: all values of the field that it names, and of all fields that come before
 // it.
 #include "planner/search/smallest_change.h"
 
@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// As MakePlan finds it, without the reasons where it does not.
+// True if MakePlan finds a plan; does not compute the reasons if it does not.
 bool Fits(const PlanRequest& request) {
   const absl::StatusOr<std::vector<Candidate>> candidates = SupportedCandidates(request);
   if (!candidates.ok()) return false;
@@ -78,7 +78,7 @@ PlanRequest SmallRequest() {
   return WithRanks(request, 1);
 }
 
-// 40 GB devices that are like nothing else of an A100, eight to a node; memory does not depend on times.
+// 40 GB devices, eight per node. They are otherwise unlike an A100, but memory does not depend on times.
 PlanRequest LargeRequest(const ModelSpec& model, Bytes memory, int32_t ranks) {
   PlanRequest request;
   request.spec.model = model;
@@ -134,7 +134,7 @@ TEST(SmallestChange, WhatIsPinnedStays) {
   const std::optional<int64_t> fewest = FirstThatFits(request, Numbers(5, 16), SetRanks);
   ASSERT_TRUE(fewest.has_value());
   EXPECT_EQ(Refusal(request).suggestion, absl::StrCat("resources.ranks: ", *fewest));
-  // What has to change is named, tp last of all.
+  // The suggestion names what has to change, tp last.
   request.spec.parallel = {.tp = 4, .pp = 1, .dp = 1};
   const std::string suggestion = Refusal(request).suggestion;
   EXPECT_THAT(suggestion, HasSubstr("resources.ranks: "));
@@ -168,7 +168,7 @@ TEST(SmallestChange, MicroBatchesAreTheLargestThatFit) {
 
 constexpr int64_t kStep = 8;  // KiB
 
-// The least limit, in kStep.
+// The smallest limit, in units of kStep.
 int64_t LeastLimit(const PlanRequest& request) {
   const std::optional<int64_t> least = FirstThatFits(request, Numbers(kStep, 16'000, kStep), SetLimit);
   EXPECT_TRUE(least.has_value());
@@ -183,7 +183,7 @@ TEST(SmallestChange, APolicyOfTheJobGivesWayBeforeItsMicroBatch) {
     request.spec.recompute = mode;
     SetLimit(request, least);
     EXPECT_EQ(Refusal(request).suggestion, "recompute: auto");
-    // Where that does not help, something else does.
+    // If that does not help, another change does.
     SetLimit(request, least - kStep);
     EXPECT_THAT(Refusal(request).suggestion, Not(HasSubstr("recompute")));
   }
@@ -205,7 +205,7 @@ TEST(SmallestChange, LimitsAreTheLeastThatFit) {
   }
 }
 
-// On all devices there are nothing fits.
+// Nothing fits, even on all devices that there are.
 PlanRequest OnOneNode(int64_t kib) {
   PlanRequest request = SmallRequest();
   request.cluster.groups[0].nodes = 1;
@@ -262,7 +262,7 @@ TEST(SmallestChange, WhereScoresPrevailAttentionIsFused) {
               HasSubstr("the scores of unfused attention over model.seq 2048 take 128.0 MiB of it in each layer"));
   request.spec.model.attention = AttentionKernel::kFused;
   EXPECT_TRUE(Fits(request));
-  // Fused attention would not help where not even the states fit, and is no matter where scores are small.
+  // Fused attention does not help if not even the states fit, and does not matter if the scores are small.
   request.spec.model.attention = AttentionKernel::kUnfused;
   SetDevices(request, 1000);
   EXPECT_THAT(Refusal(request).suggestion, Not(HasSubstr("model.attention")));

@@ -84,7 +84,8 @@ TEST(StepEstimate, InterleavingShortensTheBubbleAndBlockingTransfersLengthenTheS
   StepRequest blocking = interleaved;
   blocking.traits.blocking_transfers = true;
   EXPECT_GT(Estimated(blocking), Estimated(interleaved));
-  // Shares over a slow network and a gather over fast links beat whole tensors over the network.
+  // Sending shares over the slow network and gathering over fast links is better than sending whole tensors over the
+  // network.
   StepRequest whole = Request({.tp = 2, .pp = 4}, RecomputeMode::kNone);
   whole.ranks_per_node = 2;
   whole.traits.blocking_transfers = true;

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// (largest cost, sum, layers of each stage) of every partition that fits; the first is the wanted one.
+// (largest cost, sum, layers of each stage) of every partition that fits; the first is the expected one.
 using Valued = std::tuple<int64_t, int64_t, std::vector<int32_t>>;
 
 void ForEachPartition(int32_t stages, int32_t layers, std::vector<int32_t>& head, auto&& visit) {
@@ -70,7 +70,7 @@ TEST(Partition, EqualsBruteForce) {
   EXPECT_LT(fitting, 200);
 }
 
-// A floor changes nothing but how often the cost is asked for.
+// A floor changes only how often the cost is asked for.
 TEST(Partition, IsTheSameWithAFloor) {
   int64_t asked = 0, asked_with_floor = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
@@ -98,7 +98,7 @@ TEST(Partition, IsTheSameWithAFloor) {
 }
 
 TEST(Partition, BalancesWhatRecomputationCosts) {
-  // Stage 0 pays half again for each layer, as one that must recompute does; the head costs stage 1 as much as a
+  // Each layer costs stage 0 half as much again, like a stage that must recompute. The head costs stage 1 as much as a
   // layer.
   const StageCost cost = [](int32_t stage, int32_t n) -> std::optional<int64_t> {
     return stage == 0 ? 150 * n : 100 * n + 100;
@@ -113,7 +113,7 @@ TEST(Partition, EvenSharesSumUp) {
 }
 
 TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
-  // The last stage takes 3 beside its layers, of which the exact partition gives it two fewer.
+  // The last stage takes 3 in addition to its layers, so the exact partition gives it two layers fewer.
   const StageCost with_head = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0));
   };
@@ -122,7 +122,7 @@ TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
   EXPECT_THAT(GreedyPartition({2, 6, 4}, 1, alike), ElementsAre(4, 4, 4));
   EXPECT_THAT(GreedyPartition({2, 2, 2}, 2, alike), ElementsAre(2, 2, 2));
   EXPECT_THAT(GreedyPartition({7}, 1, alike), ElementsAre(7));
-  // A stage may not go below the least, and one that does not fit counts as the longest.
+  // A stage may not have fewer layers than the least, and one that does not fit counts as the longest.
   const StageCost slow_first = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(stage == 0 ? 100 * layers : layers);
   };
@@ -133,7 +133,7 @@ TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
   EXPECT_THAT(GreedyPartition({3, 3}, 1, small_first), ElementsAre(2, 4));
 }
 
-// Costs that grow with the layers, by amounts that differ.
+// Costs that grow with the number of layers, by different amounts.
 TEST(GreedyPartition, IsNeverBetterThanTheExactOne) {
   int worse = 0;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

@@ -1,4 +1,4 @@
-// Nodes that join, people with roles, and what is recorded of them: over TLS, with a server in this process.
+// Nodes that join, people with roles, and the record of them: over TLS, with a server in this process.
 #include <unistd.h>
 
 #include <fstream>
@@ -23,7 +23,7 @@ using PeopleTest = AccessTest;
 using AuditTest = AccessTest;
 using ForgottenTest = AccessTest;
 
-// Reports as `node` until the stream ends, which it does at the latest with the deadline; how it ended.
+// Reports as `node` until the stream ends, at the latest at the deadline. Returns how it ended.
 grpc::Status Report(const std::shared_ptr<grpc::Channel>& channel, const std::string& node,
                     const std::function<void()>& accepted = nullptr) {
   grpc::ClientContext context;
@@ -75,7 +75,7 @@ TEST_F(JoinTest, ATokenForOneNodeIsForNoOther) {
   EXPECT_TRUE(Join(secret, "n7", "n7").ok()) << "a wrong attempt does not use it up";
 }
 
-// A stranger with a token of any node must not become one that is there.
+// A stranger with a token for any node must not take the name of an existing node.
 TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   StartServer();
   ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "old").ok());
@@ -86,7 +86,7 @@ TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   EXPECT_EQ(Report(NodeChannel("old"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the old certificate has ended";
 }
 
-// Where many nodes begin at once behind one address.
+// For many nodes that begin at the same time behind one address.
 TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
   StartServer();
   const std::string other = MakeJoinSecret();
@@ -151,7 +151,7 @@ TEST_F(JoinTest, ARevokedNodeIsOutAtOnceAndStaysOut) {
   EXPECT_EQ(Report(NodeChannel("n0"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the store knows it, too";
 }
 
-// A stream that was opened in time does not outlive the certificate.
+// A stream does not outlive the certificate with which it was opened.
 TEST_F(JoinTest, ACertificateCountsToItsEndAndNoLonger) {
   StartServer();
   ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "n0").ok());
@@ -424,7 +424,7 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
 }
 
-// A wall clock that was turned back makes each job that ends now the one that ended first.
+// After the wall clock was turned back, each job that ends now counts as the one that ended first.
 TEST_F(ForgottenTest, AWatchOfAJobThatIsForgottenAsItEndsEndsToo) {
   options_.tls = false;
   options_.core.controller.kept_jobs = 1;

@@ -1,4 +1,4 @@
-// Who may call what: every method of every service, by everybody.
+// Who may call what: checks every method of every service, with every role.
 #include "server/access/rpc_permissions.h"
 
 #include <google/protobuf/descriptor.h>
@@ -15,7 +15,7 @@
 namespace lynx {
 namespace {
 
-// The least that may call it, said once more: who changes the server's table must mean it.
+// The lowest role that may call it. It is repeated here so that nobody changes the server's table by accident.
 const std::map<std::string, std::string>& Least() {
   static const auto* least = new std::map<std::string, std::string>{
       {"Jobs.SubmitJob", "submitter"},      {"Jobs.GetJob", "viewer"},       {"Jobs.ListJobs", "viewer"},
@@ -57,7 +57,7 @@ TEST(AccessTableTest, HasEveryMethodAndNoOther) {
 
 class EveryMethodTest : public AccessTest {
  protected:
-  // An empty request, or for nodes' streams none at all.
+  // Sends an empty request; on the streams of nodes nothing.
   grpc::Status Call(const google::protobuf::MethodDescriptor& method, const std::shared_ptr<grpc::Channel>& channel,
                     const std::string& token) {
     grpc::GenericStub stub(channel);
@@ -131,7 +131,7 @@ TEST_F(EveryMethodTest, IsForThoseWhoAreEnoughForItAndNobodyElse) {
   }
 }
 
-// Whoever calls too often is told when to call again, whatever is called; nodes' reports go on.
+// A caller that calls too often is told when to call again, for every method. Reports of nodes are not limited.
 TEST_F(EveryMethodTest, HasARateForEachCaller) {
   const Rate once{.per_second = 1e-6, .burst = 1};
   StartServer();
@@ -146,7 +146,7 @@ TEST_F(EveryMethodTest, HasARateForEachCaller) {
     const auto methods = Methods();
     const auto method = std::find_if(methods.begin(), methods.end(), [&](const auto* m) { return NameOf(*m) == rule.method; });
     const bool of_node = rule.need == Need::kNode;
-    if (rule.need == Need::kNothing) continue;  // its caller is an address
+    if (rule.need == Need::kNothing) continue;  // its caller is identified by its address
     const grpc::Status status = Call(**method, of_node ? node : people_, of_node ? "" : admin);
     const bool first = of_node || taken[rule.cost]++ == 0;
     EXPECT_EQ(status.error_code() == grpc::RESOURCE_EXHAUSTED, !first) << status.error_message();

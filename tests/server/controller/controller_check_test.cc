@@ -1,4 +1,4 @@
-// The check of nodes before a job trains on them again: when ranks make one, and what follows where it fails.
+// The check of nodes before a job trains on them again: when ranks make it, and what happens if it fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ bool Checks(Cluster& cluster, const JobId& job) {
   return any;
 }
 
-// Four ranks on n0 and n1, which have taken a step; there are `nodes` of them.
+// A job of four ranks on n0 and n1 that has done a step, in a cluster of `nodes` nodes.
 JobId FourRanks(
     Cluster& cluster, int nodes, const std::function<void(JobSpec&)>& change = [](JobSpec&) {}) {
   for (int i = 0; i < nodes; ++i) cluster.AddNode("n" + std::to_string(i));
@@ -46,7 +46,7 @@ std::string LastOf(Cluster& cluster, const JobId& job, const std::string& kind) 
   return reason;
 }
 
-// The ranks end of which rank `bad` has found that its device fails the check, as processes do.
+// Ends the ranks as processes end if rank `bad` finds that its device fails the check.
 void FailCheck(Cluster& cluster, const JobId& job, int32_t bad) {
   for (int32_t rank = 0; rank < cluster.Ranks(job); ++rank) {
     if (rank != bad) cluster.RankOf(job, rank)->last_words = RankMessage{.report = RankFailure{"rank failed its check", true}};
@@ -91,7 +91,7 @@ TEST(ControllerCheck, TheJobFileMayAskForNone) {
 TEST(ControllerCheck, ThatACheckIsDueSurvivesTheServer) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 2);
-  cluster.Node("n1").obedient = false;  // the generation goes on only afterwards
+  cluster.Node("n1").obedient = false;  // so the generation goes on only later
   cluster.Exit(job, 0, 137);
   cluster.RestartServer();
   for (const char* node : {"n0", "n1"}) {
@@ -181,7 +181,7 @@ TEST(ControllerCheck, ARankThatSaysNothingIsToBlameForItsLink) {
   cluster.Exit(job, 1, 137);  // on n0
   cluster.Node("n1").obedient = false;
   cluster.Say(job, 0, RankFailure{"rank 2 does not answer", false, FaultCause::kLink, {2}});
-  for (const int32_t rank : {2, 3}) cluster.Exit(job, rank, 137);  // frozen: it took a kill
+  for (const int32_t rank : {2, 3}) cluster.Exit(job, rank, 137);  // frozen, so it had to be killed
   cluster.Node("n1").obedient = true;
   cluster.Settle();
   cluster.ReportAll();

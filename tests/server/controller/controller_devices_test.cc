@@ -1,4 +1,4 @@
-// Which kind of device a job gets, and that it keeps it.
+// Which kind of device a job gets, and that the job keeps it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ JobSpec SpecFor(DeviceKind kind, const std::string& name = "gpt") {
   return spec;
 }
 
-// Two CPUs on c0 and two GPUs on g0.
+// A cluster with two CPUs on c0 and two GPUs on g0.
 class ControllerDevicesTest : public ::testing::Test {
  protected:
   ControllerDevicesTest() {
@@ -37,7 +37,7 @@ class ControllerDevicesTest : public ::testing::Test {
     cluster_.AnswerPlans({2, 1, 1});
     return job;
   }
-  // Each with two CPUs, in this part of the network; c0 is there already.
+  // Adds nodes with two CPUs each, in these parts of the network; c0 exists already.
   void AddNodesIn(const std::vector<std::pair<std::string, std::string>>& domains) {
     for (const auto& [name, domain] : domains) {
       if (name != "c0") cluster_.AddNode(name, 2, DeviceKind::kCpu);
@@ -120,7 +120,7 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   cluster_.AnswerPlans({2, 2, 1});
   const std::vector<std::string> expected = {"c1", "c1", "c3", "c3"};
   for (int32_t r = 0; r < 4; ++r) EXPECT_EQ(cluster_.NodeOfRank(job, r), expected[static_cast<size_t>(r)]) << r;
-  // c0 and c2 are a row.
+  // c0 and c2 are in one row.
   const JobId second = cluster_.Submit(spec);
   cluster_.MeasureAll();
   cluster_.AnswerPlans({2, 2, 1});
@@ -128,7 +128,7 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   EXPECT_EQ(cluster_.NodeOfRank(second, 2), "c2");
 }
 
-// Nodes are looked at in near order, which is not that of their names.
+// Nodes are considered in the order of nearness, which is not the order of their names.
 TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
   AddNodesIn({{"c0", "row3"}, {"c1", "row2"}, {"c2", "row1"}, {"c3", "row0"}});
   JobSpec spec = MakeSpec("all", 8, 8);
@@ -142,7 +142,7 @@ TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
     spec.resources.device = DeviceKind::kCpu;
     waiting.push_back(cluster_.Submit(spec));
   }
-  cluster_.Cancel(all);  // then all four begin in one look at the queue
+  cluster_.Cancel(all);  // then all four begin in the same round of the queue
   cluster_.MeasureAll();
   cluster_.AnswerPlans({1, 2, 1});
   std::set<DeviceRef> had;
@@ -195,7 +195,7 @@ TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
   EXPECT_EQ(groups[1].host_memory, kGiB * 60);
 }
 
-// A job whose ranks are about to start on g0's GPUs when the server restarts, and g0's agent does not come back.
+// When the server restarts, a job's ranks are about to start on g0's GPUs. g0's agent does not come back.
 class GpuRestartTest : public ControllerDevicesTest {
  protected:
   JobId BeginAndLoseAgent() {

@@ -1,4 +1,4 @@
-// Jobs that are planned again because a node has become slower or faster.
+// Jobs that get a new plan because a node has become slower or faster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr int kBefore = 20;
 
-// A pipeline over two nodes; its steps go on, and the second stage's computation takes `permille` of what it did.
+// A pipeline over two nodes that trains. Then the second stage's computation takes `permille` of its earlier time.
 struct Pipeline {
   Cluster cluster;
   JobId job;
@@ -29,7 +29,7 @@ struct Pipeline {
     for (int n = 0; n < nodes; ++n) cluster.AddNode("n" + std::to_string(n), devices);
     job = RunSteps(cluster, Elastic(2, 2), kTwo, kBefore);
   }
-  // What goes from the first stage to the second keeps the link busy for so much of a step.
+  // What the first stage sends to the second keeps the link busy for that part of a step.
   void Send(int64_t step_millis, int64_t busy_millis, int steps = 20) {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
@@ -70,7 +70,7 @@ TEST(ControllerDrift, ANodeThatBecomesSlowerIsNamedAndPlannedAround) {
   ASSERT_EQ(asked.groups.size(), 2u);
   EXPECT_EQ(asked.groups[1].profile.flops_per_second, asked.groups[0].profile.flops_per_second * 2 / 5);
   EXPECT_EQ(asked.groups[1].profile.inter_node, asked.groups[0].profile.inter_node);
-  // The plan that it has takes 2.5 times as long: 250 ms.
+  // Its present plan takes 2.5 times as long: 250 ms.
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 150));
   EXPECT_EQ(cluster.Record(pipeline.job).stop, StopKind::kReplan);
   GiveWay(cluster, pipeline.job, pipeline.step);
@@ -90,7 +90,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
   pipeline.Train(1000, 2000);
   pipeline.Train(1000, 2000);
   EXPECT_TRUE(cluster.plans().empty());
-  // Until it is as it was.
+  // Train until the node is as fast as before.
   pipeline.Train(1000, 1000);
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u) << "the nodes are alike again";
@@ -98,7 +98,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
               HasSubstr("node n1 computes 2.0 times faster"));
 }
 
-// What the plan takes for granted is remembered, however the node became as slow as it is.
+// The speed that the plan assumes is remembered, whatever made the node as slow as it is.
 TEST(ControllerDrift, SlownessIsThatOfTheNodeSinceThePlanWasMade) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;
@@ -141,7 +141,7 @@ TEST(ControllerDrift, ANodesAgentThatRestartsMeasuresAnew) {
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u);
 }
 
-// 1.15 MB are said to take 10 ms (StatedCpuProfile).
+// StatedCpuProfile says that 1.15 MB take 10 ms.
 TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;
@@ -156,10 +156,10 @@ TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& asked = cluster.plans().front().request.cluster;
   ASSERT_EQ(asked.groups.size(), 1u) << "both ends";
-  // What is said, and 90 ms more: ten times as much.
+  // The stated time plus 90 ms: ten times as long.
   EXPECT_EQ(asked.groups[0].profile.inter_node.bytes_per_second, StatedCpuProfile().inter_node.bytes_per_second / 10);
   EXPECT_EQ(asked.groups[0].profile.flops_per_second, StatedCpuProfile().flops_per_second);
-  // The plan that it has is looked at on the same links.
+  // The present plan is evaluated with the same links.
   EXPECT_EQ(cluster.plans().front().beside->step, Nanos(100'000'000));
   EXPECT_EQ(cluster.plans().front().beside_on.groups.front().profile, asked.groups.front().profile);
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 180), Nanos(200'000'000));
@@ -202,7 +202,7 @@ TEST(ControllerDrift, LinksWithinANodeAreNotLookedAt) {
   EXPECT_THAT(pipeline.cluster.Kinds(pipeline.job), Not(HasSubstr("drift")));
 }
 
-// Three replicas on nodes of their own, of which n0's links become slow; the job then does with the others.
+// Three replicas on separate nodes. The links of n0 become slow, and the job then uses only the other nodes.
 TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
   Cluster cluster;
   for (const char* name : {"n0", "n1", "n2"}) cluster.AddNode(name, 1);

@@ -50,7 +50,7 @@ TEST(ControllerFailuresTest, AKilledRankRestartsTheJobFromItsCheckpoint) {
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("checkpoint rank-lost restarting running succeeded"));
 }
 
-// The reports of the newest checkpoints were lost with the machine; the ranks found them on the disk.
+// The reports of the newest checkpoints were lost with the machine, but the ranks found these checkpoints on the disk.
 TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew) {
   Cluster cluster;
   JobId job;
@@ -64,19 +64,19 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
   EXPECT_EQ(cluster.Record(job).progress.steps_done, 60);
   EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
-  // That is where it began: it brought no step of its own, so this restart counts twice.
+  // The generation began there and has done no step of its own, so this restart counts twice.
   cluster.Exit(job, 1, 137);
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 60);
-  // A run that had come to its end has nothing left to do but to say so.
+  // A run that had done all its steps has nothing left to do but report this.
   cluster.AllReady(job, 100);
   cluster.FinishAll(job);
   EXPECT_EQ(cluster.State(job), JobState::kSucceeded);
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr("100 steps done"));
 }
 
-// A node whose disk is full refuses every rank at once.
+// A node with a full disk refuses every rank at once.
 TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreSlowly) {
   Cluster cluster({.restart_pause = Nanos(2'000'000'000), .most_restart_pause = Nanos(5'000'000'000)});
   JobId job;
@@ -94,7 +94,7 @@ TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreS
     cluster.Advance(1);
     EXPECT_EQ(cluster.Record(job).generation, Generation(++generation));
   }
-  // One that trains ends that.
+  // A generation that trains ends that.
   cluster.AllReady(job, 0);
   for (int64_t step = 0; step < 3; ++step) cluster.StepAll(job, step);
   fail();
@@ -102,7 +102,7 @@ TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreS
   fail();
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).generation, Generation(generation + 2)) << "the first pause again";
-  // A job that waits so can be cancelled.
+  // A job that waits for this reason can be cancelled.
   fail();
   cluster.Cancel(job);
   cluster.Advance(0.25);
@@ -147,7 +147,7 @@ TEST(ControllerFailuresTest, VictimsAloneRestartAfterAGrace) {
   EXPECT_EQ(cluster.Record(job).reason, "rank 1 on node n0: rank 2 closed the connection");
 }
 
-// All others ended because it moved nothing; it is there and says nothing.
+// All other ranks ended because this one sent nothing; it is still there, but says nothing.
 TEST(ControllerFailuresTest, ARankThatHangsIsNamed) {
   Cluster cluster({.culprit_grace = Nanos(2'000'000'000)});
   JobId job;
@@ -294,7 +294,7 @@ TEST(ControllerFailuresTest, ALostNodesJobMovesElsewhere) {
   EXPECT_EQ(cluster.NodeOfRank(job, 3), "n2");
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 1);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("node-lost restarting"));
-  // The node comes back with its old ranks: they are not in its desired state, and stop.
+  // The node comes back with its old ranks. They are not in its desired state, so they stop.
   cluster.AttachWorker("n1");
   cluster.Settle();
   EXPECT_TRUE(cluster.Node("n1").ranks.empty());
@@ -347,7 +347,7 @@ TEST(ControllerFailuresTest, AMachineThatRebootedLostItsRanks) {
   cluster.DetachWorker("n1");
   cluster.Node("n1").ranks.clear();
   cluster.Node("n1").worker_boot = "another";
-  cluster.AttachWorker("n1");  // binds sockets again for what it should run
+  cluster.AttachWorker("n1");  // binds sockets again for the ranks that it should run
   cluster.Settle();
   EXPECT_EQ(cluster.Record(job).generation, Generation(2));
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr("the worker daemon or the machine restarted without it"));
@@ -363,7 +363,7 @@ TEST(ControllerFailuresTest, ADaemonThatRestartsWhileRanksStartIsARestart) {
   cluster.MeasureAll();
   cluster.Node("n1").obedient = false;
   cluster.AnswerPlans(kFour);
-  // n1 listens, and is told the peers, but forgets its sockets before it starts the processes.
+  // n1 listens and is told the peers, but loses its sockets before it starts the processes.
   FakeNode& node = cluster.Node("n1");
   WorkerState listening{.node = NodeId("n1"), .boot = "w", .address = "10.0.0.1"};
   for (int32_t r = 2; r < 4; ++r) {
@@ -455,7 +455,8 @@ TEST(ControllerFailuresTest, ResumingFromCopiesInMemoryIsAnEventAndSoAreTheirTro
   EXPECT_EQ(cluster.Events(job).back().reason, "a node has no room for them");
 }
 
-// Between generations a job's copies stay; those of a job that has ended, or that nobody knows, are to go.
+// Between generations a job's copies stay. Those of a job that has ended, or that the server does not know, must be
+// deleted.
 TEST(ControllerFailuresTest, CopiesOfEndedAndUnknownJobsAreToGo) {
   Cluster cluster;
   JobId job;
@@ -555,11 +556,11 @@ TEST(ControllerStreamsTest, OneLiveStreamPerNode) {
   EXPECT_EQ(cluster.closed().at(100).code(), absl::StatusCode::kAlreadyExists);
   cluster.Send(AgentReported{101, "10.0.0.2", node.agent});
   EXPECT_EQ(cluster.closed().at(101).code(), absl::StatusCode::kAlreadyExists);
-  // The same process dials again: its newer stream wins.
+  // The same process dials again: its newer stream counts.
   cluster.Send(AgentReported{102, "10.0.0.1", node.agent});
   EXPECT_FALSE(cluster.closed().contains(102));
   EXPECT_EQ(cluster.closed().at(node.agent_stream).code(), absl::StatusCode::kAborted);
-  cluster.Send(AgentGone{node.agent_stream});  // the old one's end changes nothing
+  cluster.Send(AgentGone{node.agent_stream});  // the end of the old stream changes nothing
   EXPECT_TRUE(cluster.controller().Nodes().at(0).agent_attached);
   cluster.Send(AgentGone{102});
   EXPECT_FALSE(cluster.controller().Nodes().at(0).agent_attached);

@@ -1,4 +1,4 @@
-// Whose fault failures were: what is said of them, and what follows.
+// Who caused a failure: what the server says about it, and what it does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,8 +48,8 @@ TEST(ControllerFaults, ACrashThatFollowsTheJobToAnotherNodeFailsIt) {
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
-  cluster.Exit(job, 1, 139);  // the same node: it may be at fault
-  cluster.Advance(3);         // it brought no new step
+  cluster.Exit(job, 1, 139);  // on the same node, which may therefore be the cause
+  cluster.Advance(3);         // the generation did no new step
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
@@ -77,7 +77,7 @@ constexpr char kBeyond[] =
     "step 1: /data/corpus.bin: token 50256 at position 81923 is outside the vocabulary of 256 (model.vocab)";
 
 TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
-  for (const int64_t steps : {0, 1, 6}) {  // trained before it
+  for (const int64_t steps : {0, 1, 6}) {  // steps trained before the failure
     SCOPED_TRACE(steps);
     Cluster cluster;
     JobId job;
@@ -92,7 +92,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
                            "; attributed to data: they have a token that is no word of the model's vocabulary, "
                            "and every run would meet it; no restart helps"));
     EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost fault failed"));
-    // It says nothing of the node to the next job that fails there.
+    // This says nothing about the node when the next job fails there.
     const JobId next = cluster.Run(MakeSpec("next", 4, 4), kFour);
     cluster.StepAll(next, 0);
     cluster.Exit(next, 2, 137);
@@ -100,7 +100,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
   }
 }
 
-// Its daemon tells how it ended, where its own report is lost.
+// The daemon tells how the rank ended, if the rank's own report is lost.
 TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByItsExitAlone) {
   Cluster cluster;
   JobId job;
@@ -119,7 +119,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByIts
 constexpr char kRefused[] =
     "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
-// As n1's daemon does, whose roots may be others than n0's.
+// Refuses a path as n1's daemon does; its roots may differ from n0's.
 void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
   cluster.RankOf(job, rank)->seen.cause = FaultCause::kPath;
   cluster.Exit(job, rank, 1, kRefused);
@@ -141,7 +141,7 @@ TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceWhereNoOthersCouldS
     EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
               "the failure of rank 2 is attributed to the job: it needs a path that the node does not let jobs use");
   }
-  // The next job that fails there is alone with that.
+  // For the next job that fails there, this is its own failure only.
   JobSpec spec = MakeSpec("gpt", 4, 4);
   const JobId job = cluster.Run(spec, kFour);
   cluster.StepAll(job, 0);
@@ -160,7 +160,7 @@ TEST(ControllerFaults, APathThatIsRefusedBeforeAnyStepFailsAJobOfALaterGeneratio
   EXPECT_EQ(cluster.Record(job).restarts, 1);
 }
 
-// One node whose roots are wrong must not fail all jobs that come to it.
+// One node with wrong roots must not fail all jobs that come to it.
 TEST(ControllerFaults, AJobWhosePathIsRefusedTriesOtherNodesOnce) {
   Cluster cluster;
   for (const char* node : {"n0", "n1", "n2"}) cluster.AddNode(node);
@@ -179,7 +179,7 @@ TEST(ControllerFaults, AJobWhosePathIsRefusedTriesOtherNodesOnce) {
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr(std::string("rank 0 on node ") + second + ": " + kRefused));
 }
 
-// Its roots were changed under it, or it moved to a node that has others.
+// The node's roots were changed while the job trained, or the job moved to a node with other roots.
 TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   for (const int nodes : {2, 3}) {
     Cluster cluster;
@@ -198,7 +198,7 @@ TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   }
 }
 
-// Each node that a job does not use says so, until the job ends.
+// Each node that a job does not use shows this until the job ends.
 TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   Cluster cluster;
   for (int i = 0; i < 18; ++i) cluster.AddNode("n" + std::to_string(i), 1);

@@ -1,4 +1,4 @@
-// What people and time ask of jobs: to be held, to leave a node, to end; and what failures mean.
+// What people and time limits ask of jobs: to be held, to leave a node, to end; and what failures mean then.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -252,7 +252,7 @@ TEST(ControllerHold, WithoutADeadlineTheRanksAreAskedAgain) {
   EXPECT_EQ(cluster.Events(job).back().kind, "goes-on");
   cluster.Advance(60, 1);
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kMove);
-  // A deadline set now counts for those that are asked already.
+  // A deadline that is set now also counts for ranks that have been asked already.
   Cordon cordon = kDrain;
   cordon.deadline = Nanos(1'000'000'000'000) + Nanos(130'000'000'000);
   cluster.SetCordon("n0", cordon);
@@ -268,7 +268,7 @@ TEST(ControllerHold, ATimeLimitEndsAJobWithACheckpoint) {
   const JobId job = RunSteps(cluster, spec, kTwo, 6);
   cluster.Advance(60, 1);
   cluster.StepAll(job, 6);
-  cluster.RestartServer();  // what has been trained counts on
+  cluster.RestartServer();  // the time trained so far still counts
   cluster.AttachAgent("n0");
   cluster.AttachWorker("n0");
   cluster.Advance(30, 1);

@@ -1,4 +1,4 @@
-// Nodes that are cut off: what they are told to ask, and when their work is given away.
+// Nodes that are cut off: whom they should ask, and when their work is given to others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class ControllerLeases : public ::testing::Test {
     }
     Live(61);  // the server knows all nodes
   }
-  // So many seconds, in which all that are attached report.
+  // Lets that many seconds pass, in which all attached nodes report.
   void Live(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       for (const std::string& name : names_) cluster_.Report(name);
@@ -43,7 +43,7 @@ class ControllerLeases : public ::testing::Test {
     for (const RankAddress& witness : cluster_.Node(name).renewal->witnesses) ports.insert(witness.port);
     return ports;
   }
-  // A job of one rank that runs, and its node.
+  // Runs a job of one rank. Returns the name of its node.
   std::string Run(JobId& job) {
     job = cluster_.Run(MakeSpec("one", 1, 1), {1, 1, 1});
     Live(1);
@@ -115,7 +115,7 @@ TEST_F(ControllerLeases, WorkIsGivenAwayWhileHalfOfTheWitnessesAreThere) {
   EXPECT_NE(cluster_.NodeOfRank(job, 0), node);
 }
 
-// They may find that the server is away, and go on.
+// The nodes may find that the server is away, and go on.
 TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   AddNodes(5);
   JobId job;
@@ -128,7 +128,7 @@ TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   cluster_.DetachWorker(node);
   Live(200);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
-  // Two of four are back: from now on it counts.
+  // Two of four are back: from now on the time counts.
   cluster_.AttachWorker(away[0]);
   Live(59);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
@@ -157,7 +157,7 @@ TEST_F(ControllerLeases, InTheEndWhatIsLeftTakesOver) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), left);
 }
 
-// It asks nobody and never ends its ranks by itself.
+// The node asks nobody and never ends its ranks by itself.
 TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   AddNodes(1);
   JobId job;
@@ -174,7 +174,8 @@ TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
 }
 
-// A rank that is known to have ended keeps the others from doing steps; without one they may go on until their node ends them.
+// If a rank is known to have ended, the others can do no steps. If none is known to have ended, they may go on until
+// their node ends them.
 TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
   AddNodes(5);
   JobId job;
@@ -197,12 +198,12 @@ TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode)
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// It may still have those that it was told of before.
+// The node may still have the witnesses that it was told earlier.
 TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBefore) {
   AddNodes(3);
   JobId job;
   const std::string node = Run(job);
-  cluster_.Node(node).hears = false;  // what it has heard last is not told either, which is as if it had got nothing
+  cluster_.Node(node).hears = false;  // the server does not know what it heard last, so this counts as if it had heard nothing
   for (const char* name : {"n3", "n4", "n5", "n6"}) {
     cluster_.AddNode(name, 1);
     cluster_.Node(name).leases = true;
@@ -219,7 +220,7 @@ TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBe
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// Nobody knows whom the node would ask.
+// The new server does not know whom the node would ask.
 TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   AddNodes(4);
   JobId job;
@@ -229,7 +230,7 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   for (const std::string& name : names_) {
     if (name == node) continue;
     if (late.empty()) {
-      late = name;  // only the store knows of it
+      late = name;  // only the store knows this node
     } else {
       cluster_.AttachAgent(name);
       cluster_.AttachWorker(name);
@@ -242,7 +243,7 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// Its streams stand, but nothing has come for a while: those nodes may not hear of this server either.
+// Its streams are open, but nothing has come for a while: these nodes may not hear from this server either.
 TEST_F(ControllerLeases, AWitnessThatIsSilentCountsAsAway) {
   AddNodes(2);
   JobId job;

@@ -1,4 +1,4 @@
-// Jobs that run out of memory: planned again with less, failed where nothing fits.
+// Jobs that run out of memory: they get a plan that needs less, and fail if nothing fits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ struct Two {
 TEST(ControllerMemory, AJobThatRunsOutIsPlannedAgainWithLess) {
   Two two;
   Cluster& cluster = two.cluster;
-  two.RunOut();  // before it ever trained: any other fault of its own would fail the job
+  two.RunOut();  // before its first step: any other fault of its own would fail the job
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
   EXPECT_THAT(
@@ -101,7 +101,7 @@ TEST(ControllerMemory, TheMarginGrows) {
   EXPECT_THAT(LastReason(two.cluster, two.job, "replan-forced"), HasSubstr("40% less than the 500.0 MiB"));
 }
 
-// One that brings no step counts once here: the plan is another one each time.
+// A generation without a step counts only once here, because the plan is a different one each time.
 TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
   Two two(2);
   for (const int64_t taken : {700, 500}) {
@@ -116,7 +116,8 @@ TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
 
 constexpr char kTooMuch[] = "stage 0 needs 80.0 MiB more with everything recomputed";
 
-// Between what did not fit and what no plan fits something may do; no restart is spent to look for it.
+// Between the size that did not fit and the size that no plan fits, some size may work. No restart is used to search
+// for it.
 TEST(ControllerMemory, WhatNoPlanFitsIsGivenBackByHalves) {
   Two two(1);
   two.RunOut();
@@ -149,7 +150,7 @@ TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFails) {
             "job more ranks, a smaller train.microBatch or model.seq");
 }
 
-// A rank that the kernel killed says nothing itself.
+// A rank that the kernel killed cannot report this itself.
 TEST(ControllerMemory, TheDaemonMayTell) {
   Two two;
   two.cluster.AllReady(two.job);
@@ -168,7 +169,7 @@ TEST(ControllerMemory, OtherFaultsAreNoReason) {
   EXPECT_EQ(two.cluster.State(two.job), JobState::kStarting) << "with the plan that it has";
 }
 
-// With more ranks each takes less: an elastic job gets what is free.
+// With more ranks each takes less, so an elastic job gets all free devices.
 TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -183,7 +184,7 @@ TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   EXPECT_EQ(cluster.plans().front().request.cluster.devices(), 4);
 }
 
-// A server that restarts while it plans does not begin with the plan that did not fit.
+// A server that restarts while it plans does not use the plan that did not fit.
 TEST(ControllerMemory, ARestartOfTheServerForgetsNothing) {
   Two two;
   Cluster& cluster = two.cluster;
@@ -199,7 +200,7 @@ TEST(ControllerMemory, ARestartOfTheServerForgetsNothing) {
   EXPECT_EQ(cluster.State(two.job), JobState::kStarting);
 }
 
-// Where there are too few devices at that moment, it waits for them, and is then planned again.
+// If there are too few devices at that time, the job waits for them and is then planned again.
 TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
   Two two;
   Cluster& cluster = two.cluster;
@@ -213,7 +214,7 @@ TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
               HasSubstr("the plan that it has takes more than there is; a device of model test"));
 }
 
-// Devices of another model are what they are.
+// Devices of another model keep their full memory.
 TEST(ControllerMemory, ALimitHoldsForTheModelAlone) {
   std::vector<MemoryLimit> limits;
   EXPECT_EQ(RunOutOfMemory(limits, "A", Bytes(1000)).limit, Bytes(900));

@@ -1,4 +1,4 @@
-// Who gets devices first, who may pass, who makes room, and what is said of it.
+// Which job gets devices first, which may overtake, which must give way, and what is said about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::string Kind(const JobRecord& record) {
   return kinds;
 }
 
-// Two nodes of two devices, all of which a job has that takes 100 s or so.
+// Two nodes with two devices each, all used by a job that takes about 100 s.
 struct Full {
   Cluster cluster;
   JobId running;
@@ -65,7 +65,7 @@ TEST(ControllerQueue, APendingJobSaysAllReasonsAndWhenItBegins) {
   const JobId first = cluster.Submit(Spec("first", 3)), second = cluster.Submit(Spec("second", 2));
   EXPECT_EQ(Kind(cluster.Record(first)), "capacity");
   EXPECT_THAT(cluster.Record(first).reason, HasSubstr("waits for 3 devices; of 4 devices 0 are free"));
-  // 9,994 steps of 100 ms, as they are measured, are left.
+  // 9,994 steps of 100 ms (as measured) are left.
   EXPECT_EQ(cluster.Record(first).expected_start, Nanos(1'000'000'000'000) + Nanos(999'400'000'000));
   EXPECT_EQ(cluster.Record(second).expected_start, Nanos(0));
   EXPECT_EQ(Kind(cluster.Record(second)), "ahead capacity");
@@ -102,7 +102,7 @@ TEST(ControllerQueue, AJobThatLostItsNodeKeepsItsPlaceForAWhile) {
   EXPECT_EQ(cluster.State(small), JobState::kPlanning) << "but not for ever";
 }
 
-// Three of four devices run; the first in line needs all four, in about 100 s.
+// Three of four devices are in use; the first job in the queue needs all four, in about 100 s.
 struct WithRoom {
   Cluster cluster;
   JobId running, head;
@@ -266,7 +266,7 @@ TEST(ControllerQueue, ThoseThatBorrowGiveWayToAQueueWithinItsQuota) {
   EXPECT_THAT(cluster.Record(borrower).reason, HasSubstr("would borrow: queue research has a quota of 2 devices"));
 }
 
-// The queue of the one that gave way then has the smaller share.
+// Then the queue of the job that gave way has the smaller share.
 TEST(ControllerQueue, ThoseForWhomOthersMadeRoomBeginBeforeThem) {
   Cluster cluster;
   cluster.AddNode("n0");

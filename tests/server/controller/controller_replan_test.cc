@@ -1,4 +1,4 @@
-// Jobs that are planned again: for fewer devices where some were lost, for more where some are free.
+// Jobs that get a new plan: for fewer devices if some were lost, for more if some are free.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::lynx::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A job on n0 that has trained, with a second node that has come; its plan for both is asked for.
+// A job on n0 has trained; a second node has joined, and a plan for both nodes has been requested.
 JobId WithMoreToHave(Cluster& cluster, const JobSpec& spec, int64_t steps = 6) {
   cluster.AddNode("n0");
   const JobId job = RunSteps(cluster, spec, kTwo, steps);
@@ -77,12 +77,12 @@ TEST(ControllerReplan, APlanThatIsHardlyFasterIsNotWorthAChange) {
   cluster.Advance(100);
   EXPECT_TRUE(cluster.plans().empty()) << "the same devices are not asked about again";
   EXPECT_FALSE(cluster.RankOf(job, 0)->assignment.yield);
-  // Its devices were given back: another job gets them.
+  // Its devices were given back, and another job gets them.
   const JobId other = cluster.Submit(Elastic(2, 2));
   EXPECT_EQ(cluster.State(other), JobState::kPlanning);
 }
 
-// 6 steps of 0.1 s are left, and half of that is to be saved.
+// 6 steps of 0.1 s are left; the change must save half of that.
 TEST(ControllerReplan, AChangeMustPayInTheStepsThatAreLeft) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4, 12));
@@ -111,7 +111,7 @@ TEST(ControllerReplan, DevicesThatAJobWaitsForAreNotGivenToOneThatTrains) {
   EXPECT_THAT(cluster.Kinds(job), Not(HasSubstr("replan")));
 }
 
-// What is not given away: the reserved devices, while the job is planned and while its ranks give way.
+// The reserved devices are not given away while the job is planned and while its ranks give way.
 TEST(ControllerReplan, DevicesAreHeldUntilTheChange) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
@@ -141,7 +141,7 @@ TEST(ControllerReplan, RanksThatDoNotGiveWayInTimeGoOn) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
   EXPECT_FALSE(cluster.RankOf(job, 1)->assignment.yield) << "the request is taken back";
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("have not given way in time"));
-  // They do after all, as the request crossed its revocation.
+  // They give way anyway, because the request crossed its withdrawal.
   GiveWay(cluster, job, 9);
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Ranks(job), 2) << "with the plan that it has";
@@ -158,14 +158,14 @@ TEST(ControllerReplan, ARankThatFailsInsteadOfGivingWayRestartsTheJob) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   EXPECT_EQ(cluster.Ranks(job), 2);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("replan-adopted rank-lost restarting"));
-  // The change was worth while, and still is.
+  // The change was worthwhile, and still is.
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
   cluster.Advance(10);
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// Both ranks have lost each other while the plan was made, and none is at fault yet.
+// Both ranks have lost each other while the plan was made, and neither is known to be at fault.
 TEST(ControllerReplan, APlanThatComesWhenAJobIsBreakingIsNotAdopted) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
@@ -210,7 +210,7 @@ TEST(ControllerReplan, ARankThatHangsAfterItGaveWayIsEnded) {
   EXPECT_EQ(cluster.Record(job).restart_charge, 0);
 }
 
-// The checkpoint was of step 1,000, the node died in step 1,900, and is back at once.
+// The checkpoint was of step 1,000; the node died in step 1,900 and is back at once.
 TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -236,7 +236,7 @@ TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kReplan);
 }
 
-// A node of the older one is gone, and two of its devices are free: it waits for four.
+// A node of the older job is gone, and two of its devices are free: that job waits for four.
 TEST(ControllerReplan, AJobThatShrinksTakesNothingThatAnOlderOneWaitsFor) {
   Cluster cluster;
   for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
@@ -328,7 +328,7 @@ TEST(ControllerReplan, PlansForMoreAreBudgeted) {
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// Nodes that train cannot measure: they are as fast as the one that can.
+// Nodes that train cannot measure; they count as fast as the one that can.
 TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   ControllerOptions options;
   options.wanted_shapes = [](const JobSpec& spec, const ClusterTopology& cluster) {
@@ -354,7 +354,7 @@ TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {
   const JobId job = RunSteps(cluster, Elastic(1, 4), kFour, 6);
   cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1)});
   ASSERT_EQ(cluster.NodeOfRank(job, 3), "n1");
-  // The node dies with its ranks; their peers notice at once.
+  // The node dies with its ranks, and their peers notice it at once.
   cluster.DetachAgent("n1");
   cluster.DetachWorker("n1");
   cluster.Exit(job, 0, 3, "peer lost", true);
@@ -374,7 +374,7 @@ TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   cluster.AllReady(job, 5);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
-  // The node returns with what it still has: that ends, and the job grows.
+  // The node returns with its old ranks: these end, and the job grows.
   cluster.AttachAgent("n1");
   cluster.AttachWorker("n1");
   cluster.Settle();

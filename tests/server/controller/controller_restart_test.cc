@@ -1,4 +1,4 @@
-// A server that is started again takes up the jobs of its store.
+// A restarted server continues the jobs in its store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

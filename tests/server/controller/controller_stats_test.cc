@@ -1,4 +1,4 @@
-// What a controller counts of itself, and why it asks for plans.
+// What a controller counts about itself, and why it asks for plans.
 #include <gtest/gtest.h>
 
 #include "tests/server/controller/controller_steps.h"

@@ -1,4 +1,4 @@
-// Which nodes are to blame for what a check has found.
+// Which nodes are responsible for what a check has found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

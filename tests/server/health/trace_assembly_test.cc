@@ -11,7 +11,7 @@ namespace {
 using testing::Cluster;
 using testing::MakeSpec;
 
-// `count` actions of a program of `actions`, each with its number as its five times.
+// `count` actions of a program of `actions`; each has its number as its five times.
 TraceReport Part(int64_t step, int32_t actions, int32_t first, int32_t count) {
   TraceReport part{.step = step, .actions = actions, .first = first};
   for (int32_t i = first; i < first + count; ++i) part.times.insert(part.times.end(), kTimesPerAction, i);

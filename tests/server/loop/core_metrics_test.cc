@@ -1,4 +1,4 @@
-// What a scrape sees of a server with its threads and its store, whatever these do meanwhile.
+// What a scrape sees of a server with threads and a store, whatever these are doing.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -23,9 +23,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr auto kLongEnough = std::chrono::minutes(1);  // for a page that waits for nobody, on a machine that does other work
+constexpr auto kLongEnough = std::chrono::minutes(1);  // enough for a page that waits for nobody, even on a busy machine
 
-// Once for all that wait.
+// Opens once, for everybody who waits.
 class Gate {
  public:
   void Open() {
@@ -51,7 +51,7 @@ class CoreMetricsTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // A server that finds these in its store. Its planner plans until all is released.
+  // Starts a server that finds `stored` in its store. Its planner does not finish before `released_` opens.
   void Start(const std::vector<Effect>& stored) {
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
     ASSERT_TRUE(store.ok()) << store.status();
@@ -68,7 +68,7 @@ class CoreMetricsTest : public ::testing::Test {
     core_ = *std::move(core);
     Settle();
   }
-  // A node of two devices.
+  // Attaches a node with two devices.
   void AttachNode() {
     AgentState agent{.node = NodeId("n0"), .boot = "a"};
     for (int32_t i = 0; i < 2; ++i)
@@ -77,7 +77,7 @@ class CoreMetricsTest : public ::testing::Test {
     ASSERT_TRUE(core_->loop().Post(AgentReported{2, "10.0.0.1", std::move(agent)}));
     Settle();
   }
-  // All that was posted before has been done.
+  // Waits until everything that was posted earlier is done.
   void Settle() {
     Gate done;
     ASSERT_TRUE(core_->loop().Run([&] { done.Open(); }));

@@ -26,15 +26,16 @@ JobSpec MakeSpec() {
   return spec;
 }
 
-// A loop over a real controller, with a store that fails when told to, and everything that was carried out.
+// A loop over a real controller, with a store that can be told to fail, and a record of everything that was carried
+// out.
 class HookedClock : public RealClock {
  public:
   Nanos Monotonic() const override {
     if (on_call) on_call(++calls);
     return RealClock::Monotonic();
   }
-  mutable int calls = 0;             // of the owner thread
-  std::function<void(int)> on_call;  // set before that starts
+  mutable int calls = 0;             // calls by the owner thread
+  std::function<void(int)> on_call;  // set before the owner thread starts
 };
 
 class LoopTest : public ::testing::Test {
@@ -56,7 +57,7 @@ class LoopTest : public ::testing::Test {
   }
   void Carry(Effect& effect) {
     std::lock_guard lock(mutex_);
-    // The decision that a reply rests on is in the store by now.
+    // By now the decision for this reply is in the store.
     if (auto* reply = std::get_if<Reply>(&effect)) {
       replies_.push_back(*reply);
       if (on_reply_) on_reply_();
@@ -83,7 +84,7 @@ class LoopTest : public ::testing::Test {
     for (const Effect& effect : committed_) count += std::holds_alternative<InsertJob>(effect) ? 1 : 0;
     return count;
   }
-  // Runs on the owner thread, and waits for it.
+  // Runs a task on the owner thread, and waits for it.
   void OnLoop(const std::function<void()>& task) {
     std::mutex mutex;
     std::condition_variable done;
@@ -122,7 +123,7 @@ TEST_F(LoopTest, WhatPeopleAskForComesBeforeReports) {
   loop_.PostAlways(JobSubmitted{++requests_, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
   on_reply_ = [&] { before_the_answer = handled; };
   loop_.Start({}, nullptr);
-  OnLoop([] {});  // comes after all of them
+  OnLoop([] {});  // runs after all of them
   EXPECT_EQ(handled, 2000);
   EXPECT_EQ(before_the_answer, 0);
 }
@@ -134,7 +135,7 @@ TEST_F(LoopTest, WhatPeopleAskForMeanwhileDoesNotWaitForAllReports) {
   for (int i = 0; i < kReports; ++i) {
     ASSERT_TRUE(loop_.PostReport(AgentReported{i + 1, "10.0.0.1", {.node = NodeId("n"), .boot = "b"}}, [&] { ++handled; }));
   }
-  // In the midst of them, as the owner thread asks what time it is for the 100th.
+  // In the middle of them, when the owner thread asks for the time for the 100th time.
   clock_.calls = 0;
   clock_.on_call = [&](int call) {
     if (call == 100) loop_.PostAlways(JobSubmitted{1000, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
@@ -198,7 +199,7 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
       EXPECT_FALSE(update != nullptr && update->job.state == JobState::kCancelled);
     }
   }
-  // Another cancellation is refused without touching anything; then the store recovers.
+  // Another cancellation is refused and changes nothing; then the store recovers.
   EXPECT_TRUE(loop_.Post(CancelRequested{++requests_, JobId("a"), ""}));
   OnLoop([] {});
   {
@@ -227,7 +228,7 @@ TEST_F(LoopTest, AnswersThatRestOnNoWriteStand) {
   EXPECT_TRUE(Submit("a").status.ok());
   const int64_t known = ++requests_, fresh = ++requests_, cancelled = ++requests_;
   OnLoop([&] {
-    // While this runs the loop takes nothing: the next three are one round.
+    // While this task runs, the loop takes nothing else, so the next three are one round.
     SetStore(absl::UnavailableError("disk I/O error"));
     loop_.PostAlways(JobSubmitted{known, JobId("x"), "a", MakeSpec(), "digest"});
     loop_.PostAlways(JobSubmitted{fresh, JobId("b"), "b", MakeSpec(), "digest"});
@@ -275,7 +276,7 @@ TEST_F(LoopTest, WhoAskedIsWrittenInTheTransactionOfWhatWasDecided) {
   EXPECT_EQ(records[1].outcome, "ALREADY_EXISTS");
 }
 
-// What was not done is not recorded as done; what is decided and written later, is.
+// What was not done is not recorded as done; what is later decided and written is recorded.
 TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
   loop_.Start({}, nullptr);
   EXPECT_TRUE(Submit("a").status.ok());
@@ -295,7 +296,7 @@ TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
 }
 
 TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {
-  // Not started: nothing leaves the queue.
+  // It is not started, so nothing leaves the queue.
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Post(AgentGone{1}));

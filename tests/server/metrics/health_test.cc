@@ -57,7 +57,7 @@ TEST(MetricsEndpointTest, EachServerHasItsOwnPages) {
   EXPECT_THAT(HttpGet(ill, "/healthz/x"), HasSubstr(" 404 Not Found"));
 }
 
-// Connected, and silent. Open until the other side ends it.
+// A connection that sends nothing. It stays open until the other side closes it.
 UniqueFd Connected(int port) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -76,7 +76,7 @@ TEST(MetricsEndpointTest, ConnectionsThatAskNothingKeepNobodyWaiting) {
   std::vector<UniqueFd> idle;
   for (int i = 0; i < 8; ++i) idle.push_back(Connected(port));
   EXPECT_THAT(HttpGet(port, "/healthz"), StartsWith("HTTP/1.1 200 "));
-  // It was not answered because one of them had been given up.
+  // The server did not have to close one of them in order to answer.
   for (const UniqueFd& fd : idle) EXPECT_TRUE(IsOpen(fd));
 }
 

@@ -223,7 +223,7 @@ TEST(ServerMetricsTest, ShowsTheNewestCheckpointWhoeverHeardOfIt) {
   EXPECT_FALSE(metrics.jobs().LacksCheckpoint(none)) << "it has written none";
 }
 
-// A quantile is read as if steps were spread evenly over their bucket.
+// A quantile is computed as if steps were spread evenly over their bucket.
 TEST(ServerMetricsTest, BucketsOfStepsAreNarrow) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();

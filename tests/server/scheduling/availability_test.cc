@@ -11,7 +11,7 @@ std::vector<DeviceRef> On(const std::string& node, std::vector<int32_t> devices)
   return all;
 }
 
-// So many devices, wherever they are.
+// That many devices, on any nodes.
 Fit Any(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     std::vector<DeviceRef> all;
@@ -24,7 +24,7 @@ Fit Any(size_t count) {
   };
 }
 
-// So many of one node.
+// That many devices on one node.
 Fit OfOneNode(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     for (const NodeDevices& node : nodes) {

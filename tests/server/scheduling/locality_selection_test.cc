@@ -60,7 +60,7 @@ TEST(SelectByLocality, NodesOfUnknownPlaceAreAPartOfTheirOwn) {
   EXPECT_EQ(NearestNames({NodeIn("", "n0", 1), NodeIn("r1", "n1", 1), NodeIn("r1", "n2", 1)}, 2), "n1 n2");
 }
 
-// How many of the parts at each depth the nodes are in.
+// The number of parts at each depth that the nodes are in.
 size_t Parts(const std::vector<NodeDevices>& nodes, size_t depth) {
   std::set<std::string> parts;
   for (const NodeDevices& node : nodes)

@@ -22,16 +22,16 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
   struct Case {
     std::vector<int> free;
     Demand demand;
-    int32_t nodes, per_node;  // 0, 0: none
+    int32_t nodes, per_node;  // 0, 0: no placement
   };
   const Case cases[] = {
       {{2, 2}, {4, 4, 1}, 2, 2},     {{2, 2}, {1, 2, 1}, 1, 2},  // as few nodes as possible
-      {{2, 2}, {1, 3, 1}, 1, 2},                                 // two alike, not three unlike
+      {{2, 2}, {1, 3, 1}, 1, 2},                                 // two equal nodes, not three unequal ones
       {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // only singly
-      {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits nowhere
+      {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits on no node
       {{4, 4, 1}, {8, 16, 4}, 2, 4}, {{2, 2}, {5, 8, 1}, 0, 0},
-      {{2, 2}, {3, 3, 2}, 0, 0},  // three, but groups of two inside nodes
-      {{2, 2}, {3, 2, 1}, 0, 0},  // more than it may have
+      {{2, 2}, {3, 3, 2}, 0, 0},  // three devices, but groups of two inside nodes
+      {{2, 2}, {3, 2, 1}, 0, 0},  // more than the job may have
       {{}, {1, 1, 1}, 0, 0},         {{3, 3}, {4, 4, 1}, 2, 2},
   };
   for (const Case& c : cases) {

@@ -32,7 +32,7 @@ TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
   EXPECT_EQ(progress.step, Nanos(200'000'000)) << "of the slowest rank";
   EXPECT_DOUBLE_EQ(progress.tokens_per_second, 5000);
   EXPECT_EQ(progress.first_step_time, Nanos(1));
-  // A report of an older step, from a rank that is behind, does not turn the progress back.
+  // A report of an older step, from a rank that is behind, does not move the progress back.
   statistics.AddStep(1, Step(28, 200), Nanos(99), progress);
   EXPECT_EQ(progress.steps_done, 30);
 }
@@ -123,7 +123,7 @@ TEST(RankLogsTest, ToldByGenerationAndFromASequenceOn) {
   RankLogs logs;
   const JobId job("a");
   logs.Add({{job, Generation(1), 0}, {"one", "two"}}, Nanos(1000));
-  logs.Add({{job, Generation(2), 1}, {"three"}}, Nanos(900));  // a clock that was set back
+  logs.Add({{job, Generation(2), 1}, {"three"}}, Nanos(900));  // the clock was set back
   logs.Add({{job, Generation(2), 0}, {"four", "five"}}, Nanos(5000));
   const auto texts = [&](const LogQuery& query) {
     std::vector<std::string> all;

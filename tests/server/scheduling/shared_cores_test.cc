@@ -26,7 +26,7 @@ TEST(SharedCores, DevicesOfSeveralNodesOnOneCoreShareIt) {
 }
 
 TEST(SharedCores, DevicesOfSeveralCoresShareThoseThatOverlap) {
-  // Each wants two cores of the two.
+  // Each device wants both of the two cores.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {0, 1}}}), ElementsAre(SharedCores{{0, 1}, 1000}));
   // Devices whose cores overlap form one group. Here two devices share three cores and want two each: one and a half
   // run at once.
@@ -35,7 +35,7 @@ TEST(SharedCores, DevicesOfSeveralCoresShareThoseThatOverlap) {
 }
 
 TEST(SharedCores, ALimitIsSharedByItsGroup) {
-  // Two containers of one machine, with a core and a half each, two devices of the one and one of the other.
+  // Two containers of one machine with one and a half cores each; two devices are in one, and one is in the other.
   const auto use = [](int32_t core, const std::string& group) { return CoreUse{"m", {core}, group, 1500}; };
   EXPECT_THAT(SharedCoresOf({use(0, "a"), use(1, "a"), use(2, "b")}), ElementsAre(SharedCores{{0, 1}, 1500}));
   EXPECT_THAT(SharedCoresOf({use(0, "a"), use(0, "a"), use(1, "a")}),
@@ -60,7 +60,7 @@ TEST(SharedCores, AUseIsOfACpu) {
   EXPECT_THAT(CoreUseOf(node, 5).cores, IsEmpty());
 }
 
-// What a job is planned for on two nodes of two devices; the devices of each are on cores 0 and 1.
+// The shared cores for a job on two nodes with two devices each; each node's devices are on cores 0 and 1.
 std::vector<SharedCores> PlannedFor(const std::string& machine_of_second) {
   Cluster cluster;
   for (const std::string name : {"n0", "n1"}) {

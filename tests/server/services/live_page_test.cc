@@ -1,4 +1,4 @@
-// The live page: what it answers to whom, over real sockets and, for its limits, as an object.
+// The live page: what it answers to whom, over real sockets, and, for its limits, as an object.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Sends the text as it is and reads until the other end closes.
+// Sends the text unchanged and reads until the other end closes.
 std::string Exchange(const std::string& address, const std::string& text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(address, ':');
   sockaddr_in to{};
@@ -116,7 +116,7 @@ TEST_F(LivePageTest, TellsOfNodesAndJobs) {
   EXPECT_EQ(GetJson("/api/cluster")["all"]["nodes"], 0);
   Cordon("n0", "<img src=x onerror=alert(1)>");
   const std::string job = Submit();
-  clock_.Advance(Nanos(1'000'000'000));  // what is kept is made again
+  clock_.Advance(Nanos(1'000'000'000));  // the kept page is made again
   const json cluster = GetJson("/api/cluster");
   EXPECT_EQ(cluster["all"]["nodes"], 1);
   EXPECT_EQ(cluster["cells"][0]["first"], "n0");
@@ -253,7 +253,7 @@ TEST_F(LivePageTest, AnAddressThatIsTakenIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("--page-address"));
 }
 
-// The page as an object beside a core that the test holds up.
+// The page as an object, with a core that the test can stop.
 class LivePageLimitsTest : public ::testing::Test {
  protected:
   LivePageLimitsTest() {
@@ -279,7 +279,7 @@ class LivePageLimitsTest : public ::testing::Test {
   static HttpRequest Request(const std::string& path) {
     return {.method = "GET", .path = path, .host = "localhost", .from = "127.0.0.1"};
   }
-  // The owner thread does nothing else until Release.
+  // From now on the owner thread does nothing else until Release.
   void Hold() {
     core_->loop().RunAlways([this] {
       std::unique_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// The whole server in this process, over real channels on loopback. Agents and workers are played by the test.
+// A complete server in this process, over real loopback channels. The test plays the agents and workers.
 #include <set>
 #include <thread>
 #include <tuple>
@@ -221,7 +221,7 @@ void CheckSameData(Report& report, const std::string& node, const std::string& b
   report.set_node(node), report.set_boot_id(boot), report.set_version(kVersion);
 }
 
-// A node with two devices whose worker runs ranks that do nothing but report.
+// A node with two devices, whose worker runs ranks that only report.
 class FakeNode {
  public:
   FakeNode(v1::Cluster::Stub& stub, const std::string& name) : name_(name) {
@@ -319,7 +319,7 @@ class FakeNode {
   std::unique_ptr<grpc::ClientReaderWriter<v1::AgentReport, v1::AgentDesired>> agent_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerReport, v1::WorkerDesired>> worker_;
   std::set<std::tuple<std::string, int64_t, int32_t>> ended_;
-  std::thread agent_thread_, worker_thread_;  // last: they use all of the above
+  std::thread agent_thread_, worker_thread_;  // last, because they use everything above
 };
 
 TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {

@@ -13,7 +13,7 @@ constexpr size_t kSectorBytes = 512;
 
 }  // namespace
 
-// Begins with what SQLite keeps of any file; made and ended by xOpen and xClose in memory of SQLite's.
+// Begins with what SQLite keeps for every file. xOpen and xClose construct and destroy it in SQLite's memory.
 struct FaultDisk::Handle {
   sqlite3_file base;
   FaultDisk* disk;
@@ -102,7 +102,7 @@ FaultDisk::Files FaultDisk::AfterPowerFailure(uint64_t seed) const {
       const uint64_t fate = random() % 4;
       if (fate < 2) continue;
       if (fate == 2) {
-        // Sectors are whole.
+        // Sectors are written completely.
         const size_t end = static_cast<size_t>(change.offset) + random() % (change.bytes.size() + 1);
         const size_t whole = end / kSectorBytes * kSectorBytes;
         change.bytes.resize(whole > static_cast<size_t>(change.offset) ? whole - static_cast<size_t>(change.offset) : 0);

@@ -1,4 +1,4 @@
-// The store's tables of who may call and of what was asked.
+// The store's tables of callers and of recorded calls.
 #include <filesystem>
 #include <set>
 
@@ -101,7 +101,7 @@ TEST_F(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
   EXPECT_EQ(store->LoadAudit(10, 0, true)->size(), 2u);
 }
 
-// Refusals are anybody's to cause: they push out each other, and never a change.
+// Everybody can cause refusals: they replace older refusals, but never a change.
 TEST_F(StoreAccessTest, TheOldestRefusalsGoAndChangesStay) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess({}, {.who = "change"}).ok());

@@ -1,7 +1,7 @@
-// Databases that were damaged at random: a server begins with what was there, or refuses with the file's name and what to do.
-// It never ends, and it never begins without something that was there where SQLite itself finds the damage.
+// Databases with random damage: a server begins with what was there, or refuses with the file's name and what to do. It
+// never crashes, and it never begins without something that was there if SQLite itself finds the damage.
 //
-// LYNX_CORRUPTIONS=10000 tries so many of each kind; the seed of each is its number.
+// LYNX_CORRUPTIONS=10000 tries that many of each kind; the seed of each is its number.
 #include <cstdlib>
 #include <random>
 
@@ -41,7 +41,7 @@ absl::StatusOr<std::string> ReadAll(Store& store) {
 }
 
 struct Sound {
-  FaultDisk::Files stopped;  // the log is copied into the database
+  FaultDisk::Files stopped;  // the log has been copied into the database
   FaultDisk::Files killed;   // half of it is still in the log
   std::string contents;
 };
@@ -82,17 +82,17 @@ const Sound& TheSound() {
 void Damage(std::string& bytes, std::mt19937_64& random) {
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   switch (below(4)) {
-    case 0:  // bits turn
+    case 0:  // bits are flipped
       for (size_t i = below(8) + 1; i > 0; --i) bytes[below(bytes.size())] ^= static_cast<char>(1u << below(8));
       break;
     case 1:  // the end is missing
       bytes.resize(below(bytes.size()));
       break;
-    case 2:  // a page is zeros
+    case 2:  // a page is replaced by zeros
       for (size_t i = 0, at = below(bytes.size() / kPage + 1) * kPage; i < kPage && at + i < bytes.size(); ++i)
         bytes[at + i] = 0;
       break;
-    default: {  // a page is another one
+    default: {  // a page is replaced by another one
       if (bytes.size() < 2 * kPage) break;
       const size_t pages = bytes.size() / kPage;
       bytes.replace(below(pages) * kPage, kPage, bytes.substr(below(pages) * kPage, kPage));
@@ -100,7 +100,7 @@ void Damage(std::string& bytes, std::mt19937_64& random) {
   }
 }
 
-// Whether SQLite finds the damage when asked to look at everything.
+// True if SQLite finds the damage when it is asked to check everything.
 bool SqliteFindsIt(const FaultDisk::Files& files) {
   FaultDisk disk(files);
   sqlite3* raw = nullptr;
@@ -113,7 +113,7 @@ bool SqliteFindsIt(const FaultDisk::Files& files) {
 
 enum class Outcome { kRefused, kSound, kDiffers };
 
-// Begins as a server does, and goes on as one for a while.
+// Begins like a server, and works like one for a while.
 absl::Status Begin(const FaultDisk::Files& files, std::string& contents) {
   FaultDisk disk(files);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
@@ -176,7 +176,7 @@ TEST(StoreCorruption, OfAKilledServersDatabase) {
   EXPECT_GT(counts.refused, Corruptions() / 8);
 }
 
-// SQLite takes the damaged part of a log, and what comes after it, for a write that was interrupted. Where the end is missing
+// SQLite takes the damaged part of a log, and everything after it, for an interrupted write. If the end is missing,
 // nobody can know better.
 TEST(StoreCorruption, OfAKilledServersLog) {
   const Counts counts = TryAll(TheSound().killed, kLogPath, false);

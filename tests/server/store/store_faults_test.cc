@@ -1,5 +1,5 @@
-// Every operation of the store's on its disk fails once, in each way in which disks fail; and the process or the machine dies
-// at every one of them. What Commit had returned OK for is there afterwards, and no batch is there in part.
+// Every disk operation of the store fails once, in each way in which disks fail; and the process or the machine dies at
+// each of them. Afterwards everything for which Commit had returned OK is there, and no batch is there only in part.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -26,7 +26,7 @@ using Contents = std::map<std::string, std::string>;
 
 std::string EventText(const JobEvent& event) { return absl::StrCat(" #", event.sequence, ":", event.kind); }
 
-// All that a store has, or why it cannot be read.
+// All contents of a store, or why it cannot be read.
 absl::StatusOr<Contents> Read(Store& store) {
   Contents contents;
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.LoadJobs();
@@ -46,7 +46,7 @@ absl::StatusOr<Contents> Read(Store& store) {
   return contents;
 }
 
-// What the server might write in a life: jobs come, are planned, run, end and are forgotten.
+// What a server might write in its life: jobs arrive, are planned, run, end and are forgotten.
 std::vector<std::vector<Effect>> Script() {
   static const std::shared_ptr<const Plan> plan = MakeSmallPlan(*MakeJob(1).spec);
   std::vector<std::vector<Effect>> batches;
@@ -65,10 +65,10 @@ std::vector<std::vector<Effect>> Script() {
   return batches;
 }
 
-// SQLite copies its log into the database after that many pages of it instead of 1,000: several times in a script.
+// SQLite copies its log into the database after this many pages instead of 1,000, so several times in a script.
 int CheckpointOften(sqlite3* db, char**, const sqlite3_api_routines*) { return sqlite3_wal_autocheckpoint(db, 16); }
 
-// What is there after the first k batches, of a disk that never fails.
+// The contents after the first k batches, on a disk that never fails.
 const std::vector<Contents>& Expected() {
   static const auto& expected = *new std::vector<Contents>([] {
     FaultDisk disk;
@@ -84,18 +84,19 @@ const std::vector<Contents>& Expected() {
   return expected;
 }
 
-// A disk as it was found at some time, and how many batches had been acknowledged by then; the one after those may be there.
+// A disk as it was found at some time, and the number of batches that were acknowledged by then. The next batch may
+// also be there.
 struct Remains {
   FaultDisk::Files files;
   size_t acknowledged = 0;
 };
 
-// Runs the script as the server does: what fails is tried again.
+// Runs the script as the server does: repeats what fails.
 class ScriptRun {
  public:
   ScriptRun(FaultDisk& disk, uint64_t seed) : disk_(disk), seed_(seed) {}
 
-  // To its end, or until a batch has failed for good. Then the database is still open, as where a process is killed.
+  // Runs to the end, or until a batch has failed permanently. Then the database is still open, as after a kill.
   void Run() {
     const std::vector<std::vector<Effect>> batches = Script();
     for (const std::vector<Effect>& batch : batches) {
@@ -140,7 +141,7 @@ class ScriptRun {
   std::vector<absl::Status> failures_;
 };
 
-// Begins with what remained as a server does.
+// Begins with the remains as a server does.
 void CheckRemains(const Remains& remains) {
   FaultDisk disk(remains.files);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
@@ -208,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(All, StoreFaults,
                                            FaultCase{"FullForGood", DiskFault::kFull, true}),
                          [](const auto& info) { return info.param.name; });
 
-// Space runs out and comes back, at any time: the store is never opened again.
+// The disk gets full and has space again, at any time. The store is never reopened.
 TEST(StoreOnAFullDisk, WritesAgainWhenThereIsSpace) {
   FaultDisk disk;
   const std::unique_ptr<Store> store = Store::Open(kPath).value();

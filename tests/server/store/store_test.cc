@@ -144,7 +144,7 @@ TEST_F(StoreTest, ABatchIsAllOrNothing) {
   EXPECT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok()) << "the failed batch left nothing behind";
 }
 
-// Statements are kept for the next time: that must not take anything from a time when it was in vain.
+// Prepared statements are kept: a failed use must not affect the next one.
 TEST_F(StoreTest, WhatFailsLeavesNothingForTheNext) {
   const std::unique_ptr<Store> store = Open();
   JobRecord long_named = MakeJob(1);
@@ -180,7 +180,7 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   EXPECT_EQ(store->LoadPlan(job.id).value(), nullptr);
   EXPECT_TRUE(store->LoadEvents(job.id, 0, 10).value().empty());
   EXPECT_FALSE(store->LoadCheckpoint(job.id).value().has_value());
-  // Its id, key and number are free, and nothing of it is taken for the new one's.
+  // Its id, key and number are free, and nothing of it is mistaken for the new job's.
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
 }
@@ -189,7 +189,7 @@ TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
   const std::unique_ptr<Store> store = Open();
   const JobId job("job1");
   EXPECT_FALSE(store->LoadCheckpoint(job).value().has_value());
-  // The second generation began with an earlier one, since that of step 20 was damaged.
+  // The second generation began with an earlier checkpoint, because that of step 20 was damaged.
   ASSERT_TRUE(store
                   ->Commit({InsertCheckpoint{job, Generation(1), 10, "/c/10", Bytes(1), Nanos(1)},
                             InsertCheckpoint{job, Generation(1), 20, "/c/20", Bytes(2), Nanos(2)},

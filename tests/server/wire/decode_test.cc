@@ -1,4 +1,4 @@
-// What the server takes of agents' reports about devices and conditions, and what it says to others.
+// Which reports about devices and conditions the server accepts from agents, and what it sends to others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -41,7 +41,7 @@ class Attention : public testing::TestWithParam<Case> {
   float* probs = memory.Output(b * a * s * s);
   const Vector qkv_d = ToDouble(qkv, qkv_count);
 
-  // Null at rate 0, where the header promises not to use it.
+  // Null if the rate is 0; the header promises not to use it then.
   float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(std::min(kAttentionRows, s) * s) : nullptr; }
 };
 
@@ -71,7 +71,7 @@ TEST_P(Attention, FusedForwardEqualsTheFormula) {
 }
 
 TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
-  if (shape.k % 2 != 0) return;  // the even shapes show it
+  if (shape.k % 2 != 0) return;  // the even shapes cover this
   AttentionShape all = shape;
   all.first_head = 0;
   float* whole = memory.Output(context_count);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Case{Shape(2, 70, 6, 2, 4), 0}, Case{Shape(1, 9, 4, 1, 3), 0.3}),
                          CaseName);
 
-// Finite differences take a forward pass per input, so the shapes are smaller, but cross the block size.
+// Finite differences need a forward pass per input, so the shapes are smaller, but still larger than a block.
 class AttentionGradient : public Attention {};
 
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradient,
                                          Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
                          CaseName);
 
-// Shapes too large for differences, with several tiles in both directions: both forms agree.
+// Shapes that are too large for differences, with several tiles in both directions: both forms must agree.
 class LongAttention : public Attention {};
 
 TEST_P(LongAttention, FusedAndUnfusedAgree) {
@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongAttention,
                                          Case{Shape(1, 321, 3, 1, 4), 0.1}, Case{Shape(1, 513, 1, 1, 33), 0}),
                          CaseName);
 
-// Large scores neither overflow nor lose the result.
+// Large scores do not overflow, and the result stays exact.
 TEST(FusedAttention, LargeScoresAreFinite) {
   const AttentionShape shape = Shape(1, 300, 1, 1, 4);
   std::unique_ptr<Backend> backend = MakeTestBackend();

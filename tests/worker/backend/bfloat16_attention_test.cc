@@ -1,5 +1,5 @@
-// Attention on bfloat16 against its formula and finite differences in double. Probabilities and the context are
-// rounded once; their gradients also by what was rounded before them.
+// Attention on bfloat16, compared with its formula and finite differences in double. Probabilities and the context are
+// rounded once; their gradients also have the errors of what was rounded earlier.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 using reference::Vector;
 
-constexpr double kFloat = 1e-5;                       // of fp32 arithmetic
-constexpr double kOfRounded = 2 * kBfloat16Rounding;  // of sums of what was rounded
+constexpr double kFloat = 1e-5;                       // error of fp32 arithmetic
+constexpr double kOfRounded = 2 * kBfloat16Rounding;  // error of sums of rounded values
 
 struct Case {
   AttentionShape shape;
@@ -114,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Attention,
                                          Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
                          CaseName);
 
-// Shapes too large for differences, with several tiles in both directions: they make nearly what fp32 does.
+// Shapes that are too large for differences, with several tiles in both directions: the results are almost those of
+// fp32.
 class LongBfloat16Attention : public Bfloat16Attention {};
 
 TEST_P(LongBfloat16Attention, AgreesWithFloat) {

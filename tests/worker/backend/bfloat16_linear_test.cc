@@ -1,4 +1,4 @@
-// Products of bfloat16 matrices, by the path that this machine takes.
+// Products of bfloat16 matrices, with the code path that this machine uses.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -45,7 +45,7 @@ TEST_P(Bfloat16Linear, ForwardIsRoundedOnce) {
   memory.ExpectGuardsIntact();
 }
 
-// dx = dy w and dw = dy^T x, of which finite differences of the forward pass are the test in fp32.
+// dx = dy w and dw = dy^T x. The fp32 tests check these by finite differences of the forward pass.
 TEST_P(Bfloat16Linear, GradientsAreTheTransposedProducts) {
   Bfloat16* dx = memory.OutputBfloat16(n * in);
   float *dw = memory.Constant(out * in, 0.5f), *dbias = memory.Constant(out, 0.25f);
@@ -72,7 +72,7 @@ TEST_P(Bfloat16Linear, GradientsAreTheTransposedProducts) {
 }
 
 TEST_P(Bfloat16Linear, GradientsEqualFiniteDifferences) {
-  if (n * in * out > 10'000) return;  // the small shapes show it
+  if (n * in * out > 10'000) return;  // the small shapes cover this
   Bfloat16* dx = memory.OutputBfloat16(n * in);
   float *dw = memory.Constant(out * in, 0), *dbias = memory.Constant(out, 0);
   ops.LinearBackward(dy, w, n, in, out, dx);
@@ -95,13 +95,13 @@ TEST_P(Bfloat16Linear, RepeatsItsBits) {
       runs.emplace_back();
       for (int64_t i = 0; i < n * out; ++i) runs.back().push_back(y[i].bits);
       EXPECT_EQ(runs.back(), runs.front());
-      // In between, another shape: its panels are not this one's.
+      // Run another shape in between, whose panels must not be mixed up with this one's.
       other->bfloat16().LinearBackward(y, w, n, in, out, memory.OutputBfloat16(n * in));
     }
   }
 }
 
-// The larger ones have several blocks along each of their three extents.
+// The larger shapes have several blocks in each of their three dimensions.
 INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Linear,
                          testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}, Shape{5, 1100, 30},
                                          Shape{1030, 6, 5}, Shape{7, 30, 1100}, Shape{3, 20, 2100}),

@@ -1,5 +1,5 @@
-// The ops on bfloat16 against their formulas and finite differences in double: what a result may be off by is one
-// rounding to bfloat16, and what fp32 arithmetic may do, for sums are fp32 and rounded once.
+// The ops on bfloat16, compared with their formulas and finite differences in double. A result may differ by one
+// rounding to bfloat16 and by the errors of fp32 arithmetic, because sums are fp32 and rounded once.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -17,7 +17,7 @@ namespace {
 
 using reference::Vector;
 
-constexpr double kFloat = 1e-5;  // of fp32 arithmetic
+constexpr double kFloat = 1e-5;  // error of fp32 arithmetic
 
 class Bfloat16Ops : public testing::Test {
  protected:
@@ -26,7 +26,7 @@ class Bfloat16Ops : public testing::Test {
   TestMemory memory;
 };
 
-// Rounding is vectorised; the scalar one is tested by itself.
+// Rounding is vectorised; the scalar form has its own test.
 TEST_F(Bfloat16Ops, RoundIsThatOfTheType) {
   std::vector<float> values;
   for (uint32_t i = 0; i < 40'003; ++i) values.push_back(std::bit_cast<float>(i * 107'374u));
@@ -66,7 +66,7 @@ TEST_F(Bfloat16Ops, SwigluEqualsTheFormula) {
   ops.SwigluBackward(gated, silu, dy, kN, kF, dgated);
   ops.SiluBackward(gated, kN, kF, dgated);
   const Vector gated_d = ToDouble(gated, kCount), dy_d = ToDouble(dy, kN * kF);
-  // silu is rounded before it is multiplied, and one half of dgated twice.
+  // silu is rounded before the multiplication, and one half of dgated is rounded twice.
   ExpectClose(y, reference::Swiglu(gated_d, kN, kF), kBfloat16Rounding, "y");
   ExpectClose(dgated,
               reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Swiglu(v, kN, kF), dy_d); }, gated_d),
@@ -226,7 +226,7 @@ TEST_P(Bfloat16Dropout, BiasDropoutAddEqualsTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Rates, Bfloat16Dropout, testing::Values(0, 0.25));
 
-// The gradient of the logits takes the place of the first half of them; more columns than are worked on at once.
+// The gradient of the logits replaces their first half. There are more columns than are processed at once.
 TEST_F(Bfloat16Ops, LossGradientMayLieWhereTheLogitsDo) {
   constexpr int64_t kN = 6, kColumns = 2500, kValid = 2497;
   constexpr double kScale = 0.125;

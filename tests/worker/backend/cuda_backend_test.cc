@@ -1,4 +1,5 @@
-// What the CUDA backend does beside its ops: memory, names and errors. On the host: see cuda_on_host/cuda_runtime.h.
+// What the CUDA backend does besides its ops: memory, names and errors. Runs on the host; see
+// cuda_on_host/cuda_runtime.h.
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +55,7 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
 }
 
-// What a rank's failure is attributed to goes by the code.
+// The code decides what a rank's failure is attributed to.
 TEST(CudaBackend, TellsAFailedDeviceFromOtherErrors) {
   EXPECT_EQ(cuda::StatusOf(cudaErrorMemoryAllocation, "an op").code(), absl::StatusCode::kResourceExhausted);
   for (const cudaError_t error :
@@ -77,7 +78,7 @@ TEST(CudaBackend, TellsHowMuchMemoryIsFree) {
   EXPECT_EQ(backend->FreeMemory().value(), before - kMiB);
 }
 
-// A model's parameters are updated by one kernel, and not by one each.
+// One kernel updates all parameters of a model, not one kernel for each parameter.
 TEST(CudaBackend, UpdatesManyTensorsWithOneCall) {
   TestMemory memory;
   std::vector<AdamWTensor> tensors;
@@ -122,7 +123,7 @@ TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
 }
 
-// Gradients of fused attention on bfloat16, behind its context.
+// The gradients of fused attention on bfloat16, after its context.
 std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape) {
   TestMemory memory;
   const int64_t tokens = shape.b * shape.s, count = tokens * shape.a * shape.d, qkv_count = tokens * shape.width();
@@ -141,8 +142,8 @@ std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape)
   return result;
 }
 
-// Tensor cores round probabilities between two products. What they do not hold, and devices without them, is exact to
-// fp32, as on a CPU.
+// Tensor cores round probabilities between two products. Shapes that they do not support, and devices without them, are
+// computed exactly to fp32, as on a CPU.
 TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
   struct Case {
     int64_t d;
@@ -160,12 +161,12 @@ TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
       different += on_device[i] != on_cpu[i];
       EXPECT_NEAR(on_device[i], on_cpu[i], 0.02);
     }
-    // Those that fp32 rounds to the other neighbour.
+    // Counts the values that fp32 rounds to the other neighbour.
     EXPECT_EQ(different < static_cast<int64_t>(on_cpu.size() / 20), c.exact) << different << " of " << on_cpu.size();
   }
 }
 
-// The k-th call of CUDA fails, for every k: the error comes out, and whatever was made before is given back.
+// For every k, the k-th call of CUDA fails: the error is returned, and everything made earlier is released.
 TEST(CudaBackend, AnyCallMayFail) {
   const auto run = []() -> absl::Status {
     absl::StatusOr<std::unique_ptr<Backend>> made = MakeCudaBackend(0);

@@ -1,4 +1,4 @@
-// The ops' tests on a real device, or none of them where there is no such.
+// Runs the tests of ops on a real device; runs none if there is no device.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) {
   constexpr int kSkipped = 77;
-  // The tests read what an op has written when it returns.
+  // The tests read the results of an op as soon as it returns.
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   testing::InitGoogleTest(&argc, argv);
   int devices = 0;

@@ -1,5 +1,5 @@
-// Queues beside the ops and the marks that order them, in every order in which a device may carry them out
-// (cuda_on_host/scheduler.h). That an order without marks shows is tested too: else none of this would say anything.
+// Queues beside the ops, and the marks that order them, in every order in which a device may do the work
+// (cuda_on_host/scheduler.h). Also tests that a missing mark is noticed; otherwise the other tests would show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaQueue, testing::Values(Order::kEager, Order::kLat
 
 class WithoutMarks : public CudaQueue {};
 
-// Its copy comes before the ops that it should have followed, where these are late.
+// If the ops are late, its copy runs before the ops that it should have followed.
 TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   Fill(x, 1);
   queue->Copy(x.data(), kBytes, y.data());
@@ -108,7 +108,7 @@ TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   EXPECT_THAT(Fetch(y), testing::Each(GetParam() == Order::kFirstLate ? 0.0f : 1.0f));
 }
 
-// The ops read what the queue has yet to bring.
+// The ops read data that the queue has not brought yet.
 TEST_P(WithoutMarks, OpsThatFollowNothingShow) {
   Fill(x, 1);
   queue->Follow(backend->Mark());

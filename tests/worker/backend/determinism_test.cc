@@ -1,5 +1,4 @@
-// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other
-// threads.
+// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other threads.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -36,7 +35,7 @@ std::vector<float> Doubles(double x) {
   return bits;
 }
 
-// One buffer holds all outputs of an op that has several.
+// If an op has several outputs, one buffer holds them all.
 const OpCase kCases[] = {
     {"EmbeddingForward",
      [](Backend& backend, TestMemory& memory) {
@@ -286,7 +285,7 @@ class Determinism : public testing::TestWithParam<int> {};  // BLAS threads
 TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
   std::unique_ptr<Backend> backend = MakeTestBackend(GetParam());
   const std::vector<std::vector<float>> first = RunAll(*backend, 0);
-  // By now every op ran after others; the skips move the buffers within pages, cache sets and the address space.
+  // By now every op has run after others. The skips move the buffers within pages, cache sets and the address space.
   for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
     ExpectSameBits(RunAll(*backend, skip), first, "when " + std::to_string(skip) + " * 256 bytes further on");
   }

@@ -14,7 +14,7 @@ constexpr DropoutKey kKey{0.1, 1234, 17, 3, 9, 1000};
 
 TEST(Dropout, FactorsEqualTheScalarGenerator) {
   cpu::DropoutStream stream(kKey);
-  // Starts at every remainder modulo four, across the 2^32nd block of four, and at both ends of the range of counts.
+  // Begins at every remainder modulo four, across the 2^32nd block of four, and at both ends of the range of counts.
   for (int64_t first : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4097}, (int64_t{1} << 34) - 9}) {
     for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{30}, cpu::DropoutStream::kChunk}) {
       for (int64_t sample : {0, 5}) {
@@ -61,7 +61,7 @@ TEST(Dropout, KeepsTheRightShare) {
       const float* factors = stream.Factors(0, at, cpu::DropoutStream::kChunk);
       for (int64_t i = 0; i < cpu::DropoutStream::kChunk; ++i) kept += factors[i] != 0 ? 1 : 0;
     }
-    // Five standard deviations; the seed is fixed, so this passes or fails for good.
+    // Five standard deviations. The seed is fixed, so this always passes or always fails.
     const double deviation = std::sqrt(kElements * rate * (1 - rate));
     EXPECT_NEAR(static_cast<double>(kept), kElements * (1 - rate), 5 * deviation);
   }

@@ -26,7 +26,8 @@ TEST(Gelu, ForwardEqualsTheFormulaOverItsRange) {
   backend->GeluForward(x, count, y);
   const Vector want = reference::Gelu(ToDouble(x, count));
   for (int64_t i = 0; i < count; ++i) {
-    // Relative where the result is sizeable; where e^(-2u) is extreme, its argument's rounding is felt.
+    // A relative error where the result is large enough. Where e^(-2u) is extreme, the rounding of its argument
+    // matters.
     ASSERT_NEAR(y[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-7) << "gelu(" << x[i] << ")";
   }
   memory.ExpectGuardsIntact();
@@ -93,7 +94,8 @@ TEST_P(Elementwise, PositionBackwardEqualsFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-// Shares of the tokens, each alone, make what all tokens make together, to the bit: a share may begin within a sample.
+// Computing shares of the tokens separately gives the same bits as computing all tokens together. A share may begin
+// inside a sample.
 TEST_P(Elementwise, SharesOfTheTokensMakeTheWhole) {
   const float* pos = memory.Random(s * h, 2);
   const float* bias = memory.Random(h, 5);

@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-constexpr float kEpsilon = 3e-3f;  // large enough to be seen
+constexpr float kEpsilon = 3e-3f;  // large enough to matter
 
 using reference::Vector;
 

@@ -14,7 +14,7 @@ namespace {
 
 using reference::Vector;
 
-constexpr float kEpsilon = 3e-3f;  // large enough to be seen
+constexpr float kEpsilon = 3e-3f;  // large enough to matter
 
 class RmsNorm : public testing::TestWithParam<int64_t> {  // h
  protected:
@@ -85,7 +85,7 @@ TEST_P(Rope, ForwardEqualsTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
-// A turn is linear and orthogonal: the gradient of what it is fed turns back.
+// A rotation is linear and orthogonal, so the gradient of the input is rotated back.
 TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   const Vector qkv = ToDouble(memory.Random(count, 1), count);
   float* dqkv = memory.Random(count, 2);
@@ -101,15 +101,17 @@ TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, Rope,
-    testing::Values(RopeCase{{.b = 1, .s = 1, .a = 1, .k = 1, .d = 2}, PlainRotary(2)},
-                    RopeCase{{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6}, PlainRotary(6)},
-                    RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10}, PlainRotary(10)},
-                    RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11}, PlainRotary(6, 5e5, 1.25)},  // the rest of a head stays
-                    RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
-                    RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
-    [](const auto& info) { return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d); });
+INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
+                         testing::Values(RopeCase{{.b = 1, .s = 1, .a = 1, .k = 1, .d = 2}, PlainRotary(2)},
+                                         RopeCase{{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6}, PlainRotary(6)},
+                                         RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10}, PlainRotary(10)},
+                                         RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11},
+                                                  PlainRotary(6, 5e5, 1.25)},  // the rest of a head is unchanged
+                                         RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
+                                         RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
+                         [](const auto& info) {
+                           return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d);
+                         });
 
 class QkNorm : public testing::TestWithParam<AttentionShape> {
  protected:
@@ -199,7 +201,7 @@ TEST(Silu, FarOutItIsFlat) {
   EXPECT_NEAR(silu[1], 0.0f, 1e-20);
   EXPECT_EQ(dgated[0], 1.0f);
   EXPECT_NEAR(dgated[1], 0.0f, 1e-20);
-  EXPECT_EQ(dgated[2], 1.0f);  // the other half is left alone
+  EXPECT_EQ(dgated[2], 1.0f);  // the other half is unchanged
 }
 
 }  // namespace

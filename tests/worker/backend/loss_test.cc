@@ -13,8 +13,8 @@ namespace {
 
 using reference::Vector;
 
-// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each; the last ones may be padding in part or
-// whole.
+// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each. The last shards may have padding or consist of
+// it.
 struct Shape {
   int64_t t, vocab;
 };
@@ -34,7 +34,7 @@ class Loss : public testing::TestWithParam<Shape> {
 
   void SetUp() override {
     for (int64_t shard = 0; shard < t; ++shard) {
-      // Padding columns hold large logits: they must not count.
+      // Padding columns have large logits, which must not count.
       std::vector<float> logits(n * columns, 50.0f);
       for (int64_t token = 0; token < n; ++token) {
         for (int64_t i = 0; i < Valid(shard); ++i) {

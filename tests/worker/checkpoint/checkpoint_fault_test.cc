@@ -1,5 +1,6 @@
 // Publishes a checkpoint while the k-th call of the file system fails, for k = 1, 2, ... until a run completes. After
-// every failure there is a whole checkpoint, the old one or the new one, and the next generation can go on from it.
+// every failure there is a complete checkpoint, the old one or the new one, from which the next generation can
+// continue.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr char kDirectory[] = "/run/checkpoints";
-// Beyond any number of calls that a checkpoint of the small model makes.
+// More calls than a checkpoint of the small model ever makes.
 constexpr int kCallLimit = 5000;
 
 struct FaultMode {
@@ -29,7 +30,7 @@ constexpr FaultMode kModes[] = {{"one call fails", Fault::kFailOnce, Unsynced::k
                                 {"killed, what was not synced is lost", Fault::kStop, Unsynced::kLost},
                                 {"killed, everything written reached the disk", Fault::kStop, Unsynced::kKept}};
 
-// Runs `prepare` (which leaves step 10 whole), then a checkpoint of step 20 by generation 2 under every fault.
+// Runs `prepare` (which leaves a complete step 10), then generation 2's checkpoint of step 20, under every fault.
 void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, FaultyFileSystem&)>& prepare,
                    const std::vector<std::string>& names_at_last) {
   for (const FaultMode& mode : kModes) {
@@ -111,7 +112,7 @@ TEST(CheckpointFault, ADiskThatFillsUpAtAnyPointLeavesTheOldCheckpoint) {
   }
 }
 
-// The test's own instrument: unsynced bytes and names do not survive a crash.
+// Tests the test's own tool: unsynced bytes and names do not survive a crash.
 TEST(FaultyFileSystem, LosesWhatWasNotSynced) {
   FaultyFileSystem files;
   ASSERT_TRUE(files.CreateFolders("/a").ok());

@@ -46,7 +46,7 @@ TEST(CheckpointIndex, ReadsEverySortOfModel) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
 }
 
-// Fields that most models lack are in the index of a model that has them, and a run with others does not begin from it.
+// The index has the fields that only some models have, and a run with other values for them does not begin from it.
 TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
   CheckpointIndex index = SmallIndex();
   EXPECT_EQ(EncodeIndex(index).find("rotary"), std::string::npos) << "the index of a plain model stays as it was";
@@ -107,7 +107,7 @@ TEST(CheckpointIndex, KeepsTheSlotsOfACustomSchedule) {
   EXPECT_EQ(read->identity, index.identity);
 }
 
-// One stage after another has thousands of ranks: what may be planned may be stored.
+// A plan may have thousands of ranks, stage after stage; the index must be able to store them.
 TEST(CheckpointIndex, ReadsAsManyRanksAsAJobMayHave) {
   for (const ParallelLayout& layout : {ParallelLayout{1, 1, kMaxRanks}, {8, 1, kMaxRanks / 8}, {1, 5000, 1}}) {
     CheckpointIndex index = SmallIndex();
@@ -131,14 +131,14 @@ TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
   for (int round = 0; round < 2000; ++round) {
     std::string damaged = text;
     for (int i = 0; i < 2; ++i) damaged[random() % damaged.size()] = static_cast<char>(random());
-    const auto index = DecodeIndex(damaged);  // White space between fields may differ and mean the same.
+    const auto index = DecodeIndex(damaged);  // white space between fields may differ without a change of meaning
     if (index.ok()) {
       EXPECT_EQ(index->identity, SmallIndex().identity) << "seed 11 round " << round;
     }
   }
 }
 
-// Indexes with a right digest that this program would not have written.
+// Indexes with a correct digest that this program would not have written.
 absl::StatusOr<CheckpointIndex> Reread(std::string text) {
   const size_t digest = text.find("\"digest\":");
   EXPECT_NE(digest, std::string::npos);
@@ -202,7 +202,8 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
   }
 }
 
-// Version 3 had no fields for the model's family and what goes with it; version 2 of the layout only tp, pp and dp.
+// Version 3 had no fields for the model's family and what belongs to it; version 2 had only tp, pp and dp as its
+// layout.
 TEST(CheckpointIndex, ReadsPreviousVersions) {
   std::string text = Replaced(EncodeIndex(SmallIndex()), "\"version\": 4", "\"version\": 3");
   const auto drop = [&](const char* line) { text = Replaced(text, line, ""); };

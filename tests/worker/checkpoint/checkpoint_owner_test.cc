@@ -1,4 +1,4 @@
-// Who may change a checkpoint directory and whose checkpoints are loaded: generations, jobs, and runs that differ.
+// Who may change a checkpoint directory, and whose checkpoints are loaded: other generations, jobs and runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ constexpr char kDirectory[] = "/run/checkpoints";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// The file system, with something that happens just before the next call of one kind.
+// The file system, with an action just before the next call of one kind.
 class Interrupted : public FaultyFileSystem {
  public:
   std::function<void()> before_create, before_rename, before_remove;
@@ -49,7 +49,7 @@ class Interrupted : public FaultyFileSystem {
   }
 };
 
-// A generation that has begun, but not published anything yet, is safe from its predecessor.
+// A generation that has begun, but not published anything yet, is protected from its predecessor.
 TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});
@@ -66,28 +66,28 @@ TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   PruneCheckpoints(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_THAT(files.List(kDirectory).value(),
               ElementsAre(".fence-job-1.g2", ".step-00000030.job-1.g1", "step-00000010", "step-00000020"));
-  // The successor goes on, and clears away the attempt.
+  // The successor goes on and removes the attempt.
   ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(30, 2), 2, files), absl::OkStatus());
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g2", "step-00000020", "step-00000030"));
 }
 
-// The fence is raised while the older generation is in the middle of publishing, or about to remove.
+// The fence is raised while the older generation is publishing, or is about to remove a checkpoint.
 TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
   CheckpointWorld world({1, 1, 1});
   const auto claim = [&](FileSystem& files) {
     ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 2), files), absl::OkStatus());
   };
-  {  // After the older one has looked around: it stops before its checkpoint is visible.
+  {  // After the older generation has looked around: it stops before its checkpoint becomes visible.
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     ASSERT_EQ(world.Write(kDirectory, world.Identity(20, 1), files), absl::OkStatus());
-    // Another fence than claim's, which would clear the attempt away as well.
+    // A fence without ClaimDirectory, which would also remove the attempt.
     files.before_create = [&] { ASSERT_TRUE(WriteWholeFile(files, std::string(kDirectory) + "/.fence-job-1.g2", "").ok()); };
     const absl::Status status = PublishCheckpoint(kDirectory, world.Identity(20, 1), files).status();
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(world.LoadNewest(kDirectory, files), 10);
   }
-  {  // Before the rename: the older one's checkpoint appears, whole, and its successor's newest one stays.
+  {  // Before the rename: the older generation's checkpoint appears complete, and its successor's newest one stays.
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     world.Train(20);
@@ -123,19 +123,19 @@ TEST(CheckpointOwner, AGenerationThatComesLateCannotClaim) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 1, 1});
   ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 3), files), absl::OkStatus());
-  ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 3), files), absl::OkStatus());  // the same again may
+  ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 3), files), absl::OkStatus());  // the same generation may claim again
   EXPECT_TRUE(absl::IsAlreadyExists(ClaimDirectory(kDirectory, world.Identity(0, 2), files)));
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g3"));
   // A fence that is durable outlives the machine.
   files.Crash(Unsynced::kLost);
   EXPECT_TRUE(absl::IsAlreadyExists(ClaimDirectory(kDirectory, world.Identity(0, 2), files)));
-  // Another job's generations are its own.
+  // The generations of another job are independent.
   CheckpointIdentity other = world.Identity(0, 1);
   other.job = JobId("job-2");
   EXPECT_EQ(ClaimDirectory(kDirectory, other, files), absl::OkStatus());
 }
 
-// Two jobs with one explicit directory, both at the same step and generation.
+// Two jobs with the same explicit directory, both at the same step and generation.
 TEST(CheckpointOwner, TwoJobsNeverMixTheirShards) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});
@@ -146,7 +146,7 @@ TEST(CheckpointOwner, TwoJobsNeverMixTheirShards) {
   ASSERT_EQ(world.Write(kDirectory, first, files), absl::OkStatus());
   world.Train(11);  // other weights
   ASSERT_EQ(world.Write(kDirectory, second, files), absl::OkStatus());
-  // Each has its attempt; neither clears the other's away.
+  // Each has its own attempt, and neither removes the other's.
   ASSERT_EQ(ClaimDirectory(kDirectory, second, files), absl::OkStatus());
   ASSERT_TRUE(PublishCheckpoint(kDirectory, first, files).ok());
   PruneCheckpoints(kDirectory, first, 1, files);
@@ -189,12 +189,12 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   expect_refused("model.tiedEmbeddings is 0 in the checkpoint, 1 here");
   here.model.dtype = DataType::kBfloat16;
   expect_refused("model.dtype is float32 in the checkpoint, bfloat16 here");
-  here.model.dropout_masks = DropoutMasks::kStored;  // the index has no field for it: nothing with it was ever written
+  here.model.dropout_masks = DropoutMasks::kStored;  // the index has no field for it, because nothing was ever written with it
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());
 }
 
-// With what another run may begin: with all, and with the weights alone.
+// What another run may begin with: everything, or only the weights.
 TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   const TestFolder folder;
   CheckpointWorld world({.tp = 2});
@@ -211,7 +211,7 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   };
   here.model.dropout = 0.5;
   here.model.attention = AttentionKernel::kFused;
-  here.model.dtype = DataType::kBfloat16;  // of what is stored there nothing is in it
+  here.model.dtype = DataType::kBfloat16;  // nothing in the checkpoint has this type
   reader.Poison();
   EXPECT_EQ(load(StartWith::kAll), absl::OkStatus());
   EXPECT_TRUE(reader.Holds(10));
@@ -235,7 +235,7 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   EXPECT_THAT(Message(other), AllOf(HasSubstr("cannot begin with the weights of"), HasSubstr("model.heads is 2")));
 }
 
-// A shard that its index vouches for, but that says itself that it is of another job or step.
+// The index lists the shard, but the shard says that it belongs to another job or step.
 TEST(CheckpointOwner, AShardOfAnotherCheckpointIsRefused) {
   const TestFolder folder;
   CheckpointWorld world({1, 1, 1});
@@ -258,7 +258,7 @@ TEST(CheckpointOwner, AShardOfAnotherCheckpointIsRefused) {
   }
 }
 
-// What the index cannot say is not published: it would be read as something else.
+// If the index cannot express an identity, nothing is published, because it would be read as something else.
 TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 1, 1});
@@ -281,8 +281,8 @@ TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   EXPECT_TRUE(PublishCheckpoint(kDirectory, world.Identity(10), files).ok());
 }
 
-// Every rank reads its own shard back, and rank 0 none of them: verifying takes as long as writing did, however many
-// ranks there are.
+// Every rank reads its own shard back, and rank 0 reads none of the others: verifying takes as long as writing, however
+// many ranks there are.
 TEST(CheckpointOwner, EachRankVerifiesItsOwnShard) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});

@@ -50,7 +50,7 @@ TEST(Checkpoint, LoadsWhatWasWrittenInEveryLayout) {
     ASSERT_FALSE(world.Holds(100));
     ASSERT_EQ(world.Load(folder.path(), 100), absl::OkStatus());
     EXPECT_TRUE(world.Holds(100)) << LayoutText(layout);
-    // Padding is not in the file, and loading does not touch it.
+    // Padding is not in the file, and loading does not change it.
     for (const WorldRank& rank : world.ranks()) {
       if (rank.tp_rank != 1 || !rank.context.has_embedding()) continue;
       const ParameterSlot& tok = rank.state.slots().front();
@@ -88,7 +88,7 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(const std::string& file) {
                                  static_cast<int64_t>(file.size()) - 8 - length);
 }
 
-// Where the first and the last stage each hold a tied embedding, the last one's shard says that its weight is a copy.
+// If the first and the last stage both hold a tied embedding, the last stage's shard says that its weight is a copy.
 TEST(Checkpoint, ShardsSayWhichWeightIsACopy) {
   const TestFolder folder;
   ModelSpec model = WorldModel();
@@ -104,7 +104,7 @@ TEST(Checkpoint, ShardsSayWhichWeightIsACopy) {
   ASSERT_EQ(world.Load(folder.path(), world.Identity(1)), absl::OkStatus());
   EXPECT_TRUE(world.Holds(1));
 
-  CheckpointWorld whole({1, 1, 1}, model);  // which has it once
+  CheckpointWorld whole({1, 1, 1}, model);  // this layout has it only once
   ASSERT_EQ(whole.WriteAndPublish(folder.path() + "/whole", whole.Identity(1), 1), absl::OkStatus());
   const auto only = HeaderOf(folder.Read("whole/step-00000001/shard-0000-0000.safetensors"));
   ASSERT_TRUE(only.ok());
@@ -147,8 +147,8 @@ TEST(Checkpoint, KeepsTheNewestAndClearsWhatCrashesLeft) {
   }
   EXPECT_THAT(NamesIn(folder.path()), ElementsAre("step-00000020", "step-00000030"));
 
-  // Attempts and fences of an older, of this and of a newer generation, a half-removed checkpoint, files of others,
-  // and what another job is about to publish: its id begins as this one's.
+  // Attempts and fences of an older, this and a newer generation, a half-removed checkpoint, other files, and what
+  // another job is about to publish, whose id begins like this job's.
   for (const char* name :
        {".step-00000040.job-1.g1", ".step-00000040.job-1.g2", ".step-00000050.job-1.g3", ".removed-step-00000010",
         ".step-x.job-1.g1", ".step-00000040.job-2.g1", ".step-00000040.job-1.g.g1", ".fence-job-2.g1", "notes"}) {
@@ -270,7 +270,7 @@ TEST(Checkpoint, NothingThereIsNotFound) {
   }
 }
 
-// A directory that is there but cannot be listed must not look like a fresh start.
+// A directory that exists but cannot be listed must not look like a fresh start.
 TEST(Checkpoint, AnUnreadableDirectoryIsAnErrorOfItsOwn) {
   const TestFolder folder;
   folder.Write("file", "");
@@ -300,7 +300,7 @@ TEST(Checkpoint, EveryKindOfDamageIsDataLoss) {
       EXPECT_EQ(ListCheckpoints(folder.path(), &damaged)->size(), 1u) << what;
       EXPECT_THAT(damaged, ElementsAre(HasSubstr(name))) << what;
     };
-    // A flipped bit anywhere: in the header's length, its JSON, the data; in each field of the index.
+    // A bit is flipped anywhere: in the header's length, its JSON or the data, and in each field of the index.
     for (size_t at = 0; at < content.size(); at += file == "index.json" ? 3 : 331) {
       std::string damaged = content;
       damaged[at] ^= 0x01;
@@ -332,7 +332,7 @@ TEST(Checkpoint, AnotherModelIsRefusedByName) {
   EXPECT_THAT(Message(status), AllOf(HasSubstr("step-00000010"), HasSubstr("model.hidden is 8 in the checkpoint, 16 here")));
 }
 
-// /dev/full answers every write with ENOSPC, as a full disk does.
+// /dev/full answers every write with ENOSPC, like a full disk.
 TEST(Checkpoint, AFullDiskIsResourceExhaustedAndLeavesTheOldCheckpoint) {
   const TestFolder folder;
   CheckpointWorld world({1, 1, 1});

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What checkpoints rely on, of the real file system and of the one that their tests use in its place.
+// What checkpoints expect, both of the real file system and of the one that tests use in its place.
 void ExpectContract(FileSystem& files, const std::string& root) {
   ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
   ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
@@ -61,7 +61,7 @@ TEST(FileSystem, PosixErrorsNameThePath) {
   const TestFolder folder;
   folder.Write("file", "");
   const absl::Status status = PosixFileSystem().CreateFolders(folder.Path("file/below"));
-  // Not the code that errno would have: to a checkpoint's writer that one says that another run is in the way.
+  // Not the code for errno: to the writer of a checkpoint that code means that another run is in the way.
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/below"));
   EXPECT_TRUE(absl::IsDataLoss(PosixFileSystem().OpenFile(folder.path()).status()));

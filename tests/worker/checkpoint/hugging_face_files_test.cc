@@ -20,7 +20,7 @@ constexpr char kModel[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 const std::set<std::string> kNeeded = {"model.a", "model.b"};
 
-// A file with a value for each tensor.
+// A file with one value for each tensor.
 std::string File(const std::map<std::string, float>& values) {
   ForeignTensors tensors;
   for (const auto& [name, value] : values) tensors[name] = Floats({value});
@@ -30,7 +30,7 @@ std::string File(const std::map<std::string, float>& values) {
 struct Case {
   std::string name;
   std::map<std::string, std::string> files;
-  std::map<std::string, float> taken;  // the content by which one sees which was taken
+  std::map<std::string, float> taken;  // the values show from which file each tensor was taken
   std::vector<std::string> notes;      // a part of each, in order
   StatusCode code = StatusCode::kOk;
   std::vector<std::string> error = {};  // parts of it
@@ -426,7 +426,7 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
     const absl::Status status = ParseWeightMap(c.text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.text << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.text;
-    // Though the files that it might mean are there.
+    // although the files that it might mean exist
     Check({c.text,
            {{kIndex, c.text}, {kModel, File(kRight)}},
            {},
@@ -434,14 +434,14 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
            kWrong,
            {std::string("/weights/") + kIndex + ": ", c.message}});
   }
-  // A name may appear in other parts of the file, and a tensor may be called as a file's part.
+  // A name may appear in other parts of the file, and a tensor may have the name of a part of the file.
   const auto good = ParseWeightMap(
       R"({"metadata": {"a": 1, "weight_map": {"a": 2}}, "weight_map": {"a": "x.safetensors", "weight_map": "..safetensors"}})");
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_EQ(*good, (std::map<std::string, std::string>{{"a", "x.safetensors"}, {"weight_map", "..safetensors"}}));
 }
 
-// Damage anywhere never crashes, and never leads out of the folder.
+// Damage at any place causes no crash, and never leads out of the folder.
 TEST(HuggingFaceFiles, RandomDamageOfAnIndexIsSafe) {
   std::mt19937 random(5);
   for (int round = 0; round < 3000; ++round) {
@@ -456,7 +456,7 @@ TEST(HuggingFaceFiles, RandomDamageOfAnIndexIsSafe) {
   }
 }
 
-// Whatever fails on the disk, what is chosen is right or an error.
+// Whatever fails on the disk, the result is right or an error.
 TEST(HuggingFaceFiles, EveryCallOfTheDiskMayFail) {
   const auto disk = DiskWith({{kIndex, kGoodIndex},
                               {kShard1, File({{"model.a", 1}})},

@@ -1,5 +1,4 @@
-// Import of whole folders. What is exported, and an independent reader of it, is in
-// tests/reference/test_hugging_face.py.
+// Imports whole folders. tests/reference/test_hugging_face.py tests exports, with an independent reader.
 #include "worker/checkpoint/hugging_face.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +41,7 @@ ForeignTensors ReadFile(FileSystem& disk, const std::string& path) {
   return tensors;
 }
 
-// A trained model, exported, on a disk of its own.
+// A trained model that was exported to its own disk.
 class HuggingFaceImport : public testing::Test {
  protected:
   void Export(bool tied) {
@@ -65,7 +64,7 @@ class HuggingFaceImport : public testing::Test {
   absl::StatusOr<ImportedWeights> Import(NonFiniteWeights non_finite = NonFiniteWeights::kRefuse) {
     return ImportFromHuggingFace(kIn, model_, *ExportFamilyOf(model_).value(), kOut, non_finite, disk_);
   }
-  // Refused with these words, and nothing is left behind.
+  // Expects the import to be refused with these words, and to leave nothing behind.
   void ExpectRefused(const std::vector<std::string>& parts) {
     const absl::Status status = Import().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -73,7 +72,7 @@ class HuggingFaceImport : public testing::Test {
     const auto left = disk_.List(kOut);
     EXPECT_TRUE(absl::IsNotFound(left.status()) || left->empty()) << absl::StrJoin(*left, " ");
   }
-  // The weights of the imported checkpoint, as they are exported.
+  // The weights of the imported checkpoint, in exported form.
   ForeignTensors Imported() {
     const auto found = FindCheckpoints(kOut, disk_);
     EXPECT_TRUE(found.ok()) << found.status();
@@ -98,7 +97,7 @@ class HuggingFaceImport : public testing::Test {
   ForeignTensors tensors_;
 };
 
-// Every tensor was taken from the stale file, whose name comes last.
+// The name of the stale file comes last, but its tensors must not replace those of the indexed shards.
 TEST_F(HuggingFaceImport, StaleFilesBesideIndexedShardsAreNotTaken) {
   Export(/*tied=*/false);
   std::map<std::string, std::string> map;
@@ -152,7 +151,7 @@ TEST_F(HuggingFaceImport, AHeadOfItsOwnIsTaken) {
 
 TEST_F(HuggingFaceImport, AMissingHeadIsNamed) {
   Export(/*tied=*/false);
-  // The short names are those of the base model, and the head is no part of it.
+  // The short names are those of the base model, which does not include the head.
   tensors_["weight"] = tensors_.at(kHead);
   tensors_.erase(kHead);
   WriteModel();
@@ -185,7 +184,7 @@ TEST_F(HuggingFaceImport, OtherShapesAndTensorsAreRefusedByName) {
 
 TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   Export(/*tied=*/true);
-  // (8, 24), kept as (24, 8) by Lynx: the place is that of the file.
+  // (8, 24) in the file, (24, 8) in Lynx: the message names the place in the file.
   const std::string name = "transformer.h.0.attn.c_attn.weight";
   ASSERT_THAT(tensors_.at(name).shape, ElementsAre(8, 24));
   Set(name, 24 * 2 + 5, NAN);
@@ -207,7 +206,7 @@ TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   EXPECT_EQ(Imported().at(name).bytes, tensors_.at(name).bytes);
 }
 
-// Rows of positions beyond the samples are not taken.
+// Rows of positions beyond the samples are not imported.
 TEST_F(HuggingFaceImport, NonFiniteValuesThatAreNotTakenDoNotCount) {
   Export(/*tied=*/true);
   const std::string name = "transformer.wpe.weight";
@@ -249,7 +248,7 @@ TEST_F(HuggingFaceImport, ConfigMustBeThereAndNoPointer) {
   EXPECT_TRUE(absl::IsNotFound(ReadHuggingFaceConfig(kIn, disk_).status()));
 }
 
-// Some versions of transformers take the factor from `factor`, others from the positions: both must find the same.
+// Some versions of transformers use `factor`, others compute the factor from the positions: both must get the same.
 TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   ModelSpec model;
   model.family = ModelFamily::kLlama, model.hidden = 32, model.heads = 4;
@@ -259,7 +258,7 @@ TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   EXPECT_THAT(config, HasSubstr("\"original_max_position_embeddings\": 10"));
 }
 
-// Whatever fails on the disk: an error and no checkpoint, or a whole one of the right weights.
+// Whatever fails on the disk: either an error and no checkpoint, or a complete one with the right weights.
 TEST_F(HuggingFaceImport, EveryCallOfTheDiskMayFail) {
   Export(/*tied=*/true);
   tensors_[kHead] = tensors_.at(kEmbedding);

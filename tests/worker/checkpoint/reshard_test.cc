@@ -1,4 +1,4 @@
-// A checkpoint that one layout wrote, loaded in another.
+// A checkpoint written by one layout and loaded in another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr ModelCase kModels[] = {{"Gpt", ModelFamily::kGpt, false},
                                  {"Llama", ModelFamily::kLlama, false},
                                  {"TiedLlama", ModelFamily::kLlama, true}};
 
-// 13 words, so that vocabulary shards have padding; five layers, so that stages differ in length.
+// 13 words, so that vocabulary shards have padding; five layers, so that stages have different lengths.
 ModelSpec SpecOf(const ModelCase& model) {
   ModelSpec spec = WorldModel();
   spec.layers = 5;
@@ -55,7 +55,7 @@ std::vector<ParallelLayout> Layouts() {
 
 class Reshard : public testing::TestWithParam<ModelCase> {};
 
-// Every element of weights and moments, from every layout to every other; padding stays zero.
+// Every element of weights and moments, from every layout to every other. Padding stays zero.
 TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
   const ModelSpec model = SpecOf(GetParam());
   for (const ParallelLayout& writer : Layouts()) {
@@ -88,7 +88,7 @@ ModelSpec LargerModel() {
   return model;
 }
 
-// A rank of a pipeline reads its stage, one of a tensor-parallel group its rows and columns.
+// A rank of a pipeline reads its stage; a rank of a tensor-parallel group reads its rows and columns.
 TEST(ReshardReading, ReadsWhatIsNeeded) {
   FaultyFileSystem files;
   CheckpointWorld written({}, LargerModel());
@@ -102,8 +102,8 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
       ASSERT_EQ(
           LoadCheckpoint(kDirectory, read.Identity(10), rank.context, rank.tp_rank, rank.state, {.index = 0, .of = 0}, files),
           absl::OkStatus());
-      // A quarter of the layers. Of that, matrices split by columns (5 of 12 parts of a layer) are read whole: what
-      // other ranks have lies closely between. The rest is halved.
+      // A quarter of the layers. Of these, matrices that are split by columns (5 of 12 parts of a layer) are read
+      // completely, because the other ranks' parts lie between this rank's. The rest is halved.
       const double share = layout.tp == 1 ? 0.26 : 0.19;
       EXPECT_LT(static_cast<double>(files.read_bytes() - before), share * static_cast<double>(all));
     }
@@ -111,7 +111,7 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
   }
 }
 
-// In the layout that wrote it, a rank that shall verify nothing looks into its own shard alone.
+// In the layout that wrote it, a rank that does not have to verify anything reads only its own shard.
 TEST(ReshardReading, TheOwnShardComesFirst) {
   FaultyFileSystem files;
   CheckpointWorld world({.tp = 2, .pp = 2});
@@ -124,7 +124,7 @@ TEST(ReshardReading, TheOwnShardComesFirst) {
             absl::OkStatus());
 }
 
-// Each shard has one reader who takes its digest, whether or not that one needs anything of it.
+// For each shard one reader computes the digest, whether or not it needs any of the shard.
 TEST(ReshardReading, ReadersShareOutTheDigests) {
   for (const int shard : {0, 1, 2, 3}) {
     FaultyFileSystem files;
@@ -147,7 +147,7 @@ TEST(ReshardReading, ReadersShareOutTheDigests) {
   }
 }
 
-// What a damaged header says means nothing: to a reader that does not verify it, it is damage as well.
+// The contents of a damaged header mean nothing: a reader that does not verify it must also treat it as damage.
 TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   FaultyFileSystem files;
   CheckpointWorld world({.pp = 2});
@@ -164,7 +164,7 @@ TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   }
 }
 
-// Whole shards that do not make up the model: two of the first stage.
+// Complete shards that do not make up the model: two of the first stage.
 TEST(ReshardReading, WhatNoShardHasIsNamed) {
   const TestFolder folder;
   CheckpointWorld world({.pp = 2});

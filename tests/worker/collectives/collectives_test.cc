@@ -17,7 +17,7 @@
 namespace lynx {
 namespace {
 
-// A value that depends on rank, element and salt, with a mantissa that makes the order of additions matter.
+// A value that depends on rank, element and salt. Its mantissa makes the order of additions matter.
 float ValueAt(int32_t rank, int64_t element, uint64_t salt) {
   const uint64_t bits = Mix64(salt * 1'000'003 + static_cast<uint64_t>(rank) * 7919 + static_cast<uint64_t>(element));
   return static_cast<float>(static_cast<int64_t>(bits >> 40) - (1 << 23)) / 65536.0f;
@@ -80,7 +80,7 @@ TEST_P(AllGatherTest, FillsEverySlotInTheOrderOfTheGroup) {
       std::vector<float> data(count * members, -1.0f);
       const std::vector<float> own = ValuesOf(rank, count, 5);
       std::copy(own.begin(), own.end(), data.begin() + count * rank);
-      // In a world of one the slot is all there is.
+      // In a world of one rank there is only the slot.
       const absl::StatusOr<TransferTicket> ticket = communicator.StartAllGather(Group::kTensor, data.data(), count);
       ASSERT_TRUE(ticket.ok()) << ticket.status();
       ASSERT_TRUE(communicator.Wait(*ticket).ok());
@@ -112,8 +112,8 @@ TEST_P(ReduceScatterTest, SumsTheSlotOfEveryMember) {
 
 INSTANTIATE_TEST_SUITE_P(Members, ReduceScatterTest, testing::Values(1, 2, 3, 5));
 
-// The two ranks of a bidirectional pipeline that hold the same pieces reduce each of them on a route of its own, so
-// that the order of the pieces does not matter; replicas take part too.
+// The two ranks of a bidirectional pipeline that hold the same pieces reduce each piece on its own route, so that the
+// order of the pieces does not matter. Replicas take part too.
 TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
   const ParallelLayout layout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
@@ -121,7 +121,7 @@ TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
     ASSERT_EQ(stages.size(), 2u);
     std::vector<std::vector<float>> data(2, std::vector<float>(100));
     TransferTicket tickets[2];
-    // By chunk: the ranks of the lower half hold the pieces the other way round.
+    // By chunk: the ranks of the lower half hold the pieces in the opposite order.
     for (size_t chunk : {0u, 1u}) {
       const int32_t piece = PipelineOf(layout).PieceOf(stages[chunk]);
       data[chunk].assign(100, static_cast<float>((piece + 1) * (1 << rank)));
@@ -137,7 +137,7 @@ TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
   });
 }
 
-// Every boundary between virtual stages is a route of its own, also between the same two ranks.
+// Every boundary between virtual stages has its own route, even between the same two ranks.
 TEST(CollectivesTest, BoundariesBetweenTheSameRanksDoNotHoldEachOtherUp) {
   const ParallelLayout layout{.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
@@ -163,7 +163,7 @@ TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
   const ParallelLayout layout{2, 2, 2};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
     for (const Group group : {Group::kTensor, Group::kData, Group::kWorld}) {
-      // Each rank's power of two shows who took part.
+      // Each rank adds its own power of two, so the sum shows which ranks took part.
       std::vector<float> data(10, static_cast<float>(1 << rank));
       AllReduceNow(communicator, group, data);
       const RankCoordinates own = CoordinatesOf(layout, rank);
@@ -192,7 +192,7 @@ TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
   });
 }
 
-// Where one rank holds the first piece and the last, or two hold the same pieces, there is no such group.
+// There is no such group if one rank holds both the first and the last piece, or if two ranks hold the same pieces.
 TEST(TiedMembers, AreApartOnly) {
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 1).ranks, (std::vector<int32_t>{1, 5}));
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 5).index, 1);
@@ -238,7 +238,7 @@ TEST(CollectivesTest, TicketsMayBeAwaitedInAnyOrder) {
 
 TEST(CollectivesTest, StagesExchangeInOrderInBothDirectionsAtOnce) {
   constexpr int kMessages = 20;
-  constexpr int64_t kCount = 50'000;  // more than socket buffers hold in sum
+  constexpr int64_t kCount = 50'000;  // more than all socket buffers hold together
   RunRanks(ParallelLayout{.pp = 3}, [&](int32_t rank, Communicator& communicator) {
     std::vector<TransferTicket> tickets;
     std::vector<std::vector<float>> sent, from_previous, from_next;
@@ -280,7 +280,7 @@ TEST(CollectivesTest, AStalledReceiveHoldsNoOtherGroup) {
     std::vector<float> boundary(300'000, first_stage ? 0.0f : 8.0f);
     TransferTicket stalled;
     if (first_stage) stalled = *communicator.StartRecv(Group::kNextStage, boundary.data(), 300'000);
-    // The other stage sends only after all of this, so it can complete only if the receive holds nothing up.
+    // The other stage sends only after all of this, so it can only complete if the receive does not block anything.
     for (int i = 0; i < 5; ++i) {
       std::vector<float> data(100'000, 1.0f);
       AllReduceNow(communicator, Group::kTensor, data);
@@ -298,7 +298,7 @@ TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
     std::vector<float> data(kCount, 1.0f);
     const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), kCount);
-    // Both halves leave without a wait; the second one is what the peer's half was summed into.
+    // Both halves are sent without a wait; the second one is the peer's half, with this rank's added.
     while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());
@@ -345,7 +345,7 @@ TEST(CollectivesTest, PacingHoldsAConnectionBack) {
                                             : *communicator.StartRecv(Group::kPreviousStage, data.data(), count);
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());
-    // Without pacing it takes a few milliseconds. Only the receiver sees the last byte.
+    // Without pacing it takes a few milliseconds. Only the receiver sees the last byte arrive.
     if (rank == 0) return;
     EXPECT_GT(times->completed.time - times->started.time, Nanos(150'000'000));
   });

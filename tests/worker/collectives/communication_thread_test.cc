@@ -17,7 +17,7 @@ namespace {
 
 const ParallelLayout kPair{.tp = 2};
 
-// Rank 0 of a pair, with the other ends of its connections in the test's hands.
+// Rank 0 of a pair. The test holds the other ends of its connections.
 struct Ends {
   std::vector<Link> own;
   std::vector<Link> other;
@@ -33,8 +33,8 @@ Ends MakeEnds() {
   return ends;
 }
 
-// The order to end may come while an operation that was just posted fails. Without care the thread takes the order
-// with the news of the failure, forgets it and sleeps for ever; the destructor then never returns.
+// The order to end may come while an operation that was just posted fails. If the thread took the order together with
+// the news of the failure, forgot it and slept, the destructor would never return.
 TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
   const std::string garbage(kOperationHeaderBytes, 'x');
   float value = 0;
@@ -72,7 +72,7 @@ std::pair<OwnedFd, OwnedFd> TcpPair() {
   return {std::move(one), std::move(other)};
 }
 
-// Fewer bytes than are worth waking up for are progress all the same: a slow link is not an idle one.
+// Fewer bytes than are worth a wake-up still count as progress: a slow link is not an idle one.
 TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   constexpr int64_t kCount = 64 << 10;
   constexpr Nanos kIdle{300'000'000};
@@ -90,7 +90,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   ASSERT_TRUE(ticket.ok());
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
   ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
-  // Twice as long as a link may be idle, a few bytes at a time; then the rest.
+  // For twice as long as a link may be idle, a few bytes at a time; then the rest.
   std::vector<float> theirs(kCount, 2.0f);
   const char* at = reinterpret_cast<const char*>(theirs.data());
   int64_t left = kCount * static_cast<int64_t>(sizeof(float));
@@ -109,7 +109,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   EXPECT_EQ(values.back(), 3.0f);
 }
 
-// The other end's control connection, and a thread that waits for an all-reduce in which no byte moves.
+// The other end's control connection, and a thread that waits for an all-reduce in which no byte arrives.
 struct Waiting {
   explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0)) : ends(MakeEnds()) {
     for (const Link& link : ends.other) {
@@ -136,10 +136,10 @@ struct Waiting {
 
 const std::string kSign = EncodeNotice({.kind = NoticeKind::kLives});
 
-// No time is measured here: a slow machine makes the test longer, and nothing else.
+// No time is measured here: a slow machine only makes the test longer.
 TEST(CommunicationThread, APeerWhoseSignsOfLifeEndIsLost) {
   Waiting waiting(Nanos(200'000'000));
-  waiting.Send(kSign.substr(0, 3));  // whatever the pieces that they come in
+  waiting.Send(kSign.substr(0, 3));  // however the bytes are divided when they arrive
   waiting.Send(kSign.substr(3) + kSign + kSign);
   EXPECT_EQ(waiting.board.Await(waiting.ticket).status(),
             absl::DeadlineExceededError("rank 1 (stage 0, tp 1) has given no sign of life for 200.0 ms during "
@@ -160,7 +160,7 @@ TEST(CommunicationThread, WithoutALimitSignsAreHeardAndMeanNothing) {
 
 TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
   Waiting waiting(Nanos(50'000'000), Nanos(600'000'000'000));
-  // Its signs come, so time passes for this thread; what it waits for is the other's.
+  // Its signs of life arrive, so this thread may wait; the peer is the one that is late.
   std::string signs(20 * kSign.size(), '\0');
   size_t got = 0;
   while (got < signs.size()) {

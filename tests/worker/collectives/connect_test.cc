@@ -1,4 +1,4 @@
-// Finding each other: late peers, missing peers, wrong peers and strangers.
+// Connecting: late peers, missing peers, wrong peers and strangers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ constexpr Nanos kShort{300'000'000};
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// A connected socket to `address` without any introduction.
+// A socket connected to `address` that has not said anything.
 OwnedFd Stranger(const PeerAddress& address) {
   absl::StatusOr<OwnedFd> fd = BeginConnect(address);
   EXPECT_TRUE(fd.ok());
@@ -69,7 +69,7 @@ TEST(ConnectTest, ContextParallelismIsRefused) {
   EXPECT_THAT(Message(status), HasSubstr("context parallelism"));
 }
 
-// Ranks that are planned otherwise in any way must not train together.
+// Ranks whose plans differ in any way must not train together.
 TEST(ConnectTest, APeerWithAnotherScheduleIsRefused) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.pp = 2});
   options[1].layout.schedule = ScheduleKind::kGpipe;
@@ -95,7 +95,7 @@ TEST(ConnectTest, APeerWithAnotherCustomScheduleIsRefused) {
 
 TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
-  // Rank 0's port is free for a while, as before its process has started.
+  // Nobody listens on rank 0's port for a while, as before its process has started.
   close(options[0].listen_fd);
   OnThreads(2, [&](int32_t rank) {
     if (rank == 0) {
@@ -120,7 +120,8 @@ TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {
 TEST(ConnectTest, TheDeadlineNamesWhoIsMissing) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{2, 2, 1});
   for (CommunicatorOptions& of_rank : options) of_rank.connect_timeout = kShort;
-  // Rank 2 never comes. Of the others, 0 and 3 talk to it (stage boundary, tensor group), and 1 in the world's ring.
+  // Rank 2 never comes. Ranks 0 and 3 communicate with it directly (stage boundary, tensor group), and rank 1 in the
+  // world's ring.
   OnThreads(4, [&](int32_t rank) {
     if (rank == 2) return;
     const absl::Status status = ConnectTcp(options[rank]).status();
@@ -140,7 +141,7 @@ TEST(ConnectTest, AnotherGenerationIsRefusedWithAReason) {
     const absl::Status status = ConnectTcp(options[rank]).status();
     EXPECT_THAT(Message(status), HasSubstr("generation 3 of job 'job-1' was offered, generation 4 runs here"));
     if (rank == 0) {
-      // The right one may still come: rank 0 waits for it until its deadline.
+      // The right peer may still come, so rank 0 waits for it until its deadline.
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     } else {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -206,7 +207,7 @@ TEST(ConnectTest, AnotherProtocolVersionIsRefused) {
   close(options[1].listen_fd);
 }
 
-// What a rank tells of strangers.
+// Collects what a rank reports about strangers.
 class Told {
  public:
   std::function<void(const std::string&)> Ears() {
@@ -225,7 +226,7 @@ class Told {
   std::vector<std::string> lines_;
 };
 
-// So many bytes, or as many as come before the other side closes.
+// Reads that many bytes, or until the other side closes.
 std::string ReadFrom(const OwnedFd& fd, size_t bytes) {
   std::string text;
   pollfd polled{fd.get(), POLLIN, 0};
@@ -244,7 +245,7 @@ void SendTo(const OwnedFd& fd, std::string_view bytes) {
 
 std::string TextOf(const Mac& mac) { return std::string(mac.data(), mac.size()); }
 
-// As rank 1 of two would say it to rank 0, but for the nonce.
+// What rank 1 of two would send to rank 0, except for the nonce.
 Hello HelloOf(const CommunicatorOptions& options) {
   Hello hello;
   hello.job = options.job;
@@ -268,7 +269,7 @@ TEST(ConnectTest, APeerWithAnotherSecretIsNoPeer) {
   });
 }
 
-// A stranger that has heard what true peers said gets no further than one that has not.
+// A stranger that has recorded the messages of true peers gets no further than one that has not.
 TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
   Told told;
@@ -310,7 +311,7 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
   rank0.join();
 }
 
-// Whatever it says to who connects: a true peer may still come to that address.
+// Whatever it says to those that connect to it: a true peer may still come to that address.
 TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
   for (const std::string& says :
        {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kCount = 256 << 10;
 
-// One member of a ring of two, with the other end of both its connections in the test's hands.
+// One member of a ring of two. The test holds the other ends of both its connections.
 class ExchangeTest : public testing::Test {
  protected:
   ExchangeTest() {
@@ -42,14 +42,14 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
   const OperationHeader header{OperationKind::kAllReduce, 0, kCount};
   Exchange exchange(header, PlanRingAllReduce(2, 0, kCount, sizeof(float)), reinterpret_cast<char*>(data_.data()),
                     Direction::kBoth);
-  EXPECT_EQ(exchange.Awaited(), 1);  // the peer's beginning
+  EXPECT_EQ(exchange.Awaited(), 1);  // the beginning of the peer's data
   const OperationHeaderBytes announced = EncodeOperationHeader(header);
   HandOver(announced.data(), announced.size());
   ReceiveAll(exchange);
   const int64_t passed_on = exchange.Awaited();
   EXPECT_GT(passed_on, 1 << 10);
   EXPECT_LT(passed_on, kCount);
-  // The half that is summed here, in pieces; what is left is never more than what is still to come.
+  // The half that is summed here arrives in pieces. It never waits for more than what has still to come.
   std::vector<float> theirs(kCount / 2, 2.0f);
   int64_t to_come = kCount / 2 * 4;
   for (const char* at = reinterpret_cast<const char*>(theirs.data()); to_come > 0;) {
@@ -67,7 +67,7 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
     state = exchange.Send(own_.get()).state;
     TakeAll();
   }
-  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // nobody waits for the rest
+  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // no neighbour waits for the rest, so it wakes up rarely
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What becomes of everybody when a rank is lost, gives up, or runs another program.
+// What happens to the other ranks if a rank is lost, gives up, or runs another program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ absl::Status AllReduceStatus(Communicator& communicator, Group group, int64_t co
   return communicator.Wait(*ticket).status();
 }
 
-// A communicator that has failed gives the same answer to everything.
+// A communicator that has failed gives the same answer to every call.
 void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first) {
   float value = 0;
   EXPECT_EQ(communicator.StartAllReduce(Group::kWorld, &value, 1).status(), first);
@@ -40,7 +40,7 @@ void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first)
   EXPECT_EQ(communicator.Barrier(), first);
 }
 
-// A rank in a process of its own, which can really be killed. It lives until then.
+// A rank in a separate process, which can really be killed. It lives until then.
 class RankProcess {
  public:
   RankProcess(const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) : pid_(fork()) {
@@ -73,7 +73,7 @@ TEST(FailureTest, AKilledRankEndsEveryWaitOnEverySurvivor) {
   RunRanks(options, [&](int32_t rank, Communicator& communicator) {
     ASSERT_TRUE(AllReduceStatus(communicator, Group::kWorld, 100).ok());
     std::vector<float> data(500'000, 1.0f);
-    // Rank 0 waits for rank 1, which never answers; 1 and 2 wait for the one that is killed.
+    // Rank 0 waits for rank 1, which never answers; ranks 1 and 2 wait for the one that is killed.
     absl::StatusOr<TransferTicket> ticket;
     if (rank == 0) ticket = communicator.StartAllReduce(Group::kTensor, data.data(), 500'000);
     if (rank == 1) ticket = communicator.StartRecv(Group::kNextStage, data.data(), 500'000);
@@ -100,7 +100,7 @@ TEST(FailureTest, TheMessageNamesTheOperation) {
     const absl::StatusOr<TransferTicket> second =
         communicator.StartAllReduce(Group::kTensor, data.data() + 1'000'000, 1'000'000);
     ASSERT_TRUE(first.ok() && second.ok());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first one is under way
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first one is running
     victim.Kill();
     const absl::Status status = communicator.Wait(*second).status();
     EXPECT_EQ(status,
@@ -161,9 +161,9 @@ TEST(FailureTest, ARankThatIsDoneMayLeaveWhileOthersGoOn) {
     }
     if (rank == 2) last_stage_is_done = true;
     if (rank == 1) {
-      // The failure that follows is for this rank alone.
+      // The failure that follows concerns only this rank.
       while (!last_stage_is_done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      // What the first stage sent before it left is still there, and then no more.
+      // What the first stage sent before it left still arrives, but nothing more.
       received.assign(200'000, 0.0f);
       const TransferTicket last = *communicator.StartRecv(Group::kPreviousStage, received.data(), 200'000);
       ASSERT_TRUE(communicator.Wait(last).ok());
@@ -212,14 +212,14 @@ TEST(FailureTest, APeerThatNeverStartsRunsIntoTheIdleTimeout) {
       ExpectSameEverywhere(communicator, status);
       return;
     }
-    // The barrier is another group's: it never completes, since rank 0 does not come.
+    // The barrier belongs to another group. It never completes, because rank 0 does not come.
     const absl::Status status = communicator.Barrier();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(Message(status), HasSubstr("not a byte moved between rank 0"));
   });
 }
 
-// Wherever in its turn a communication thread is when its process is stopped.
+// Wherever in its loop a communication thread is when its process is stopped.
 TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
   struct Shared {
     std::atomic<int64_t> rounds[2];

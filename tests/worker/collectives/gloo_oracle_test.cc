@@ -1,4 +1,4 @@
-// The same reductions by Gloo, an independent implementation, on the same values.
+// The same reductions with Gloo, an independent implementation, on the same values.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
@@ -62,7 +62,7 @@ TEST_P(GlooOracleTest, AllReduceAgrees) {
     std::vector<float> data = ValuesOf(rank, count_);
     ASSERT_TRUE(communicator.Wait(*communicator.StartAllReduce(Group::kData, data.data(), count_)).ok());
     for (int64_t i = 0; i < count_; ++i) {
-      // The order of additions differs: an element may be off by the rounding of terms of up to 2^15.
+      // The order of additions differs, so an element may differ by the rounding of terms up to 2^15.
       ASSERT_NEAR(data[i], expected[rank][i], 0.02) << "rank " << rank << ", element " << i << ", seed " << kSeed;
     }
   });

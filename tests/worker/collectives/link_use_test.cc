@@ -1,4 +1,4 @@
-// What the kernel says of the links between hosts; addresses of loopback stand for hosts.
+// What the kernel says about the links between hosts. Loopback addresses represent hosts.
 #include <gtest/gtest.h>
 
 #include "tests/worker/collectives/rank_threads.h"
@@ -6,7 +6,7 @@
 namespace lynx {
 namespace {
 
-// A pipeline of two ranks, the second on another host than the first or on the same.
+// A pipeline of two ranks. The second is on another host than the first, or on the same.
 std::vector<CommunicatorOptions> TwoStages(const char* second_host) {
   std::vector<CommunicatorOptions> options = LoopbackOptions({.pp = 2});
   const absl::StatusOr<ListeningSocket> socket = ListenTcp(second_host);
@@ -16,7 +16,7 @@ std::vector<CommunicatorOptions> TwoStages(const char* second_host) {
   return options;
 }
 
-// The first stage sends `count` floats, and the world meets.
+// The first stage sends `count` floats; then all ranks meet in a barrier.
 void SendToNext(int32_t rank, Communicator& communicator, int64_t count) {
   std::vector<float> data(static_cast<size_t>(count));
   const absl::StatusOr<TransferTicket> ticket = rank == 0 ? communicator.StartSend(Group::kNextStage, data.data(), count)

@@ -1,4 +1,4 @@
-// What a build without NCCL says.
+// The error of a build without NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

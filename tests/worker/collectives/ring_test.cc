@@ -1,4 +1,4 @@
-// The streams of ring collectives, without any network: they fit together between neighbours and do what they
+// The streams of ring collectives without a network: the streams of neighbours fit together, and they do what they
 // promise.
 #include "worker/collectives/ring.h"
 
@@ -28,7 +28,7 @@ void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count, i
     const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
     const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
     EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
-    // What leaves later than the first part is exactly what came in before, byte for byte.
+    // What is sent after the first part is exactly what was received earlier, byte for byte.
     for (size_t k = plan.free_bytes; k < outgoing.size(); ++k) {
       ASSERT_EQ(outgoing[k], incoming[k - plan.free_bytes]) << "byte " << k;
     }
@@ -57,7 +57,7 @@ TEST(RingTest, AUsedPlanLeavesNothingBehind) {
 }
 
 TEST(RingTest, AllReduceSendsTheFewestBytes) {
-  // 2(n-1)/n of the buffer, to within a chunk's rounding.
+  // 2(n-1)/n of the buffer, up to the rounding of a chunk.
   for (int32_t members = 1; members <= 6; ++members) {
     for (int32_t index = 0; index < members; ++index) {
       for (const int64_t element_bytes : {2, 4}) {
@@ -68,7 +68,7 @@ TEST(RingTest, AllReduceSendsTheFewestBytes) {
   }
 }
 
-// Runs the streams of all members in lock step on integers, each element moving as soon as its plan allows.
+// Runs the streams of all members in lock step on integers. Each element moves as soon as its plan allows it.
 std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vector<std::vector<int64_t>> data, int64_t count) {
   const int32_t members = static_cast<int32_t>(data.size());
   std::vector<StreamPlan> plans;

@@ -195,7 +195,7 @@ TEST(RankConfigTest, TextThatIsNotJsonSaysSo) {
 
 TEST(RankConfigTest, NoTruncationIsAccepted) {
   const std::string text = RankConfigText(SomeConfig());
-  // The last brace and its newline are the last two characters.
+  // The last two characters are the last brace and its newline.
   for (size_t length = 0; length + 2 < text.size(); length += 7) {
     EXPECT_FALSE(ParseRankConfig(text.substr(0, length)).ok()) << length;
   }
@@ -257,7 +257,7 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
   }
 }
 
-// A worker daemon that was upgraded reads what ranks report that an earlier release began.
+// An upgraded worker daemon reads the reports of ranks that an earlier release started.
 TEST(RankReportTest, StepsOfAnEarlierReleaseAreRead) {
   StepReport step = SomeStep();
   step.links.clear();

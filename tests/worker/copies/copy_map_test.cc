@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// `each`: consecutive ranks of one node.
+// The node of each rank; `each` consecutive ranks are on one node.
 std::vector<int32_t> Nodes(int32_t ranks, int32_t each) {
   std::vector<int32_t> nodes;
   for (int32_t rank = 0; rank < ranks; ++rank) nodes.push_back(rank / each);
@@ -42,7 +42,7 @@ TEST(CopyMapTest, EachShardHasTwoPlacesOnDifferentNodes) {
           EXPECT_EQ(shards[i].file, files[i]);
           ASSERT_GE(shards[i].second, 0);
           EXPECT_NE(nodes[static_cast<size_t>(shards[i].first)], nodes[static_cast<size_t>(shards[i].second)]);
-          // A rank writes one shard: its own.
+          // A rank writes only its own shard.
           EXPECT_TRUE(writers.insert(shards[i].first).second);
           if (!shards[i].sent) EXPECT_TRUE(writers.insert(shards[i].second).second);
         }
@@ -63,7 +63,7 @@ TEST(CopyMapTest, ReplicasOnTwoNodesSendNothing) {
   }
 }
 
-// With ZeRO each replica has a part of the states that no other one has.
+// With ZeRO each replica has a part of the states that no other replica has.
 TEST(CopyMapTest, SharesOfReplicasAreSent) {
   ParallelLayout layout{2, 1, 2};
   layout.zero = ZeroStage::kOptimizer;
@@ -73,7 +73,7 @@ TEST(CopyMapTest, SharesOfReplicasAreSent) {
 }
 
 TEST(CopyMapTest, ReplicasOfOneNodeSendOneCopy) {
-  // All replicas of a stage on one node.
+  // All replicas of a stage are on one node.
   const ParallelLayout layout{1, 2, 2};
   std::vector<int32_t> nodes;
   for (int32_t rank = 0; rank < 4; ++rank) nodes.push_back(CoordinatesOf(layout, rank).stage);
@@ -82,7 +82,7 @@ TEST(CopyMapTest, ReplicasOfOneNodeSendOneCopy) {
   for (const ShardKeepers& shard : shards) EXPECT_TRUE(shard.sent);
 }
 
-// What each node takes of others is spread over its ranks.
+// The copies that each node keeps for others are spread over its ranks.
 TEST(CopyMapTest, PartnersAreSpreadOverRanks) {
   const std::vector<int32_t> nodes = Nodes(8, 4);
   std::map<int32_t, int> taken;

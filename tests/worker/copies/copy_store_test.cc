@@ -71,7 +71,7 @@ TEST_F(CopyStoreTest, AShardWithoutItsRecordIsNone) {
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
-// The one that is written over is none from the first moment on, and what it had more is cut off.
+// The copy that is overwritten is invalid from the first moment on. If it was longer, the rest is cut off.
 TEST_F(CopyStoreTest, AFileIsWrittenOverForTheNextStep) {
   const CopyRecord old = RecordOf(1, 5, 0, "long old states"), next = RecordOf(1, 6, 0, "new");
   ASSERT_TRUE(Write(old, "long old states").ok());
@@ -88,7 +88,7 @@ TEST_F(CopyStoreTest, AFileIsWrittenOverForTheNextStep) {
   ASSERT_EQ(::stat(store_.ShardPath(next.key()).c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
   EXPECT_FALSE(fs::exists(store_.ShardPath(old.key())));
-  // Where it is gone, a new one is made.
+  // If the file is gone, a new one is made.
   EXPECT_TRUE(Write(RecordOf(1, 7, 0, "x"), "x", CopyKey{Generation(1), 3, next.shard.file}).ok());
 }
 
@@ -109,7 +109,7 @@ TEST_F(CopyStoreTest, DamageIsTold) {
   EXPECT_EQ(store_.List().damaged.size(), 2u);
 }
 
-// A record that stands under another name says of another step.
+// A record under another name describes another step.
 TEST_F(CopyStoreTest, ARecordUnderAnotherNameIsDamage) {
   const CopyRecord one = RecordOf(1, 5, 0, "states");
   ASSERT_TRUE(Write(one, "states").ok());
@@ -154,7 +154,7 @@ TEST_F(CopyStoreTest, NothingIsThereBeforeTheFirst) {
   EXPECT_FALSE(absent.BeginShard({Generation(1), 2, "shard-0000-0000.safetensors"}, std::nullopt).ok());
 }
 
-// /dev/full takes every open and no byte.
+// /dev/full accepts every open and no byte.
 TEST_F(CopyStoreTest, AFullMemoryIsResourceExhausted) {
   const OwnedFd full(::open("/dev/full", O_WRONLY));
   ASSERT_TRUE(full.open());

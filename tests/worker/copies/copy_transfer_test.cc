@@ -1,4 +1,4 @@
-// Copies on their way from rank to rank: a server and its clients, and what they do with everything else that comes.
+// Sending copies from rank to rank: a server, its clients, and what they do with unexpected messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ std::string Pattern(size_t bytes) {
   return text;
 }
 
-// Node 0 sends, node 1 takes.
+// Node 0 sends, node 1 receives.
 class CopyTransferTest : public testing::Test {
  protected:
   CopyTransferTest()
@@ -54,7 +54,7 @@ class CopyTransferTest : public testing::Test {
   }
   PeerAddress address() const { return {"127.0.0.1", server_->port()}; }
 
-  // A file of node 0 with that content, and its record.
+  // Writes a file with that content, and its record, on node 0.
   CopyRecord WriteHere(int64_t step, const std::string& file, const std::string& content) {
     CopyRecord record{world_.Identity(step), {file, Bytes(static_cast<int64_t>(content.size())), Sha256Hex(content)}};
     const auto fd = here_.BeginShard(record.key(), std::nullopt);
@@ -90,7 +90,7 @@ TEST_F(CopyTransferTest, AShardArrivesAndIsReadBack) {
   EXPECT_TRUE(part == content.substr(123'456, part.size()));
   EXPECT_EQ(client.Get(record.key(), 4'999'999, part).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(client.Get({Generation(1), 4, file_}, 0, part).code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(client.Get(record.key(), 0, part).ok());  // the connection is as good as before
+  ASSERT_TRUE(client.Get(record.key(), 0, part).ok());  // the connection still works
 }
 
 TEST_F(CopyTransferTest, TheNextStepTakesThePlaceOfAnOlderOne) {
@@ -153,7 +153,7 @@ TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
   EXPECT_THAT(there_.List().copies, IsEmpty());
 }
 
-// Without the secret: the proof of who accepts, sent back; nothing that it was not asked for is taken.
+// Without the secret: a client that sends the server's own proof back. Nothing that was not requested is accepted.
 TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
   CopyLink link(*ConnectForCopies(address(), 0));
   std::string opening(56, '\0');
@@ -183,7 +183,7 @@ TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
     strangers.push_back(*std::move(fd));
   }
   CopyClient client(address(), ends_, 0);
-  // The first attempt may be one too many among the strangers that are being turned away.
+  // The first attempt may be refused because too many strangers are being turned away.
   absl::Status sent = absl::UnknownError("not tried");
   const CopyRecord record = WriteHere(3, file_, "states");
   for (int attempt = 0; attempt < 1000 && !sent.ok(); ++attempt) sent = Send(client, record);
@@ -210,7 +210,7 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   EXPECT_TRUE(refused([](CopyRequest& r) { r.replaced_step = -2; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.bytes = -1; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.offset = -1; }));
-  EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // of too much at once
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // asks for too much at once
   for (size_t i = 0; i < 8; ++i) {
     CopyRequestBytes bytes = EncodeCopyRequest(request);
     bytes[i] = static_cast<char>(bytes[i] ^ 0x40);
@@ -218,7 +218,7 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   }
 }
 
-// A sender that is gone in the middle leaves no copy, and the server serves the next one.
+// If a sender disappears in the middle, there is no copy, and the server serves the next sender.
 TEST_F(CopyTransferTest, HalfAShardIsNone) {
   {
     auto fd = ConnectForCopies(address(), 0);
@@ -244,7 +244,7 @@ TEST_F(CopyTransferTest, NoiseIsDropped) {
   EXPECT_EQ(link.Receive(answer).code(), absl::StatusCode::kUnavailable);
 }
 
-// What waits for a server that does not answer ends at once when it shall.
+// If it must end, a client that waits for a silent server ends at once.
 TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   const ListeningSocket silent = ListenTcp("127.0.0.1").value();
   CopyClient client({"127.0.0.1", silent.port}, ends_, 0);
@@ -261,7 +261,7 @@ TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   close(silent.fd);
 }
 
-// A server closes what is idle for long: the next request goes over a new connection.
+// A server closes connections that are idle for long; the next request uses a new connection.
 TEST_F(CopyTransferTest, AReaderConnectsAgain) {
   const ListeningSocket listening = ListenTcp("127.0.0.1").value();
   std::thread server([&] {
@@ -292,7 +292,7 @@ TEST_F(CopyTransferTest, AServerThatStopsEndsItsConnections) {
   EXPECT_EQ(Send(client, record).code(), absl::StatusCode::kUnavailable);
 }
 
-// States that two nodes hold together load in any layout: what is not here is read from there.
+// States that two nodes hold together can be loaded in any layout: what is not here is read from the other node.
 TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
   world_.Train(9);
   WholeCopies whole{.identity = world_.Identity(9)};
@@ -319,7 +319,7 @@ TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
     }
     EXPECT_TRUE(other.Holds(9));
   }
-  // Only reading is possible.
+  // Only reading is supported.
   EXPECT_FALSE(files.CreateFile("x").ok() || files.RemoveTree("x").ok() || files.List("x").ok());
   EXPECT_EQ(files.OpenFile("x/shard-0009-0000.safetensors").status().code(), absl::StatusCode::kNotFound);
 }

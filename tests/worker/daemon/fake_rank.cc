@@ -65,7 +65,7 @@ RankReport StepOf(int64_t step) {
                     .bytes_sent = 1000};
 }
 
-// What the signal handler appends, prepared beforehand: it may only write.
+// The text that the signal handler appends. It is prepared in advance, because a handler may only write.
 std::string g_last_words;
 int g_report_fd = -1;
 
@@ -124,7 +124,7 @@ class Rank {
 
 int main(int argc, char** argv) {
   ::signal(SIGTERM, EndOnTerm);
-  ::alarm(170);  // a test that was killed leaves no rank for ever
+  ::alarm(170);  // a test that was killed must not leave a rank forever
   if (argc != 11 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
       std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file" ||
       std::string(argv[9]) != "--lease-file") {

@@ -44,7 +44,7 @@ TEST_F(RankFolderTest, RecordsComeBack) {
   ASSERT_TRUE(StoreRecord(folder, record).ok());
   const absl::StatusOr<StoredRank> loaded = LoadRecord(folder, record.key);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  // What is no UTF-8 is replaced, all else is as it was.
+  // Bytes that are not UTF-8 are replaced; everything else stays the same.
   record.reason = "killed \"by\" signal 9\n\xEF\xBF\xBD";
   EXPECT_EQ(*loaded, record);
 }

@@ -94,7 +94,7 @@ TEST_F(TailTest, WhatIsNotAcknowledgedComesAgainAfterRewind) {
   EXPECT_FALSE(tail.HasNext());
   tail.Rewind();
   EXPECT_EQ(Sequences(tail), (Numbers{3, 4, 5}));
-  // Acknowledgements never go back.
+  // Acknowledgements are never taken back.
   tail.Acknowledge(1);
   tail.Acknowledge(5);
   tail.Rewind();
@@ -143,7 +143,7 @@ TEST_F(TailTest, ReadingPausesWhenTheServerAcknowledgesNothing) {
   EXPECT_GE(held, ReportTail::kWindow);
   EXPECT_LT(held, static_cast<size_t>(count));
   EXPECT_FALSE(tail.Drained());
-  // Everything arrives all the same, once it does.
+  // Everything still arrives when the file can be read.
   int64_t last = static_cast<int64_t>(held);
   while (!tail.Drained()) {
     tail.Acknowledge(last);
@@ -192,7 +192,7 @@ TEST_F(TailTest, LogPassesOverWhatIsTooMuch) {
   EXPECT_EQ(log.Take(10), std::vector<std::string>{"more"});
 }
 
-// A folder in the file's place has a size and opens, but cannot be read, as a file on a failing disk.
+// A folder in the file's place has a size and can be opened, but cannot be read, like a file on a failing disk.
 TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
   std::filesystem::create_directory(path_);
   ASSERT_GT(FileTail(path_).Unread(), 0);
@@ -210,7 +210,7 @@ TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
   EXPECT_TRUE(reports.Drained()) << "else the rank's end would never be told";
 }
 
-// It may be for a moment only.
+// The problem may be temporary.
 TEST_F(TailTest, WhatCouldNotBeReadIsReadLater) {
   std::filesystem::create_directory(path_);
   ReportTail reports = Tail();
@@ -239,7 +239,7 @@ TEST(CleanLine, KeepsUtf8AndReplacesTheRest) {
   EXPECT_EQ(CleanLine("\xF4\x90\x80\x80"), "????");  // beyond the last code point
   EXPECT_EQ(CleanLine("a\xE2\x82"), "a??");          // cut off
   EXPECT_EQ(CleanLine("abcdef", 3), "abc");
-  EXPECT_EQ(CleanLine("ab\xE2\x82\xAC", 4), "ab");  // a character is never cut
+  EXPECT_EQ(CleanLine("ab\xE2\x82\xAC", 4), "ab");  // a character is never split
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
-// Kills and reaps every child of this process, adopted ones too, until there is none.
+// Kills and reaps every child of this process, including adopted ones, until there is none left.
 void KillChildren() {
   while (::waitpid(-1, nullptr, WNOHANG) >= 0) {
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -1,4 +1,5 @@
-// lynx-worker as a process, cut off: ranks end when a witness still hears of the server, go on when none does.
+// lynx-worker as a process that is cut off: its ranks end if a witness still hears from the server, and go on if none
+// does.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -19,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kLong = 3'600'000'000'000;  // that nothing here comes to
+constexpr int64_t kLong = 3'600'000'000'000;  // longer than anything here takes
 
 // The daemon of another node.
 class FakeWitness : public v1::Witness::Service {
@@ -32,7 +33,7 @@ class FakeWitness : public v1::Witness::Service {
   }
   ~FakeWitness() override { server_->Shutdown(); }
   int port() const { return port_; }
-  // From now on it was answered when it is asked; before, when it began.
+  // From now on, the server has answered it at the time when it is asked; before that, when it began.
   void HearOfTheServer() { hears_ = true; }
   int asked() const { return asked_; }
 
@@ -62,7 +63,7 @@ class WorkerLeaseTest : public WorkerTest {
     witness.set_port(port);
     cluster_.Renew(terms);
   }
-  // Runs a rank under a lease.
+  // Runs a rank with a lease.
   pid_t Run() {
     Renew(kLong, witness_.port());
     StartDaemon();
@@ -70,7 +71,7 @@ class WorkerLeaseTest : public WorkerTest {
     AwaitDeadline([](Nanos deadline) { return deadline.value != INT64_MAX; });
     return pid;
   }
-  // From now on the ranks go on for a few seconds only.
+  // From now on the ranks may go on for only a few seconds.
   void Shorten(int port) {
     Renew(4'000'000'000, port);
     AwaitDeadline([](Nanos deadline) { return deadline < BootTime() + Nanos(4'000'000'000); });
@@ -122,7 +123,7 @@ TEST_F(WorkerLeaseTest, EndsRanksWhenNobodyAnswers) {
   EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->exit_code(), kRankExitLeaseOver);
 }
 
-// Whatever has become of the daemon, its ranks end in time; the next one knows whom to ask.
+// Whatever happens to the daemon, its ranks end in time, and the next daemon knows whom to ask.
 TEST_F(WorkerLeaseTest, TheDeadlineOutlivesTheDaemon) {
   const pid_t pid = Run();
   Shorten(witness_.port());

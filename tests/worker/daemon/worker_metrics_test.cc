@@ -74,7 +74,7 @@ TEST(WorkerMetrics, ARanksSeriesGoWithItsLastGeneration) {
   EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job_id=\"j1\",rank=\"0\"} 1"));
   metrics.RemoveRank(second);
   EXPECT_EQ(Page(metrics).find("lynx_rank_steps_total{"), std::string::npos);
-  // And come anew.
+  // A removed rank may be added again.
   metrics.AddRank(first);
   EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job_id=\"j1\",rank=\"0\"} 0"));
 }

@@ -42,7 +42,7 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_EQ(told.reports[3].done().steps(), 2);
   EXPECT_FALSE(told.end_before_report);
 
-  // What the rank was told.
+  // What the rank was told is in its folder.
   const std::string folder = data_ + "/ranks/j1.g1.r0";
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*ReadFile(folder + "/config.json"));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -55,14 +55,14 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
       << "it has the secret of the ranks' connections";
 
-  // Not wanted any more: forgotten, but its files stay.
+  // It is no longer wanted, so it is forgotten, but its files stay.
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& t) { return t.ranks.empty(); });
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.jsonl"));
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// They are told of, outlive the daemon, and go when the server says that their job has ended.
+// Copies are reported, outlive the daemon, and are deleted when the server says that their job has ended.
 TEST_F(WorkerTest, CopiesOfEndedJobsGoAndOthersStay) {
   const std::string copies = folder_ + "/copies";
   for (const char* job : {"ended", "running"}) {
@@ -74,7 +74,7 @@ TEST_F(WorkerTest, CopiesOfEndedJobsGoAndOthersStay) {
   ASSERT_TRUE(cluster_.WaitUntil("told of both", [&](const Told& told) { return told.copies_of_jobs == both; }));
   v1::WorkerDesired desired;
   desired.add_ended_jobs("ended");
-  desired.add_ended_jobs("../data");  // no job's name
+  desired.add_ended_jobs("../data");  // this is not a job's name
   cluster_.Want(desired);
   ASSERT_TRUE(cluster_.WaitUntil("told of one", [&](const Told& told) { return told.copies_of_jobs == one; }));
   EXPECT_FALSE(std::filesystem::exists(copies + "/ended"));
@@ -96,7 +96,7 @@ TEST_F(WorkerTest, ADaemonThatCannotKeepCopiesGoesWithout) {
   EXPECT_NE(DaemonLog().find("keeps no copies of ranks' states in memory"), std::string::npos) << DaemonLog();
 }
 
-// What the kernel counts tells a rank that it ended for want of memory from one that somebody killed.
+// The kernel's counters distinguish a rank that was killed because memory ran out from one that somebody killed.
 TEST_F(WorkerTest, ARankThatIsKilledForMemoryIsToldFromOneThatIsKilled) {
   const std::string counter = folder_ + "/memory.events";
   ASSERT_TRUE(WriteFileDurably(counter, "oom 1\noom_kill 4\n").ok());
@@ -120,7 +120,7 @@ TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
   StartDaemon();
   RunRank(MakeAssignment("j1", 1, 0));
   const int port = StatusOf(cluster_.told(), 1, 0)->port();
-  // fake_rank listens but never accepts: the connection is made by the kernel as long as somebody holds the socket.
+  // fake_rank listens but never accepts: the kernel makes the connection as long as some process holds the socket.
   const auto connects = [&] {
     const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -130,7 +130,7 @@ TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
   EXPECT_TRUE(connects());
   Tell(0, "exit 0");
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
-  // The daemon holds no copy of it.
+  // The daemon does not hold a copy of the socket.
   EXPECT_FALSE(connects());
 }
 
@@ -186,7 +186,7 @@ TEST_F(WorkerTest, ACrashIsReportedWithTheLastWords) {
   cluster_.WaitUntil("its line", [](const Told& told) { return told.lines == std::vector<std::string>{"about to fall"}; });
 }
 
-// The server sends what a rank is to do until it has started.
+// The server sends a rank's details only until the rank has started.
 TEST_F(WorkerTest, ARankThatIsOnlyNamedGoesOnAndIsNotStartedAgain) {
   StartDaemon();
   const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
@@ -219,7 +219,7 @@ TEST_F(WorkerTest, ARankThatDoesNotEndIsKilled) {
   StartDaemon({"--stop-grace-ms", "300"});
   const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
   Tell(0, "ignore-term");
-  Tell(0, "step 0");  // after it, the signal is ignored
+  Tell(0, "step 0");  // after this step the rank ignores the signal
   cluster_.WaitUntil("the step", [](const Told& told) { return !told.reports.empty(); });
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });

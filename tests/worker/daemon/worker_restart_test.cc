@@ -1,4 +1,4 @@
-// lynx-worker as a process: the daemon dies, is restarted, or leaves; ranks go on.
+// lynx-worker as a process: the daemon dies, restarts, or leaves, and its ranks go on.
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class WorkerRestartTest : public WorkerTest {
  protected:
-  // Runs rank 0 of j1 and leaves assignment_ as it is wanted.
+  // Runs rank 0 of j1. assignment_ then is its assignment.
   pid_t Run() {
     assignment_ = MakeAssignment("j1", 1, 0);
     const pid_t pid = RunRank(assignment_);
@@ -41,7 +41,7 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
 
   KillDaemon();
   EXPECT_TRUE(ProcessLives(pid));
-  Tell(0, "step 1");  // nobody watches
+  Tell(0, "step 1");  // while no daemon runs
   StartDaemon();
   cluster_.WaitUntil("three reports", [](const Told& told) { return told.stream_reports.size() >= 3; });
   Told told = cluster_.told();
@@ -56,7 +56,7 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// The request is a file, so it outlives the daemon that made it, and the next one can take it back.
+// The request is a file, so it outlives the daemon that made it, and the next daemon can withdraw it.
 TEST_F(WorkerRestartTest, ARankIsAskedToGiveWayUntilThatIsTakenBack) {
   StartDaemon();
   Run();
@@ -142,7 +142,7 @@ TEST_F(WorkerRestartTest, AnEndedRankIsNotStartedASecondTime) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// It ended because it was not wanted, and its daemon died before it could tell what the rank had reported.
+// The rank ended because it was not wanted, and its daemon died before it could send the rank's reports.
 TEST_F(WorkerRestartTest, AnEndedRankIsToldOfUntilItIsReleased) {
   cluster_.SetReleases(false);
   StartDaemon();
@@ -212,7 +212,7 @@ TEST_F(WorkerRestartTest, AProcessIdThatIsUsedAgainIsNotTrusted) {
   StartDaemon();
   const pid_t pid = Run();
   KillDaemon();
-  // As if the rank had ended and its id had gone to another process, which happens to be this very one.
+  // As if the rank had ended and another process, here this one, had got its id.
   StoredRank record = *LoadRecord(folder(), key());
   record.process.start_ticks -= 1;
   ASSERT_TRUE(StoreRecord(folder(), record).ok());
@@ -262,7 +262,7 @@ TEST_F(WorkerRestartTest, StopAllEndsWhatADeadDaemonHasLeft) {
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
   EXPECT_FALSE(ProcessLives(pid));
-  // Once more, with nothing to do.
+  // Again, when there is nothing to do.
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
 }

@@ -32,7 +32,7 @@ TEST(DataFingerprint, EveryByteOfAFileOfOrdinarySizeCounts) {
     EXPECT_NE(DigestOf(other), DigestOf(text)) << i;
   }
   EXPECT_NE(DigestOf(text + " "), DigestOf(text));
-  // The same bytes, divided otherwise.
+  // The same bytes, divided differently.
   EXPECT_NE(FingerprintOf(DataKind::kMegatron, {AsBytes("ab"), AsBytes("c")}).sha256,
             FingerprintOf(DataKind::kMegatron, {AsBytes("a"), AsBytes("bc")}).sha256);
 }
@@ -49,7 +49,7 @@ TEST(DataFingerprint, AHugeFileIsSampled) {
   };
   EXPECT_TRUE(changes(0));
   EXPECT_TRUE(changes(whole.size() - 1));
-  // Blocks lie about three lengths apart: a change as long as that touches one wherever it is.
+  // Blocks are about three of their lengths apart, so a change of this length always touches one.
   std::vector<std::byte> other = whole;
   std::fill_n(other.begin() + covered, 3 * kFingerprintBlock.value, std::byte{1});
   EXPECT_NE(DigestOf(other), digest);

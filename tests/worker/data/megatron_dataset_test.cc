@@ -20,7 +20,7 @@ void Append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// A pair with tokens 0, 1, 2, ... in sequences of these lengths. Fields may be made wrong before Index().
+// A pair of files with tokens 0, 1, 2, ... in sequences of these lengths. A test may damage fields before Index().
 struct Pair {
   std::vector<int32_t> sizes = {3, 0, 5, 2};
   std::vector<int64_t> pointers, documents;
@@ -109,7 +109,7 @@ TEST(MegatronDataset, NegativeAndLargeTokensAreNamed) {
   }
 }
 
-// The other documents change no token that is read, but the index is a part of what the data set is.
+// The other documents change no token that is read, but the index is a part of the data set.
 TEST(MegatronDataset, FingerprintCoversBothFiles) {
   const TestFolder folder;
   Pair pair = Pair::Of<uint16_t>(8);
@@ -186,7 +186,7 @@ TEST(MegatronDataset, InconsistentPairsAreRefused) {
   ExpectInvalid(StatusOf(folder, bad.Index(), bad.bin), "document entry 1");
 }
 
-// Sequences beyond any file, and counts whose products overflow.
+// Sequences that are longer than any file, and counts whose products overflow.
 TEST(MegatronDataset, HostileCountsAreRefused) {
   const TestFolder folder;
   const Pair pair = Pair::Of<uint16_t>(8);
@@ -200,7 +200,7 @@ TEST(MegatronDataset, HostileCountsAreRefused) {
   }
 }
 
-// Damage anywhere never crashes: the pair is refused, or every sample reads or is refused.
+// Damage at any place causes no crash: the pair is refused, or each sample is read or refused.
 TEST(MegatronDataset, RandomDamageIsSafe) {
   const TestFolder folder;
   const Pair pair = Pair::Of<int32_t>(4);

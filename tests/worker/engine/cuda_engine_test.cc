@@ -1,6 +1,6 @@
-// The engine on ranks whose device has memory of its own: CUDA's, run on the host, where whatever of the engine
-// reached for that memory directly would crash (tests/worker/backend/cuda_on_host). What is said of CPU ranks holds
-// here too: the policy changes no bit, the arena is filled to its last byte, and layouts agree to rounding.
+// The engine on ranks whose device has its own memory: CUDA's, run on the host, where a direct access of the engine to
+// that memory would crash (tests/worker/backend/cuda_on_host). The claims for CPU ranks hold here too: the policy
+// changes no bit, the arena is used to its last byte, and layouts agree up to rounding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16}),
     [](const auto& info) { return TestName(info.param); });
 
-// A checkpoint of one kind of device is one of the other's.
+// A checkpoint of one kind of device can be loaded on the other kind.
 TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   TinyJob job = JobOf({});
   job.Lower({}, RecomputeMode::kNone);
@@ -104,7 +104,7 @@ TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   }
 }
 
-// What is offloaded goes and comes beside the ops, in every order in which the device may carry that out.
+// Offloaded tensors leave and return beside the ops, in every order in which the device may do this.
 TEST(CudaEngine, OffloadingChangesNoBit) {
   TinyJob job = JobOf({});
   job.Lower({}, RecomputeMode::kNone);
@@ -123,7 +123,7 @@ TEST(CudaEngine, OffloadingChangesNoBit) {
   cuda_on_host::SetOrder(Order::kEager);
 }
 
-// The times that a step reports are the device's: in order, and within the step.
+// The times in a step's report are the device's: they are in order and within the step.
 TEST(CudaEngine, ActionsHaveTheirTimes) {
   TinyJob job = JobOf({});
   job.Lower({.tp = 2}, RecomputeMode::kFull);

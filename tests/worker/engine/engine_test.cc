@@ -1,4 +1,4 @@
-// What the engine refuses and what it reports.
+// What the engine refuses, and what it reports.
 #include "worker/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ TEST(Engine, RefusesAnArenaThatDiffersFromThePlanned) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value - 256)));
 }
 
-// The workspace of unfused attention holds no more rows than the backend fills: the peak, which Train compares with the
-// arena, would show it.
+// The workspace of unfused attention has no more rows than the backend uses: otherwise the peak, which Train compares
+// with the arena, would show it.
 TEST(Engine, FillsItsArenaWithLongSamplesToo) {
   TinyJob job;
   job.model.seq = 96;
@@ -93,7 +93,7 @@ TEST(Engine, ReportsTheStep) {
   }
 }
 
-// Four ranks on one core take turns.
+// Four ranks share one core.
 TEST(Engine, ReportsHowLongItWaitedForACore) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0)
     GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
@@ -101,7 +101,7 @@ TEST(Engine, ReportsHowLongItWaitedForACore) {
   ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
-  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);  // the ranks' threads have it from this one
+  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);  // the ranks' threads inherit this
   const TinyRun run = Train(SmallJob({2, 2, 1}), 3);
   ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof before, &before), 0);
   Nanos waited;
@@ -129,12 +129,12 @@ TEST(Engine, TracesEveryActionInOrder) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// One rank's weights go bad; every rank stops in the same step, before any of them has updated its weights.
+// One rank's weights become invalid. Every rank stops in the same step, before it has updated its weights.
 TEST(Engine, EndsWhenTheLossIsNotANumber) {
   const TinyJob job = SmallJob({1, 2, 1});
   std::vector<absl::Status> ends(job.layout.ranks());
-  // The bodies return OK: a failing one would abort the communication, which may overtake the other rank's own
-  // finding.
+  // The bodies return OK: a body that fails would abort the communication, perhaps before the other rank finds the
+  // problem itself.
   const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
     LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
     if (rank.rank == 0) *WeightOf(*rank.state, 0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
@@ -151,7 +151,7 @@ TEST(Engine, EndsWhenTheLossIsNotANumber) {
   }
 }
 
-// Every rank leaves out the same step's update, and the next step is a step as any other.
+// Every rank leaves out the update of the same step, and the next step is an ordinary step.
 TEST(Engine, SkipsTheUpdateOfALossThatIsNotANumberWhereItIsTold) {
   TinyJob job = SmallJob({2, 2, 1});
   job.train.on_non_finite = NonFinitePolicy::kSkip;
@@ -206,8 +206,8 @@ TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
 TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
   const TinyJob job = SmallJob(kSingle);
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
-    // Without queries, keys and values the attention gives zeros, and proj's huge weights show in the backward pass
-    // only.
+    // Without queries, keys and values attention gives zeros, so the huge weights of proj matter only in the backward
+    // pass.
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kProjWeight), 16 * 16, 3e38f);
     float* const out = WeightOf(*rank.state, kHeadLayer, Parameter::kHeadOutWeight);
@@ -219,7 +219,7 @@ TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
 }
 
 TEST(Engine, ClippingBoundsTheUpdateOfPlainGradients) {
-  // AdamW hides the scale of gradients but for epsilon; a large epsilon makes the update proportional to them.
+  // AdamW hides the scale of gradients, except for epsilon. A large epsilon makes the update proportional to them.
   TinyJob job = SmallJob(kSingle);
   job.train.optimizer = {.lr = 1, .beta1 = 0, .beta2 = 0, .eps = 1e6, .weight_decay = 0, .clip_norm = 1e-3};
   job.train.warmup_steps = 0;
@@ -245,7 +245,7 @@ TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
   });
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(absl::IsUnavailable(statuses[rank])) << statuses[rank];
-    // In step 1, or at the end of step 0 where the news overtakes it.
+    // In step 1, or at the end of step 0 if the news arrives early.
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr(", action "));
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("out of luck"));
   }

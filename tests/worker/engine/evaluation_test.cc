@@ -1,4 +1,4 @@
-// The loss of held-out data: the forward pass of any schedule alone, without dropout, and without a trace in
+// The loss of held-out data: only the forward pass, with any schedule, without dropout, and without any effect on
 // training.
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ std::vector<ParallelLayout> SomeLayouts() {
 
 class Evaluation : public testing::TestWithParam<TinySetting> {};
 
-// Held out are here the samples that training begins with. Without dropout, the loss that a step reports is that of
-// its batch before the step: so the evaluation of one batch must be it, to the bit.
+// Here the held-out samples are those with which training begins. Without dropout, a step reports the loss of its batch
+// before the step. So the evaluation of one batch must give the same loss, to the bit.
 TEST_P(Evaluation, IsTheLossOfAStepWithoutDropout) {
   TinyJob plain{.model = SpecOf(GetParam().model)};
   plain.model.dropout = 0;
@@ -46,7 +46,7 @@ TEST_P(Evaluation, IsTheLossOfAStepWithoutDropout) {
   }
 }
 
-// Between the steps, to the same losses in every layout, and training goes on with the same bits.
+// Evaluation between steps gives the same losses in every layout, and training continues with the same bits.
 TEST_P(Evaluation, LeavesTrainingAloneAndIsTheSameInEveryLayout) {
   const auto evaluated = [&](const ParallelLayout& layout) {
     TinyJob job{.model = SpecOf(GetParam().model)};

@@ -1,4 +1,4 @@
-// The gradient of every parameter against central differences of the loss.
+// Compares the gradient of every parameter with central differences of the loss.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,16 +10,16 @@
 namespace lynx {
 namespace {
 
-// fp32 rounds the loss by about 1e-7, so a difference over 2 * kStep has an error of about 1e-5 beside gradients of
-// 0.01 to 1; the curvature term, of kStep squared, is of the same size.
+// fp32 rounds the loss by about 1e-7, so a difference over 2 * kStep has an error of about 1e-5, for gradients of 0.01
+// to 1. The error of the curvature, proportional to kStep squared, is about as large.
 constexpr float kStep = 3e-3f;
 constexpr double kRelative = 1e-3;  // of each parameter's gradient, in the Euclidean norm
 constexpr double kAbsolute = 2e-5;  // root mean square over the elements
-// Initial matrices are small; larger ones make every gradient matter.
+// Initial matrices are small; with larger ones every gradient matters.
 constexpr float kWeightFactor = 15;
 
-// Two tensor-parallel ranks spend their time on collectives, so they try every StrideOf'th element. Coprime to all
-// sizes, so that it comes by every row and column.
+// Two tensor-parallel ranks spend most time in collectives, so they test only every StrideOf'th element. The stride is
+// coprime to all sizes, so that every row and column is tested.
 int64_t StrideOf(const ParallelLayout& layout) { return layout.tp == 1 ? 1 : 5; }
 
 TinyJob GradientJob(const TinySetting& setting) {
@@ -32,13 +32,13 @@ TinyJob GradientJob(const TinySetting& setting) {
   job.model.seq = 4;
   job.model.vocab = 61;
   job.train.global_batch = layout.tp == 1 ? 2 : 1;
-  job.train.optimizer.lr = 0;  // steps leave the weights alone
+  job.train.optimizer.lr = 0;  // steps do not change the weights
   job.train.min_lr = 0;
   job.Lower(layout, RecomputeMode::kFull);
   return job;
 }
 
-// Where this rank holds element (row, column) of a parameter; null if it does not.
+// Where this rank holds element (row, column) of a parameter; null if it does not hold it.
 float* Element(TinyRank& rank, const ParameterSlot& slot, int64_t row, int64_t column) {
   for (const ParameterPiece& piece : slot.pieces) {
     if (row < piece.row || row >= piece.row + piece.rows) continue;

@@ -11,8 +11,8 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kSteps = 50;
-// Relative; sums in another order are all that differs. In bfloat16 partial sums are rounded before they are reduced, and
-// what comes of that grows from step to step.
+// Relative. The layouts differ only in the order of sums. In bfloat16 partial sums are rounded before they are reduced,
+// and the effect grows from step to step.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 
@@ -84,7 +84,7 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
-// Two replicas add the same two gradients, whoever keeps the sum; with more of them sums are made in another order.
+// Two replicas add the same two gradients, whoever keeps the sum. With more replicas the order of sums changes.
 TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
@@ -106,7 +106,7 @@ TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   }
 }
 
-// Rounding what is stored makes the curve another one, but not by much: weights are updated in fp32.
+// Rounding of stored values changes the curve, but not much: weights are updated in fp32.
 TEST(Bfloat16, TrainsAlmostAsFloatDoes) {
   for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedLlama}) {
     std::vector<std::vector<double>> losses;
@@ -160,7 +160,7 @@ TEST(TiedEmbeddings, CopiesStayEqualAndCountOnce) {
   EXPECT_FALSE(Train(job, 1).weights.contains("head.out.weight"));  // one rank has both
 }
 
-// An order of one's own: in a V, with weight gradients apart, and all of them at the end of each half of the batch.
+// A custom order: in a V, with separate weight gradients, all of which are at the end of each half of the batch.
 TEST(CustomSchedule, TrainsToTheSameLosses) {
   TinyJob job;
   job.train.global_batch = 4;
@@ -182,13 +182,13 @@ TEST(CustomSchedule, TrainsToTheSameLosses) {
   }
 }
 
-// The replicas' shares of the batch and the microbatches' are also no part of the result.
+// The division of the batch into replicas and microbatches does not change the result either.
 TEST(Microbatches, TheirSizeDoesNotMatter) {
   TinyJob job;
   job.Lower({1, 1, 1}, RecomputeMode::kNone);
   const std::vector<double> expected = Train(job, 10).losses();
   job.train.micro_batch = 4;
-  // With sequence parallelism a rank's share of the tokens is of some of the samples only.
+  // With sequence parallelism a rank has tokens of some samples only.
   for (const ParallelLayout& layout : {ParallelLayout{.tp = 2}, ParallelLayout{.tp = 2, .sequence_parallel = true}}) {
     job.Lower(layout, RecomputeMode::kNone);
     const std::vector<double> losses = Train(job, 10).losses();

@@ -1,6 +1,6 @@
 // The engine on ranks whose devices communicate by NCCL, both on the host (tests/worker/backend/cuda_on_host), in every
-// order in which devices may carry out what they are given: an order of ops and transfers that lacked a mark would give
-// other bits in one of them. And that every rank ends when one is lost, wherever in a step it is.
+// order in which devices may do their work: if ops and transfers lacked a mark, one of the orders would give other
+// bits. Also tests that every rank ends when one is lost, at any place in a step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -44,7 +44,7 @@ TinyJob JobOf(const TinySetting& setting) {
   return job;
 }
 
-// Orders are the process's.
+// The order applies to the whole process.
 class NcclEngine : public testing::TestWithParam<TinySetting> {
  protected:
   void TearDown() override {
@@ -77,7 +77,7 @@ TEST_P(NcclEngine, PoliciesHaveTheSameBits) {
   }
 }
 
-// Those of a transfer lie before the end of the wait for it.
+// A transfer's times are before the end of the wait for it.
 TEST_P(NcclEngine, ActionsAndTransfersHaveTheirTimes) {
   const auto statuses = OnRanks(JobOf(GetParam()), [](TinyRank& rank) -> absl::Status {
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -114,10 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(NcclName, TellsTheVersion) { EXPECT_EQ(NcclName(), "NCCL 2.28.3"); }
 
-// What of a communicator's starts a rank of a test does otherwise than ask for.
+// Lets a rank do something else at one of its communicator's starts.
 class StartsUntil : public Communicator {
  public:
-  // At the start of that number `then` says how it goes on; OK: as if nothing were.
+  // At the start with that number, `then` decides what happens; OK: it goes on normally.
   StartsUntil(std::unique_ptr<Communicator> inner, int64_t number, std::function<absl::Status()> then)
       : inner_(std::move(inner)), left_(number), then_(std::move(then)) {}
 
@@ -157,10 +157,10 @@ class StartsUntil : public Communicator {
   const std::function<absl::Status()> then_;
 };
 
-// Two stages of two tensor-parallel ranks: every kind of transfer but the data group's.
+// Two stages of two tensor-parallel ranks: every kind of transfer except those of the data group.
 TinyJob FaultyJob() { return JobOf({TinyModel::kGpt, {.tp = 2, .pp = 2, .sequence_parallel = true}}); }
 
-// So that the last rank does `then` at its start of that number.
+// The job in which the last rank does `then` at its start with that number.
 TinyJob FaultyJob(int64_t number, const std::function<absl::Status()>& then, Nanos idle_timeout = Nanos(0)) {
   TinyJob job = FaultyJob();
   job.make_communicator = [=, layout = job.layout](int32_t rank, Communicator& host,
@@ -203,7 +203,7 @@ TEST_P(NcclFault, ARankThatEndsAnywhereEndsAll) {
   EXPECT_GT(number, 100);
 }
 
-// As one whose machine is frozen: nobody is told anything.
+// Like a rank whose machine is frozen: nobody is told anything.
 TEST_P(NcclFault, ARankThatStopsAnywhereEndsAllWhenTheyHaveIdled) {
   for (const int64_t number : {2, 11, 30}) {
     std::mutex mutex;
@@ -250,8 +250,8 @@ TEST_P(NcclFault, AnErrorOfNcclAnywhereEndsAll) {
   EXPECT_GT(number, 400);
 }
 
-// Every call of CUDA, cuBLASLt and NCCL from the k-th on fails, on all ranks at once. None ends before all have trained: a call
-// late in the last step would otherwise come after some have ended well.
+// From the k-th on, every call of CUDA, cuBLASLt and NCCL fails, on all ranks at once. No rank ends before all have
+// trained; otherwise some could end successfully before a call late in the last step fails.
 TEST_P(NcclFault, AnyCallMayFail) {
   int64_t calls = 1;
   for (;; calls += calls / 2 + 1) {

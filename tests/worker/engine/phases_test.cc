@@ -10,7 +10,7 @@ struct Case {
   std::vector<ActionTrace> trace;
 };
 
-// Actions one after another with these lengths; transfers have not ended before they are set.
+// Actions one after another with these lengths. Transfers have no end until a test sets it.
 Case Make(const std::string& text, const std::vector<int64_t>& lengths) {
   Case c{ParseProgram(text).value(), {}};
   EXPECT_EQ(c.program.size(), lengths.size());

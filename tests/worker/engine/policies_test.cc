@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// Any placement for any tensor: lowering moves what a placement cannot have to where it can be.
+// Any placement for any tensor: if a placement is not possible, lowering moves the work to where it is.
 StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, uint64_t seed) {
   StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
   uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(slice.stage) << 32);
@@ -59,7 +59,7 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
   }
 }
 
-// Beside what policies recompute, a share of what they store waits in the host's memory.
+// In addition to what policies recompute, a share of what they store waits in the host's memory.
 TEST_P(Policies, OffloadingHasTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -80,7 +80,7 @@ TEST_P(Policies, OffloadingHasTheSameBits) {
   EXPECT_GT(copies, 0);
 }
 
-// Layers make the inputs of those above them again, in groups as Megatron-LM's uniform method and at random.
+// Layers compute the inputs of the layers above again: in groups, as in Megatron-LM's uniform method, and at random.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -103,7 +103,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   }
 }
 
-// Poison must not be what makes them equal.
+// The results must not be equal because of the poison.
 TEST_P(Policies, PoisonChangesNoBit) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);
@@ -112,8 +112,8 @@ TEST_P(Policies, PoisonChangesNoBit) {
   ExpectSameBits(Train(job, kSteps), expected, "without poison");
 }
 
-// HEU's programs, under a limit half way between recomputing and storing everything: on links slow enough that every
-// collective is a window, or with a host, copies to which cost nothing.
+// HEU's programs, with a limit half way between recomputing and storing everything: on links so slow that every
+// collective is a window, or with a host to which copies are free.
 TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   const ParallelLayout& layout = setting.layout;
   TinyJob job{.model = SpecOf(setting)};
@@ -172,7 +172,7 @@ TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
 
-// GPipe has enough in flight that these few layers leave the device for a while.
+// GPipe has so much in flight that even these few layers leave the device for a while.
 TEST(AutomaticPlans, ThatOffloadHaveTheSameBits) {
   const ParallelLayout layout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe};
   for (const TinySetting& setting : ModelsIn({layout}, {layout})) {

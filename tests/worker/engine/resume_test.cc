@@ -1,5 +1,5 @@
-// Training goes on from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
-// one with the same losses to rounding. Either way every sample of an epoch is used once, and in the same order.
+// Training continues from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
+// layout with the same losses up to rounding. In both cases every sample of an epoch is used once, in the same order.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@
 namespace lynx {
 namespace {
 
-// Relative, between layouts; as in layouts_test.cc.
+// Relative, between layouts; the same as in layouts_test.cc.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 
@@ -36,7 +36,7 @@ absl::Status TrainSteps(TinyRank& rank, int64_t begin, int64_t end, std::vector<
   return absl::OkStatus();
 }
 
-// Steps [0, end), then a checkpoint.
+// Trains steps [0, end), then writes a checkpoint.
 void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory, std::vector<double>& losses) {
   const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
@@ -53,7 +53,7 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
   }
 }
 
-// Steps [begin, end) from that checkpoint, by ranks of their own; the weights before and after.
+// Steps [begin, end) from that checkpoint, on new ranks, with the weights before and after.
 struct Continued {
   Parameters loaded, trained;
 };
@@ -83,7 +83,7 @@ std::string DirectoryOf(const std::string& name) { return TemporaryFolder() + "/
 
 class Resume : public testing::TestWithParam<TinySetting> {};
 
-// Steps 0..9 in one go, and steps 0..4, a checkpoint, and steps 5..9 from new ranks.
+// Steps 0..9 in one run, compared with steps 0..4, a checkpoint, and steps 5..9 on new ranks.
 TEST_P(Resume, ContinuesWithTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);
@@ -120,7 +120,7 @@ ParallelLayout CustomV() {
   return layout;
 }
 
-// From layout to layout, over all that a layout is: five steps in each.
+// From layout to layout, with everything that a layout has: five steps in each.
 class ResumeElsewhere : public testing::TestWithParam<TinySetting> {};
 
 TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
@@ -152,7 +152,7 @@ TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
     const Continued same = LoadAndTrain(job, kStepsEach, kStepsEach, directory, losses);
     job.Lower(next, RecomputeMode::kSelective);
     const Continued continued = LoadAndTrain(job, kStepsEach, 2 * kStepsEach, directory, losses);
-    // A tied embedding has a second name where two ranks hold it.
+    // If two ranks hold a tied embedding, it has a second name.
     for (const auto& [name, weights] : same.loaded) {
       const auto other = continued.loaded.find(name);
       EXPECT_TRUE(other == continued.loaded.end() || other->second == weights) << name;
@@ -171,15 +171,15 @@ INSTANTIATE_TEST_SUITE_P(, ResumeElsewhere,
                                          TinySetting{TinyModel::kTiedLlama, {}, DataType::kBfloat16}),
                          [](const auto& info) { return TestName(info.param); });
 
-// What every rank of a run reads, by the sample's number in training.
+// What every rank of a run reads, by the number of the sample in training.
 class Ledger {
  public:
   void Enter(int64_t sample_number, int32_t sample) {
     const std::lock_guard lock(mutex_);
     entries_[sample_number].push_back(sample);
   }
-  // The samples of numbers [begin, end), in this order. Fails the test unless just these were read, all equally often
-  // (by each rank of one replica that needs tokens), and the same sample by all who read a number.
+  // The samples with numbers [begin, end), in order. Fails the test unless exactly these were read, all equally often
+  // (by each rank of a replica that needs tokens), and all readers of a number got the same sample.
   std::vector<int32_t> Order(int64_t begin, int64_t end) const {
     std::vector<int32_t> order;
     for (const auto& [number, read] : entries_) {
@@ -214,8 +214,8 @@ class LedgerDataset : public Dataset {
   Ledger& ledger_;
 };
 
-// Two epochs of 20 samples in batches of 8, so that the third step has samples of both; after two steps the run goes
-// on in the next layout.
+// Two epochs of 20 samples in batches of 8, so that the third step has samples of both epochs. After two steps the run
+// continues in the next layout.
 TEST(SampleLedger, EverySampleIsUsedOnceAnEpochInOneOrderForAnyLayout) {
   constexpr int32_t kSamples = 20;
   TinyJob job;

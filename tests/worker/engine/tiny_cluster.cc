@@ -35,7 +35,7 @@ struct Folder {
   std::string path;
 };
 
-// A text with some structure, so that losses go down: each byte likely follows from the one before.
+// A text with some structure, so that losses decrease: each byte probably follows from the previous one.
 std::string MakeTextFile() {
   const std::string path = TemporaryFolder() + "/text";
   std::string text;
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const TinyJob& job) {
   return OpenDataset({.kind = DataKind::kText, .path = TextFile()}, job.model.seq, job.model.vocab, job.train.seed);
 }
 
-// A slot's values into the whole parameter.
+// Copies the values of a slot into the whole parameter.
 void Collect(const ParameterSlot& slot, float* device_values, Backend& backend, Parameters& parameters) {
   HostView view = HostView::Fetch({device_values, static_cast<size_t>(slot.count)}, backend).value();
   const float* const values = view.floats().data();

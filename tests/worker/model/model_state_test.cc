@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// A vocabulary of 13 leaves padding for tp 2 and 4; for tp 8 the last shard is all padding.
+// With a vocabulary of 13, shards have padding for tp 2 and 4; for tp 8 the last shard is only padding.
 ModelSpec SmallModel() {
   ModelSpec model;
   model.layers = 4;
@@ -52,7 +52,7 @@ struct Gathered {
   std::vector<int> owners;  // ranks that hold each element
 };
 
-// The whole model's initial weights from every rank of a layout.
+// The initial weights of the whole model, from all ranks of a layout.
 std::map<std::string, Gathered> Gather(const ModelSpec& model, int32_t tp, int32_t pp, uint64_t seed) {
   std::map<std::string, Gathered> whole;
   for (int32_t stage = 0; stage < pp; ++stage) {
@@ -101,7 +101,8 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
                                              "head.ln.weight", "head.out.weight"}));
 }
 
-// Heads of size 4; 8 of queries, 4 of keys and 4 of values: rows 0..31, 32..47 and 48..63. 48 of the gate, then 48.
+// Heads have size 4: 8 of queries, 4 of keys and 4 of values, in rows 0..31, 32..47 and 48..63. 48 rows of the gate,
+// then 48 of up.
 TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallLlama(), 2, 1, 0), 1);
   const ParameterSlot& qkv = slots[2];
@@ -122,7 +123,7 @@ TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
   EXPECT_EQ(fc1.pieces[1].rows, 24);
 }
 
-// Each model, and a tensor-parallel size that divides it.
+// Each model with a tensor-parallel size that divides it.
 std::vector<std::pair<ModelSpec, int32_t>> ModelsAndSizes() {
   std::vector<std::pair<ModelSpec, int32_t>> all;
   for (const ModelSpec& model : {SmallModel(), SmallLlama()}) {
@@ -178,7 +179,7 @@ void ExpectPlannedBytes(ModelState& state, const StageContext& context) {
   EXPECT_EQ(Bytes(static_cast<int64_t>(weights)), planned.weights);
 }
 
-// Counts the elements of an updated slot by row and column; its pieces lie one behind another within the rank's arrays.
+// Counts the elements of an updated slot by row and column. Its pieces follow each other in the rank's arrays.
 void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::string, Gathered>& initial,
           std::map<std::pair<int64_t, int64_t>, int>& held) {
   ASSERT_LE(slot.share_offset + slot.count, static_cast<int64_t>(state.first_moments().size()));
@@ -197,8 +198,8 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
   EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
 }
 
-// Every element that is in a file, once, with the value that it begins with in any layout; and all that the plan says of
-// memory.
+// Every element that is in a file, once, with the initial value that it has in any layout; and everything that the plan
+// says about memory.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (auto [model, tp] : ModelsAndSizes()) {
@@ -273,7 +274,7 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   }
 }
 
-// What ops read of a model of bfloat16: the fp32 weights, rounded, and again when told that these have changed.
+// What ops read in a bfloat16 model: the rounded fp32 weights, rounded again when they have changed.
 TEST(Bfloat16Weights, FollowTheFloatOnes) {
   ModelSpec model = SmallModel();
   model.dtype = DataType::kBfloat16;
@@ -349,8 +350,8 @@ TEST(InitialWeights, HaveTheStatedMomentsAndDependOnSeedAndName) {
   EXPECT_NE(a.at("layers.0.fc1.weight").values, a.at("layers.1.fc1.weight").values);
 }
 
-// Computed by a second implementation of the header's description, in Python. Fixed for ever: recorded losses depend
-// on it.
+// Computed by a second implementation of the header's description, in Python. These values must never change, because
+// recorded losses depend on them.
 TEST(InitialWeights, KnownValues) {
   const std::vector<float> values = Gather(SmallModel(), 1, 1, 1234).at("embed.tok").values;
   EXPECT_FLOAT_EQ(values[0], -0.0018499731f);

@@ -1,9 +1,9 @@
-// A rank process that goes wrong at an exact place of an exact step: lynx-rank with another backend, and with some
-// system calls of its own in front of the C library's.
+// A rank process that fails at an exact place in an exact step: lynx-rank with another backend, and with some system
+// calls of its own in front of those of the C library.
 //
 //   faulty_rank --config FILE --listen-fd N --report-file FILE FAULT STEP
 //
-// The faults are listed below. STEP is 0-based; of a checkpoint it is the number of steps done.
+// The faults are listed below. STEP is 0-based; for faults of a checkpoint it is the number of steps done.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -45,25 +45,26 @@ enum class Fault : uint8_t {
   kKillBeforePublish,  // killed before the checkpoint becomes visible
   kKillAfterPublish,   // killed when it is visible and nobody has been told
   kSlowShard,          // takes a second to make its shard of the checkpoint durable
-  kSlowUncopiedShard,  // takes longer than ranks wait for each other in a step, and has no memory to write it beside the steps
-  kStopForward,        // stopped (SIGSTOP) where kKillForward is killed
-  kStopBeforePublish,  // stopped where kKillBeforePublish is killed
-  kNanLoss,            // the loss that it finds is not a number
+  kSlowUncopiedShard,  // takes longer than ranks wait for each other in a step, and has no memory for a copy to write beside
+                       // the steps
+  kStopForward,        // stopped (SIGSTOP) at the place of kKillForward
+  kStopBeforePublish,  // stopped at the place of kKillBeforePublish
+  kNanLoss,            // computes a loss that is not a number
   kInfiniteGradient,   // one of its gradients is infinite
   kExhaustMemory,      // allocates more than the process may have
   kRefuseMemory,       // gets no arena
-  kRefuseStack,        // starts a thread for whose stack there is no memory
-  kRefuseThread,       // starts a thread that it may not have
-  kWrongProduct,       // the second product of a forward pass, or of the check before, is wrong in one element
-  kCorruptLink,        // a byte of each large message is another when it is sent
-  kSlowLink,           // sends half a mebibyte in a second
+  kRefuseStack,        // starts a thread, but there is no memory for its stack
+  kRefuseThread,       // starts a thread, but may not have one
+  kWrongProduct,       // the second product of a forward pass, or of the check before it, has one wrong element
+  kCorruptLink,        // changes a byte of each large message when it is sent
+  kSlowLink,           // sends half a mebibyte per second
 };
 constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",       "kill-collective",     "kill-optimizer",
                                     "kill-shard",          "kill-before-publish", "kill-after-publish",  "slow-shard",
                                     "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
                                     "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
                                     "refuse-thread",       "wrong-product",       "corrupt-link",        "slow-link"};
-// Ten of them a step may go without a byte.
+// In a step, ranks wait ten seconds for a byte.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
 Fault fault;
@@ -75,7 +76,7 @@ std::atomic<bool> send_is_fatal = false;
   while (true) pause();
 }
 
-// The C library's own function of that name.
+// The C library's function with that name.
 template <class Function>
 Function* Next(const char* name) {
   auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -83,7 +84,7 @@ Function* Next(const char* name) {
   return found;
 }
 
-// What the process has from now on is little more than it has.
+// From now on the process may have little more memory than it has.
 void ExhaustMemory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -95,7 +96,7 @@ void ExhaustMemory() {
   LYNX_CHECK(false && "there was memory");
 }
 
-// There is memory for all but a thread's stack, and none of those that ended threads have left is large enough.
+// There is memory for everything except a thread's stack, and no stack that ended threads have left is large enough.
 void RefuseStack() {
   constexpr size_t kStack = 64 << 20;
   pthread_attr_t attributes;
@@ -156,7 +157,7 @@ class FaultyBackend : public cpu::CpuBackend {
   }
 
  private:
-  // Whether the fault is this one and the step is its. Every step before it has updated weights.
+  // True if this is the fault and its step has come. Every earlier step has updated weights.
   bool In(Fault one) const { return fault == one && next_step_ == fault_step; }
 
   int64_t next_step_ = 0;
@@ -198,7 +199,7 @@ int Main(int argc, char** argv) {
   RankConfig changed = *config;
   if (fault == Fault::kSlowLink) changed.pacing_bytes_per_second = 512 * 1024;
   Cancellation cancellation;
-  MakeCpuBackend(config->threads);  // for what it sets up in this process
+  MakeCpuBackend(config->threads);  // for the global state that it sets up in this process
   FaultyBackend backend;
   return RunRank(changed, std::atoi(argv[4]), backend, *reports, cancellation);
 }
@@ -225,7 +226,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return lynx::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
-// What C++ streams open files with.
+// The function with which C++ streams open files.
 FILE* fopen64(const char* path, const char* mode) {
   static auto* const next = lynx::Next<FILE*(const char*, const char*)>("fopen64");
   if (lynx::fault == lynx::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo") return nullptr;

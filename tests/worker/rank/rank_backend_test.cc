@@ -1,4 +1,4 @@
-// Which device a rank's backend is on, with CUDA on the host.
+// On which device a rank's backend is, with CUDA on the host.
 #include "worker/rank/rank_backend.h"
 
 #include <cuda_runtime.h>

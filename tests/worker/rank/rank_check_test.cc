@@ -1,5 +1,4 @@
-// Ranks that check their nodes before they train, as real processes: whole ones train on as they would, broken ones are told
-// of.
+// Real rank processes that check their nodes before they train: good ones train normally, bad ones are reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

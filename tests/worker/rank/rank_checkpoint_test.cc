@@ -1,4 +1,4 @@
-// lynx-rank as real processes: what it resumes from, whom it gives way to, and checkpoints that cannot be written.
+// lynx-rank as real processes: what it resumes from, when it gives way, and checkpoints that cannot be written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 constexpr int kShards = 4;
 const char* const kAnyShard = "shard-0001-0000.safetensors";
 
-// Every fourth step, and all are kept.
+// A checkpoint every four steps; all are kept.
 void EveryFour(RankConfig& config) {
   config.spec.checkpoint.every_steps = 4;
   config.spec.checkpoint.keep = 10;
@@ -37,7 +37,7 @@ void Damage(const TestFolder& folder, int64_t step, const std::string& shard = k
   folder.Write(path, content);
 }
 
-// Every rank ends without a step, by its own fault or because of a peer's.
+// Every rank ends without a step, because of its own fault or a peer's.
 void ExpectRefused(RankProcesses& ranks, const std::string& reason) {
   int own = 0;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -60,20 +60,20 @@ std::vector<int64_t> StepsOf(const std::vector<CheckpointReport>& reports) {
 
 std::vector<double> TailOf(const std::vector<double>& losses, int64_t from) { return {losses.begin() + from, losses.end()}; }
 
-// Ten steps with checkpoints of 4, 8 and 10, and the losses of all.
+// Ten steps with checkpoints at 4, 8 and 10. Returns all losses.
 std::vector<double> TrainTen(const TestFolder& folder) {
   RankProcesses ranks(folder, Configs(folder, 10, EveryFour));
   ranks.ExpectAllExit(kRankExitOk);
   return ranks.Losses();
 }
 
-// The reports of the newest checkpoints may be lost with the machine that rank 0 ran on.
+// The reports of the newest checkpoints may be lost with the machine on which rank 0 ran.
 TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
   for (const int64_t known : {-1, 4, 8}) {
     const TestFolder folder;
     const std::vector<double> losses = TrainTen(folder);
     fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
-    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // removed for a newer one's sake
+    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // removed because of a newer one
     RankProcesses next(folder,
                        Configs(folder, 10,
                                [&](RankConfig& config) {
@@ -86,13 +86,13 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
     for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
       EXPECT_EQ(Only<RankReady>(next.Reports(rank)).at(0).next_step, 8);
     }
-    // The server learns what it did not know.
+    // The server is told what it did not know.
     const std::vector<int64_t> reported = StepsOf(Only<CheckpointReport>(next.Reports(0)));
     EXPECT_EQ(reported, known == 8 ? std::vector<int64_t>{10} : (std::vector<int64_t>{8, 10}));
   }
 }
 
-// The last checkpoint was published, and the rank was killed before it could say so.
+// The last checkpoint was published, but the rank was killed before it could report this.
 TEST(RankCheckpoint, AFinishedRunFinishesAgain) {
   const TestFolder folder;
   TrainTen(folder);
@@ -123,7 +123,7 @@ TEST(RankCheckpoint, ADamagedOneIsPassedOverAndReplaced) {
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(next.Reports(0))), (std::vector<int64_t>{8, 10}));
 }
 
-// A plan of another layout takes the run over, each time from a checkpoint of the one before; also past a damaged
+// A plan with another layout continues the run, each time from a checkpoint of the previous one; also past a damaged
 // one, which it replaces.
 TEST(RankCheckpoint, AnotherLayoutGoesOn) {
   const TestFolder folder;
@@ -166,13 +166,13 @@ TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
   }
 }
 
-// Whose it was cannot be told; it may have been this job's.
+// It is not known whose it was; it may have been this job's.
 TEST(RankCheckpoint, AnUnreadableOneIsNoReasonForAFreshStartEither) {
   const TestFolder folder;
   fs::create_directories(DirectoryOf(folder) + "/step-00000004");
   RankProcesses second(folder, Configs(folder, 2), /*generation=*/2);
   ExpectRefused(second, "index.json is missing");
-  // Nor does a first generation, which has written none yet, stop for it.
+  // A first generation, which has not written any, does not stop because of it either.
   const TestFolder another;
   fs::create_directories(DirectoryOf(another) + "/step-00000004");
   RankProcesses first(another, Configs(another, 2), /*generation=*/1);
@@ -195,7 +195,7 @@ TEST(RankCheckpoint, ChangedDataIsRefused) {
   ExpectRefused(next, "the data is text of");
 }
 
-// The older generation trains on, somewhere that nobody reaches, when its successor begins.
+// The older generation goes on training at a place that cannot be reached when its successor begins.
 TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
   const TestFolder folder;
   RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);
@@ -207,7 +207,7 @@ TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code << older.Log(rank);
     EXPECT_THAT(Only<RankFailure>(older.Reports(rank)).at(0).reason, HasSubstr("(generation 4) has been replaced"));
   }
-  // The successor began with the newest that was published before its fence, and lost nothing that it needs.
+  // The successor began with the newest checkpoint that was published before its fence, and lost nothing that it needs.
   const int64_t first = Only<RankReady>(newer.Reports(0)).at(0).next_step;
   EXPECT_GE(first, 2);
   EXPECT_GE(first + 2, StepsOf(Only<CheckpointReport>(older.Reports(0))).back());
@@ -221,7 +221,7 @@ TEST(RankCheckpoint, AnOlderGenerationThatComesLateTrainsNothing) {
   ExpectRefused(older, "(generation 4) has been replaced");
 }
 
-// The same job file submitted again, with a checkpoint.directory of its own.
+// The same job file submitted again, with an explicit checkpoint.directory.
 TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   const TestFolder folder;
   TrainTen(folder);
@@ -229,13 +229,13 @@ TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   RankProcesses again(folder, Configs(folder, 10, another_job), /*generation=*/2);
   ExpectRefused(again, "step-00000010 is a checkpoint of another run, of job small");
   EXPECT_THAT(Only<RankFailure>(again.Reports(0)).at(0).reason, HasSubstr("checkpoint.directory"));
-  // One that comes to none of its steps is welcome, and leaves the others where they are.
+  // A job that checkpoints at none of its steps is accepted, and leaves the others unchanged.
   RankProcesses apart(folder, Configs(folder, 9, another_job), /*generation=*/3);
   apart.ExpectAllExit(kRankExitOk);
   for (const int64_t step : {4, 8, 9, 10}) EXPECT_TRUE(fs::exists(CheckpointPath(DirectoryOf(folder), step))) << step;
 }
 
-// Another job, in another layout, with a directory of its own.
+// Another job, in another layout, with its own directory.
 void GoOnFromTheFirst(const TestFolder& folder, RankConfig& config) {
   EveryFour(config);
   config.job = JobId("second");
@@ -258,14 +258,14 @@ TEST(RankCheckpoint, AnotherJobGoesOnInAnotherLayout) {
   ASSERT_EQ(Only<RankReady>(second.Reports(0)).size(), 1u);
   EXPECT_EQ(Only<RankReady>(second.Reports(0))[0].next_step, 4);
   EXPECT_THAT(second.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008")));
-  // What it began with is not its own.
+  // The checkpoint that it began with does not belong to it.
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(second.Reports(0))), (std::vector<int64_t>{8, 10}));
   const std::vector<double> continued = second.Losses();
   ASSERT_EQ(continued.size(), 6u);
   for (size_t i = 0; i < continued.size(); ++i) {
     EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
   }
-  // From then on it resumes from its own.
+  // From then on it resumes from its own checkpoints.
   fs::remove_all(DirectoryOf(folder));
   RankProcesses again(folder, configs(), /*generation=*/3);
   again.ExpectAllExit(kRankExitOk);
@@ -321,7 +321,7 @@ TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
   ExpectRefused(ranks, blocked);
 }
 
-// A disk that takes a second, and steps that take a thousandth of that.
+// The disk takes a second, and a step takes a thousandth of that.
 TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   const TestFolder folder;
   const int64_t steps = 60;
@@ -335,7 +335,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   }
   EXPECT_GT(steps_before, 41) << "of 40 steps done, published when more were";
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(ranks.Reports(0))), (std::vector<int64_t>{40, 60}));
-  // It holds the states of its step, not of those that were trained meanwhile.
+  // The checkpoint has the states of its step, not those of steps trained meanwhile.
   const std::vector<double> losses = ranks.Losses();
   fs::remove_all(CheckpointPath(DirectoryOf(folder), 60));
   RankProcesses next(folder, Configs(folder, steps), /*generation=*/2);
@@ -345,7 +345,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
 
 TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   const TestFolder folder;
-  // Where the shards of step 3 shall go, writes fail as on a full disk; clearing the attempt away ends that.
+  // Where the shards of step 3 should go, writes fail as on a full disk. Removing the attempt ends that.
   for (int shard = 0; shard < kShards; ++shard) {
     const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
     fs::create_directories(attempt);
@@ -395,7 +395,7 @@ TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
   EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
   EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // of step 3, and once of step 6
   ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
-  // The first rank to hear of the last failure ends with the reason; the others may only see it leave.
+  // The first rank that notices the last failure ends with the reason; the others may only see it leave.
   std::vector<std::string> own_reasons;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     for (const RankFailure& failure : Only<RankFailure>(ranks.Reports(rank))) {

@@ -1,5 +1,5 @@
-// lynx-rank as real processes: copies of the states in the memory of nodes, and what a generation resumes from when ranks or
-// whole nodes are lost. A stage's ranks share a node, which is a directory of copies.
+// lynx-rank as real processes: copies of the states in the memory of nodes, and what a generation resumes from when
+// ranks or whole nodes are lost. The ranks of a stage share a node, which is a directory of copies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ const std::vector<std::string> kAllShards = {"shard-0000-0000.safetensors", "sha
 
 std::string NodeDirectory(const TestFolder& folder, int32_t node) { return folder.Path(absl::StrCat("node", node)); }
 
-// Ranks 0 and 1 on node 0, 2 and 3 on node 1; no checkpoint but the last.
+// Ranks 0 and 1 are on node 0, ranks 2 and 3 on node 1. There is only the last checkpoint.
 std::vector<RankConfig> OnTwoNodes(const TestFolder& folder, int64_t steps = kSteps, int64_t every = 1,
                                    const ParallelLayout& layout = kSmallLayout) {
   return Configs(
@@ -54,7 +54,7 @@ std::vector<RankConfig> OnOneNode(const TestFolder& folder, int32_t node, const 
       layout);
 }
 
-// Weights and moments of the last checkpoint's shards: what follows their headers, which name the generation.
+// Weights and moments in the shards of the last checkpoint: everything after their headers, which name the generation.
 std::string LastStates(const TestFolder& folder) {
   std::string states;
   for (const std::string& shard : kAllShards) {
@@ -66,7 +66,7 @@ std::string LastStates(const TestFolder& folder) {
   return states;
 }
 
-// What a run leaves that nothing disturbs.
+// The result of a run without faults.
 struct Undisturbed {
   std::vector<double> losses;
   std::string states;
@@ -79,7 +79,7 @@ Undisturbed RunUndisturbed(const TestFolder& folder) {
   return run;
 }
 
-// A first generation from the beginning.
+// Runs a first generation from the beginning.
 int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   for (const int32_t node : {0, 1}) fs::remove_all(NodeDirectory(folder, node));
   fs::remove_all(folder.Path("checkpoints"));
@@ -93,8 +93,8 @@ int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& 
   return known;
 }
 
-// The first generation: rank 3 is killed in the middle of a step. The steps of the newest copies that a rank knew to be whole:
-// where the machine is busy, the rank may be killed before there are any, and then it all happens again.
+// The first generation: rank 3 is killed in the middle of a step. Returns the steps of the newest copies that a rank
+// knew to be complete. On a busy machine the rank may be killed before there are any; then it is repeated.
 int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   int64_t known = 0;
   for (int i = 0; i < 20 && known == 0; ++i) known = TryToLoseRank3(folder, configs);
@@ -104,7 +104,8 @@ int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& confi
 
 std::vector<double> TailOf(const Undisturbed& run, int64_t from) { return {run.losses.begin() + from, run.losses.end()}; }
 
-// The next generation goes on from copies of no earlier step, and ends as the undisturbed run does: in its layout to the bit.
+// The next generation continues from copies of at least that step, and ends like the run without faults: in the same
+// layout to the bit.
 void ExpectResumed(const TestFolder& folder, const std::vector<RankConfig>& configs, int64_t at_least,
                    const Undisturbed& undisturbed) {
   RankProcesses next(folder, configs, /*generation=*/2);
@@ -137,11 +138,11 @@ TEST(RankCopies, AKilledRankCostsTheStepsSinceTheNewestCopy) {
   EXPECT_GT(known, 0);
   for (const int32_t node : {0, 1}) EXPECT_EQ(ShardsIn(folder, node), kAllShards);
   ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
-  // With the last checkpoint the copies are worth nothing.
+  // After the last checkpoint the copies are not needed.
   for (const int32_t node : {0, 1}) EXPECT_THAT(ShardsIn(folder, node), IsEmpty());
 }
 
-// The node of ranks 2 and 3 is gone with its memory; the other one's copies have all of the states.
+// The node of ranks 2 and 3 is lost with its memory; the copies on the other node have all states.
 TEST(RankCopies, ALostNodesStatesAreInTheMemoryOfAnother) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -160,7 +161,7 @@ TEST(RankCopies, AnotherLayoutGoesOnFromCopies) {
   }
 }
 
-// Node 0 has nothing any more, and its ranks read all that they need from node 1.
+// Node 0 has nothing left, and its ranks read everything that they need from node 1.
 TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -169,7 +170,7 @@ TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
   ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
 }
 
-// The steps of the copies that are damaged now.
+// Damages the newest copies. Returns their steps.
 std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, const std::string& shard) {
   std::set<int64_t> steps;
   for (const int32_t node : nodes) {
@@ -186,7 +187,8 @@ std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32
   return steps;
 }
 
-// Whether the copy that was damaged is one of the step that the next generation resumes from: it may not have arrived there.
+// True if the damaged copy is one of the step that the next generation resumes from. A copy of that step may not have
+// reached the damaged node.
 bool ResumesBesideADamagedCopy() {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -213,7 +215,7 @@ TEST(RankCopies, ADamagedCopyIsToldAndTheOtherPlaceIsRead) {
   EXPECT_TRUE(seen);
 }
 
-// No copy is whole, so the checkpoint on disk counts; the damage is told.
+// No copy is complete, so the checkpoint on disk is used; the damage is reported.
 TEST(RankCopies, WithoutWholeCopiesTheCheckpointCounts) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -231,7 +233,7 @@ TEST(RankCopies, WithoutWholeCopiesTheCheckpointCounts) {
   EXPECT_EQ(next.Losses(), TailOf(undisturbed, ready.next_step));
 }
 
-// Where the job's only checkpoint is damaged, copies are as good as none damaged.
+// If the job's only checkpoint is damaged, copies can replace it.
 TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -249,7 +251,7 @@ TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
   ExpectResumed(folder, configs, known, undisturbed);
 }
 
-// A generation that went on from an earlier step is the run: what an older one did after that is not.
+// A generation that continued from an earlier step is the run; what an older one did after that step is not.
 TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   const TestFolder folder;
   LoseRank3(folder, OnTwoNodes(folder));
@@ -261,7 +263,7 @@ TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
 }
 
-// It trains on, and says once that it makes no copies any more.
+// It goes on training, and reports once that it makes no more copies.
 TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));
@@ -307,7 +309,7 @@ TEST(RankCopies, ANodeThatCannotKeepThemIsNamed) {
   EXPECT_THAT(notices[0].reason, AllOf(HasSubstr("rank 2"), HasSubstr("is not a directory of this user")));
 }
 
-// Ranks that give way write a checkpoint of the very step: the copies go.
+// Ranks that give way write a checkpoint of the same step, so the copies are deleted.
 TEST(RankCopies, RanksThatGiveWayLeaveNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));

@@ -1,4 +1,4 @@
-// lynx-rank as real processes: the validation loss, and the run's figures as files beside its checkpoints.
+// lynx-rank as real processes: the validation loss, and the files with the run's figures beside its checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::StartsWith;
 
 constexpr int64_t kSteps = 8;
 
-// Every second step, on a text of its own; a checkpoint every third.
+// An evaluation every second step, on a separate text; a checkpoint every third step.
 std::vector<RankConfig> EvaluatingConfigs(const TestFolder& folder, int64_t steps = kSteps) {
   std::string text;
   for (int i = 0; i < 300; ++i) absl::StrAppend(&text, i * 7, ";");
@@ -87,7 +87,7 @@ TEST(RankEvaluation, IsReportedAndStandsInTheFilesBesideTheRun) {
   std::vector<std::string> events;
   ASSERT_TRUE(ReadEventRecords(folder.Read(files[0]), events));
   ASSERT_EQ(events.size(), 2u + kSteps);
-  // But for the time of day, at bytes 1 to 8, the events are as event_file_test reads them.
+  // Except for the time of day, at bytes 1 to 8, the events are as event_file_test expects them.
   const auto timeless = [](std::string event) { return event.replace(1, 8, 8, '\0'); };
   EXPECT_EQ(timeless(events[0]), timeless(VersionEvent(Nanos(0))));
   EXPECT_EQ(timeless(events[1]), timeless(StartEvent(Nanos(0), 1)));
@@ -115,7 +115,7 @@ TEST(RankEvaluation, AResumedRunsFilesHaveEveryStepOnce) {
   }
   RankProcesses second(folder, EvaluatingConfigs(folder), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
-  // The checkpoint of step 6 had waited for that of step 3, and may or may not have become visible itself.
+  // The checkpoint of step 6 had waited for that of step 3, and may or may not have become visible.
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
   ASSERT_TRUE(resumed == 3 || resumed == 6) << resumed;
   EXPECT_EQ(Csv(folder), expected);

@@ -1,5 +1,5 @@
-// Ranks that are killed at every phase of a step and of a checkpoint, as real processes: the others end and say who
-// was lost, and the next generation goes on with the losses of a run that nothing happened to.
+// Real rank processes that are killed in every phase of a step and of a checkpoint: the others end and say which rank
+// was lost, and the next generation continues with the losses of a run without faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -70,8 +70,8 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
       EXPECT_TRUE(failures[0].peer_lost);
       EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
     }
-    // The fault came in its step, or beside the steps that follow where it is a checkpoint's: all before it are reported,
-    // as they are undisturbed.
+    // The fault happened in its step, or, for a checkpoint, beside the following steps. All earlier steps are reported,
+    // with the losses of a run without faults.
     std::vector<double> losses;
     for (const StepReport& step : Only<StepReport>(first.Reports(rank))) losses.push_back(step.loss);
     ASSERT_GE(losses.size(), static_cast<size_t>(c.step));
@@ -82,7 +82,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
-  // The checkpoint of step 6, which is written beside the step that the fault came in, may have been visible by then.
+  // The checkpoint of step 6, which is written beside the step of the fault, may already be visible.
   EXPECT_TRUE(resumed == c.resumes_from || (!c.OfCheckpoint() && resumed == 6)) << resumed;
   EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + resumed, expected.end()));
 }
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayout
                            return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
                          });
 
-// A stopped process differs from a slow one in its silence alone: of steps as short as these, ten seconds of it.
+// A stopped process differs from a slow one only in its silence: ten seconds of it for steps as short as these.
 TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{}, {{3, {"stop-forward", 5}}});
@@ -117,7 +117,7 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
 }
 
-// As a batch system suspends a job, or a host its machine: for longer than the ranks wait for each other.
+// As when a batch system suspends a job, or a host suspends its machine: for longer than ranks wait for each other.
 TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   const TestFolder folder;
   const RankProcesses ranks(folder, Configs(folder, kEndless));
@@ -130,7 +130,7 @@ TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) EXPECT_TRUE(Only<RankFailure>(ranks.Reports(rank)).empty());
 }
 
-// Others wait minutes for what a rank does with a disk, but only while it lives.
+// The others wait minutes while a rank writes to a disk, but only while it lives.
 TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless, EveryThree), /*generation=*/1, /*absent=*/{},
@@ -161,7 +161,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"nan-loss", 4}}});
   int own = 0;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first to find it ends, and the others may hear of that before they find it themselves.
+    // The first rank that finds it ends, and the others may hear of that before they find it themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     own += exit_code == kRankExitFailure ? 1 : 0;
@@ -173,7 +173,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   EXPECT_GE(own, 1);
 }
 
-// All ranks' losses as bits, since not-a-number is not equal to itself.
+// The losses of all ranks as bits, because not-a-number is not equal to itself.
 std::vector<uint64_t> LossBits(const RankProcesses& ranks) {
   std::vector<uint64_t> bits;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -213,7 +213,7 @@ TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
   }
 }
 
-// What a rank that ended by its own fault said of it.
+// The report of a rank that ended by its own fault.
 RankFailure OwnFault(RankProcesses& ranks, int rank) {
   EXPECT_EQ(ranks.ExitCode(rank), kRankExitFailure) << ranks.Log(rank);
   const auto failures = Only<RankFailure>(ranks.Reports(rank));
@@ -221,7 +221,7 @@ RankFailure OwnFault(RankProcesses& ranks, int rank) {
   return failures.empty() ? RankFailure{} : failures.front();
 }
 
-// Where no byte is left for an error's text, it says so all the same, and what to do about it is known by the cause.
+// Even without a byte left for an error's text the rank reports it, and the cause says what to do.
 TEST(RankFaults, ARankWithoutMemorySaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"exhaust-memory", 3}}});
@@ -237,7 +237,7 @@ TEST(RankFaults, ARankWithoutMemorySaysSo) {
   }
 }
 
-// Training goes on in all other respects: only the stack of a thread, of 8 MiB as a rule, finds no room.
+// Everything else works: there is only no room for the stack of a thread, usually 8 MiB.
 TEST(RankFaults, ARankWithoutMemoryForAThreadSaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"refuse-stack", 3}}});
@@ -254,7 +254,7 @@ TEST(RankFaults, ARankThatMayHaveNoMoreThreadsNamesTheLimit) {
   EXPECT_EQ(own.cause, FaultCause::kUnknown);
 }
 
-// What the arena wants is more than there can be.
+// The arena needs more memory than there can be.
 TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"refuse-memory", 0}}});
@@ -271,12 +271,12 @@ TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
     ranks.ExitCode(rank);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
-    // Some may be told first that others have given up.
+    // Some may first be told that others have given up.
     EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kData) << failures[0].reason;
   }
 }
 
-// It trains as far as the data are good, and then says what they have, and where.
+// It trains as long as the data are good, and then says what is wrong, and where.
 TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
   for (const bool held_out : {false, true}) {
     SCOPED_TRACE(held_out ? "of the validation data" : "of the training data");
@@ -302,7 +302,7 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
       ranks.ExitCode(rank);
       const auto failures = Only<RankFailure>(ranks.Reports(rank));
       ASSERT_EQ(failures.size(), 1u) << ranks.Log(rank);
-      // Some may be told first that others have given up, before they end their step.
+      // Some may be told that others have given up before they end their step.
       EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kToken) << failures[0].reason;
       if (failures[0].peer_lost) continue;
       ++own;

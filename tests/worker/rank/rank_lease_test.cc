@@ -1,4 +1,4 @@
-// lynx-rank as real processes: they end when their node's lease is over, whoever is left to tell them.
+// lynx-rank as real processes: they end when their node's lease is over, even if nobody is left to tell them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,14 +26,14 @@ TEST(RankLease, RanksEndWhenItIsOver) {
   bool one_by_itself = false;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     const int code = ranks.ExitCode(rank);
-    EXPECT_THAT(code, AnyOf(kRankExitLeaseOver, kRankExitPeerLost));  // another may have been first
+    EXPECT_THAT(code, AnyOf(kRankExitLeaseOver, kRankExitPeerLost));  // another rank may have been first
     one_by_itself |= code == kRankExitLeaseOver;
     if (code == kRankExitLeaseOver) EXPECT_THAT(ranks.Log(rank), HasSubstr("the lease of this node is over"));
   }
   EXPECT_TRUE(one_by_itself);
 }
 
-// Its peers are frozen, so it waits for them for ever.
+// Its peers are frozen, so it would wait for them forever.
 TEST(RankLease, ARankThatWaitsEndsTooWhenItIsOver) {
   const TestFolder folder;
   LeaseFile lease = LeaseFile::OpenToWrite(LeaseOf(folder)).value();

@@ -1,4 +1,4 @@
-// lynx-rank as real processes: a whole run, resuming, and every way to end early.
+// lynx-rank as real processes: a complete run, resuming, and every way to end early.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -68,7 +68,7 @@ TEST(RankProcess, SurvivorsOfAKilledRankEndSoon) {
   }
 }
 
-// Cpus_allowed_list of every thread of a process.
+// Cpus_allowed_list of every thread of the process.
 std::vector<std::string> CoresOfThreads(pid_t pid) {
   std::vector<std::string> cores;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
@@ -103,12 +103,12 @@ TEST(RankProcess, TerminatedRanksEndSoon) {
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) ranks.Signal(rank, SIGTERM);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     const int exit_code = ranks.ExitCode(rank);
-    // A rank may hear of a peer's end before its own signal.
+    // A rank may hear that a peer has ended before it gets its own signal.
     EXPECT_TRUE(exit_code == kRankExitCancelled || exit_code == kRankExitPeerLost) << exit_code << ranks.Log(rank);
   }
 }
 
-// With two BLAS threads too, which the BLAS starts before the program begins.
+// Also with two BLAS threads, which the BLAS starts before the program begins.
 TEST(RankProcess, OneTerminatedRankIsCancelledAndTheOthersLoseIt) {
   for (const int threads : {1, 2}) {
     const TestFolder folder;
@@ -121,7 +121,8 @@ TEST(RankProcess, OneTerminatedRankIsCancelledAndTheOthersLoseIt) {
   }
 }
 
-// Whether a thread blocks SIGTERM, but not all signals, as every thread does for a moment when it starts another.
+// True if a thread blocks SIGTERM but not all signals. (Every thread blocks all signals for a moment when it starts
+// another.)
 bool BlocksTerm(const std::filesystem::path& task) {
   std::ifstream status(task / "status");
   for (std::string line; std::getline(status, line);) {
@@ -132,7 +133,7 @@ bool BlocksTerm(const std::filesystem::path& task) {
   return false;
 }
 
-// Waits until a thread of the process waits for SIGTERM and none other would take it.
+// Waits until a thread of the process waits for SIGTERM and no other thread would receive it.
 void AwaitCancellation(pid_t pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -147,7 +148,7 @@ void AwaitCancellation(pid_t pid) {
   ADD_FAILURE() << "process " << pid << " does not block SIGTERM";
 }
 
-// It has not met rank 3, for which it would wait for long.
+// It has not connected to rank 3, for which it would wait for a long time.
 TEST(RankProcess, ATerminatedRankDoesNotWaitForItsPeers) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{3});
@@ -169,7 +170,7 @@ TEST(RankProcess, AMissingDataFileIsNamed) {
   }
 }
 
-// It has met its peers before it opens its data, so they hear of it at once and need not wait for it in vain.
+// It has connected to its peers before it opens its data, so they are told at once and do not wait in vain.
 TEST(RankProcess, PeersHearWhyARankCannotReadItsData) {
   const TestFolder folder;
   const std::string missing = folder.path() + "/no-such-text";
@@ -191,7 +192,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   configs[1].spec.data.path = folder.Write("other", std::string(1000, 'x'));
   RankProcesses ranks(folder, configs);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first to see it ends, and the others may hear of that before they see it themselves.
+    // The first rank that notices it ends, and the others may hear of that before they notice it themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     const std::vector<RankReport> reports = ranks.Reports(rank);
@@ -202,7 +203,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   EXPECT_FALSE(std::filesystem::exists(configs[0].checkpoint_directory));
 }
 
-// Smaller than any layout of the program's buffers, and larger than the first one that is looked at.
+// Smaller than any layout of the program's buffers, but larger than the first one that is tried.
 TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
   for (const Bytes difference : {Bytes(-256), Bytes(1 << 20)}) {
     const TestFolder folder;

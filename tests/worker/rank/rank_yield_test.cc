@@ -1,4 +1,5 @@
-// lynx-rank as real processes: ranks that are asked to give way do so after one step, the same on all, with a checkpoint of it.
+// lynx-rank as real processes: ranks that are asked to give way do so after the same step on all, with a checkpoint of
+// it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The steps after which the ranks gave way, which must be the same on all.
+// The number of steps after which the ranks gave way, which must be the same on all.
 int64_t ExpectYield(RankProcesses& ranks) {
   ranks.ExpectAllExit(kRankExitYielded);
   const auto first = Only<RankYielded>(ranks.Reports(0));
@@ -41,7 +42,8 @@ TEST(RankYield, OneRankThatIsAskedIsEnough) {
   EXPECT_EQ(Only<CheckpointReport>(ranks.Reports(0))[0].step, steps);
 }
 
-// What comes after is what would have come without: in the same layout to the bit, in another one the same steps.
+// What follows is the same as without the interruption: to the bit in the same layout, the same steps in another
+// layout.
 TEST(RankYield, TheNextGenerationGoesOnFromThatVeryStep) {
   const TestFolder undisturbed_folder;
   RankProcesses undisturbed(undisturbed_folder, Configs(undisturbed_folder, 10));

@@ -44,7 +44,7 @@ int64_t At(const cublasLtMatrixLayoutOpaque_t& layout, int32_t operation, int64_
   return operation == CUBLAS_OP_N ? row + column * layout.stride : column + row * layout.stride;
 }
 
-// What the library's table of supported types and shapes says, of those used here.
+// The part of the library's table of supported types and shapes that is used here.
 bool Supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
                const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& c,
                const cublasLtMatrixLayoutOpaque_t& d) {
@@ -60,7 +60,7 @@ struct Matrix {
   const cublasLtMatrixLayoutOpaque_t* layout;
 };
 
-// d, laid out as c, = alpha op(a) op(b) + beta c, and the bias.
+// d = alpha op(a) op(b) + beta c, plus the bias. d has the layout of c.
 void Multiply(const cublasLtMatmulDescOpaque_t& desc, float alpha, Matrix a, Matrix b, float beta, Matrix c, void* d) {
   const auto m = static_cast<int64_t>(c.layout->rows), n = static_cast<int64_t>(c.layout->columns);
   const auto k = static_cast<int64_t>(Columns(*a.layout, desc.transpose_a));
@@ -156,7 +156,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *found = 0;
   if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a, *b, *c, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // The algorithm is the alignment that it was chosen for: it may be used with no less.
+  // The algorithm is the alignment that it was chosen for; it must not be used with less.
   results[0] = {};
   std::memcpy(results[0].algo.data, preference->alignment, sizeof(preference->alignment));
   results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -176,7 +176,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // What describes the product may be other by the time that it is made.
+  // The description of the product may change before the product is computed, so it is copied.
   lynx::cuda_on_host::Issue(stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout,
                                      b_layout = *b_layout, beta = *static_cast<const float*>(beta), c_layout = *c_layout] {
     Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);

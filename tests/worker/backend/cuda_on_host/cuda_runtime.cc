@@ -8,7 +8,7 @@
 namespace lynx::cuda_on_host {
 namespace {
 
-std::atomic<int64_t> calls_left = 0;  // until one fails; 0: none does
+std::atomic<int64_t> calls_left = 0;  // until one fails; 0: none fails
 
 std::atomic<int> compute_major = 9;
 
@@ -59,7 +59,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 namespace {
 
-// As much as a small GPU has: more is refused, as it would be there.
+// As much as a small GPU has. A request for more is refused, as it would be there.
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 constexpr int kLowestPriority = 0, kHighestPriority = -5;  // the lower the number, the higher
 

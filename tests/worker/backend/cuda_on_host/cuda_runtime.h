@@ -39,7 +39,7 @@ struct CudaOnHostEvent;
 
 namespace lynx::cuda_on_host {
 
-// Of the runtime's calls that can fail, the k-th from now on and all later ones fail, on all threads; 0: none fails.
+// Makes the k-th of the runtime's next calls that can fail, and all later ones, fail; on all threads. 0: none fails.
 void FailFromCall(int64_t k);
 bool Fails();
 

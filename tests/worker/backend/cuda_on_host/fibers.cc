@@ -1,4 +1,4 @@
-// A kernel's threads as fibers: see cuda_runtime.h.
+// The threads of a kernel as fibers; see cuda_runtime.h.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -22,21 +22,21 @@ constexpr unsigned kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
-// Entered once by its context, and then left and entered again by jumps, which need no system call.
+// A fiber's context is entered once; later it is left and entered again by jumps, which need no system call.
 struct Fiber {
   jmp_buf here;
   bool entered = false;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   State state = State::kReady;
   dim3 index;
-  int exchanges = 0;  // of its warp that it took part in: their words alternate between two places
+  int exchanges = 0;  // exchanges of its warp in which it took part; the words alternate between two places
 };
 
 struct Warp {
   std::array<std::array<uint64_t, kLanes>, 2> words{};
 };
 
-// What an OS thread runs kernels with: the fibers of the block that runs.
+// Used by an OS thread to run kernels: the fibers of the current block.
 class Machine {
  public:
   void Run(dim3 grid, dim3 block, Direction direction, const std::function<void()>& thread) {
@@ -75,7 +75,7 @@ class Machine {
  private:
   static void Enter();
 
-  // Until the fiber stops.
+  // Runs the fiber until it stops.
   __attribute__((noinline)) void Resume(Fiber& fiber) {
     if (_setjmp(scheduler_) != 0) return;
     if (fiber.entered) _longjmp(fiber.here, 1);
@@ -108,7 +108,7 @@ class Machine {
     }
   }
 
-  // The warp from that thread on, to its next barrier; whether it moved.
+  // Runs the warp that begins with that thread to its next barrier. Returns whether it moved.
   bool RunWarp(int begin) {
     const int end = std::min(begin + kLanes, threads_);
     bool moved = false;
@@ -129,7 +129,7 @@ class Machine {
                        [](const auto& fiber) { return fiber->state == State::kDone; });
   }
 
-  // Lets go of the barrier if all of them have come to it.
+  // Opens the barrier if all of them have reached it.
   bool ReleaseRange(int begin, int end, State barrier) {
     for (int i = begin; i < end; ++i) {
       if (fibers_[i]->state != barrier) return false;
@@ -150,7 +150,7 @@ class Machine {
 thread_local Machine machine;
 
 void Machine::Enter() {
-  for (;;) {  // a thread of one kernel after another
+  for (;;) {  // one kernel thread after another
     (*machine.thread_)();
     machine.Stop(State::kDone);
   }

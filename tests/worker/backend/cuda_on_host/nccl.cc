@@ -29,7 +29,7 @@ struct Transfer {
   size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
 };
 
-// One transfer, as its members come to it.
+// One transfer, and which of its members have reached it.
 struct Meeting {
   struct Member {
     bool issued = false;
@@ -51,7 +51,7 @@ struct Meeting {
   bool wanted = false;
 };
 
-// All communicators of one id.
+// All communicators with the same id.
 struct Clique {
   int members = 0, joined = 0;
   std::map<int64_t, std::shared_ptr<Meeting>> meetings;
@@ -59,23 +59,23 @@ struct Clique {
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 int64_t ids = 0, transfers = 0, live = 0;
-int64_t failing_transfer = 0;  // so many from now on; 0: none
+int64_t failing_transfer = 0;  // counted from now on; 0: none
 ncclResult_t transfer_error = ncclSuccess;
 ncclConfig_t newest_config;
 
 }  // namespace
 
-// Never freed: whoever uses one that is destroyed is to be found out.
+// Never freed, so that the use of a destroyed communicator is found.
 struct NcclOnHostComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool live = true, aborted = false, finalizing = false;
   ncclResult_t error = ncclSuccess;  // asynchronous
   std::optional<Transfer> issuing;   // not in its stream yet
-  int asked = 0;                     // how often, since
+  int asked = 0;                     // how often it was asked since then
   int64_t transfers = 0, done = 0;
-  cudaStream_t stream = nullptr;  // of all its transfers
-  int64_t newest = 0;             // of them, in the stream
+  cudaStream_t stream = nullptr;  // the stream of all its transfers
+  int64_t newest = 0;             // the number of the newest one in the stream
 };
 
 namespace {
@@ -131,7 +131,7 @@ void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
   }
 }
 
-// The stream of the member has come to the transfer: whether it may end.
+// The member's stream has reached the transfer. Returns whether the transfer may end.
 bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   if (comm.aborted) return true;
   Meeting::Member& own = meeting.members[static_cast<size_t>(comm.rank)];
@@ -147,7 +147,7 @@ bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   return meeting.complete() && comm.error == ncclSuccess;
 }
 
-// Puts what is being issued into its stream.
+// Puts the transfer that is being issued into its stream.
 void Put(ncclComm_t comm) {
   const Transfer transfer = *std::exchange(comm->issuing, std::nullopt);
   LYNX_CHECK(comm->stream == nullptr || comm->stream == transfer.stream);

@@ -47,7 +47,7 @@ class Device {
     return bytes;
   }
 
-  bool backwards = false;  // the next kernel
+  bool backwards = false;  // whether the next kernel runs in reverse order
 
  private:
   static constexpr size_t kPage = 4096;
@@ -59,10 +59,10 @@ class Device {
 
 struct CudaOnHostStream {
   lynx::cuda_on_host::Device* device = nullptr;
-  bool first = false;  // of its device
+  bool first = false;  // the first stream of its device
   std::deque<lynx::cuda_on_host::Work> queue;
-  int64_t done = 0;    // so many are,
-  int64_t wanted = 0;  // and so many are to be
+  int64_t done = 0;    // work up to this number is done
+  int64_t wanted = 0;  // work up to this number is wanted
 };
 
 namespace lynx::cuda_on_host {
@@ -96,10 +96,10 @@ bool IsLate(const CudaOnHostStream& stream) {
   return false;
 }
 
-// The number of the newest work.
+// The number of the newest work in the stream.
 int64_t LastOf(const CudaOnHostStream& stream) { return stream.done + static_cast<int64_t>(stream.queue.size()); }
 
-// Whether the head of the stream was carried out.
+// Runs the head of the stream if it may run. Returns whether it did.
 bool RunHead(CudaOnHostStream& stream) {
   if (stream.queue.empty()) return false;
   const bool wanted = stream.wanted > stream.done;
@@ -113,7 +113,7 @@ bool RunHead(CudaOnHostStream& stream) {
   return true;
 }
 
-// Carries out all work that may be.
+// Does all work that may be done.
 void Settle() {
   State& state = TheState();
   for (bool moved = true; moved;) {
@@ -218,10 +218,10 @@ size_t DeviceMemoryTaken() {
   return device.taken();
 }
 
-// As the runtime does, it waits for the device.
+// Waits for the device, as the runtime does.
 void FreeDeviceMemory(void* memory) {
   const Locked locked;
-  std::vector<cudaStream_t> streams = TheState().streams;  // others' come and go meanwhile
+  std::vector<cudaStream_t> streams = TheState().streams;  // other threads' streams may come and go meanwhile
   std::erase_if(streams, [](cudaStream_t stream) { return stream->device != &device; });
   for (cudaStream_t stream : streams) WaitFor(stream, LastOf(*stream));
   Close();
@@ -295,7 +295,7 @@ void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
 
 using namespace lynx::cuda_on_host;
 
-// The moment when the stream came to it.
+// The moment at which the stream reached the recording.
 struct Recording {
   cudaStream_t stream = nullptr;
   int64_t number = 0;

@@ -1,4 +1,5 @@
-// What a warp's tensor cores do, lane by lane: each gives what it holds and computes or takes what is its own.
+// What the tensor cores of a warp do, lane by lane: each lane gives the values that it holds, and computes or takes its
+// own results.
 #include <algorithm>
 #include <array>
 
@@ -19,12 +20,12 @@ Words Share(uint32_t low, uint32_t high) {
   return words;
 }
 
-// Half `half` of register `place` of two.
+// Half `half` of register `place`, of two packed registers.
 float Half(uint64_t words, int place, int half) {
   return Bfloat16(ValueOf<Bfloat16>(words >> (32 * place + 16 * half) & 0xffff));
 }
 
-// The lane that has a row (of left), or a column (of right), and position k of 16.
+// The lane that holds a row (of left) or a column (of right) at position k of 16.
 int LaneOf(int line, int k) { return line % 8 * 4 + k % 8 / 2; }
 
 }  // namespace

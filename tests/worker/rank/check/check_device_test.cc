@@ -1,4 +1,5 @@
-// The check of a device: what is right passes, whatever the size and the type, and a single wrong element or word does not.
+// The check of a device: a good device passes, whatever the size and the type, and a single wrong element or word is
+// found.
 #include "worker/rank/check/check_device.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Wrong in one element of one product, or in one bit of memory that is copied; counts what is allocated.
+// Has one wrong element in one product, or one wrong bit in copied memory. Counts what is allocated.
 class DamagedBackend : public cpu::CpuBackend {
  public:
   int wrong_product = 0;  // 1, 2, ...; 0: none
@@ -31,7 +32,7 @@ class DamagedBackend : public cpu::CpuBackend {
   }
 };
 
-// Whose memory is elsewhere, and loses a bit.
+// A backend with memory of its own that loses a bit.
 class ForgetfulBackend : public cpu::CpuBackend {
  public:
   bool host_addressable() const override { return false; }

@@ -1,4 +1,4 @@
-// Which pairs of ranks are checked, in rounds, and which links count as slow.
+// Which pairs of ranks are checked, in which rounds, and which links count as slow.
 #include "worker/rank/check/check_pairs.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST(SlowPairs, AreFarFromTheOthersOfTheirKind) {
   EXPECT_THAT(SlowPairs({{0, Millis(100)}, {0, Millis(100)}, {0, Millis(700)}}), IsEmpty());
   EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {1, Millis(90)}, {1, Millis(80)}}), IsEmpty())
       << "another kind of link";
-  // All three links of one of four ranks.
+  // All three links of one of the four ranks are slow.
   EXPECT_THAT(SlowPairs({{0, Millis(1)}, {0, Millis(1)}, {0, Millis(1)}, {0, Millis(99)}, {0, Millis(98)}, {0, Millis(97)}}),
               ElementsAre(3u, 4u, 5u));
 }

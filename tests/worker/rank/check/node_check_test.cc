@@ -1,4 +1,4 @@
-// The check of nodes by ranks that are threads: what is whole passes, and what is broken is told by the ranks that it is of.
+// The check of nodes by ranks that are threads: what works passes, and the ranks with a problem report it.
 #include "worker/rank/check/node_check.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class WrongBackend : public cpu::CpuBackend {
   }
 };
 
-// The communicator of a pair, with something wrong about what it receives.
+// The communicator of a pair that receives something wrong.
 class BadPair : public Communicator {
  public:
   struct Fault {
@@ -88,8 +88,8 @@ struct Outcome {
   std::vector<int32_t> peers;
 };
 
-// The ranks' results. `bad`: a rank with a device that computes wrongly; `ended`: called as each is done, before its peers hear
-// of it.
+// The results of the ranks. `bad`: a rank whose device computes wrong results. `ended`: called when a rank is done,
+// before its peers hear of it.
 std::vector<Outcome> Check(
     const ParallelLayout& layout, const std::function<NodeCheckOptions(int32_t rank, const RankConfig&)>& options_of,
     int32_t bad = -1, const std::function<void()>& ended = [] {}) {
@@ -118,7 +118,7 @@ std::vector<Outcome> Check(
 
 NodeCheckOptions Patient(int32_t, const RankConfig&) { return {.patience = kLong}; }
 
-// A pair of which one end has the fault, whose other end is `peer`.
+// In a pair, the end whose other end is `peer` has the fault.
 NodeCheckOptions WithFault(const RankConfig& config, int32_t peer, BadPair::Fault fault) {
   NodeCheckOptions options{.patience = kLong};
   options.connect = [&config, peer, fault](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
@@ -188,7 +188,7 @@ TEST(NodeCheck, ASlowLinkIsToldByBothItsEnds) {
   }
 }
 
-// Slow once, as when an end is kept from running; not again.
+// The link is slow once, as when one end could not run, and then no longer.
 TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   std::atomic<int> waits = 0;
   class SlowOnce : public BadPair {
@@ -218,7 +218,7 @@ TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   EXPECT_GE(waits, 7);
 }
 
-// It has met the others, and then does nothing more.
+// It has connected to the others, and then does nothing more.
 TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -258,14 +258,14 @@ TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   EXPECT_GE(accusers, 1);
 }
 
-// Not the link is bad, but the peer is gone.
+// The peer is gone; the link is not bad.
 TEST(NodeCheck, APeerThatEndsIsAPeerThatEnds) {
   const std::vector<Outcome> outcomes = Check({.tp = 2, .pp = 1, .dp = 1}, [](int32_t rank, const RankConfig&) {
     NodeCheckOptions options{.patience = kLong};
     if (rank == 1)
       options.connect = [](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
         LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> connected, ConnectTcp(pair));
-        return absl::CancelledError("it ends");  // and so do its connections
+        return absl::CancelledError("it ends");  // its connections end too
       };
     return options;
   });

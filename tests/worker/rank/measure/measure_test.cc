@@ -1,4 +1,4 @@
-// Measuring: the fit, and both modes of the binary end to end.
+// Measuring: the fit, and both modes of the binary from end to end.
 #include "worker/rank/measure/measure.h"
 
 #include <gmock/gmock.h>
@@ -50,13 +50,13 @@ TEST(FitLink, SurvivesTimesWithoutASlope) {
   EXPECT_GT(link.bytes_per_second, 0);
 }
 
-// What a process waits for, be it another one that has its core, is wall time and no processor time.
+// Time in which a process waits, even for a process that has its core, is wall time but not processor time.
 TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
   const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
   EXPECT_GE(Stopwatch(1, 10).MedianOf(wait), Nanos(100'000'000));
   const Nanos waiting = Stopwatch(1, 10, Counted::kProcessor).MedianOf(wait);
   EXPECT_LT(waiting, Nanos(50'000'000));
-  // The work of all threads counts, such as a copy that another one makes.
+  // The work of all threads counts, for example a copy made by another thread.
   const Nanos all = Stopwatch(1, 10, Counted::kProcessor).MedianOf([] {
     std::thread([] {
       const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);

@@ -1,4 +1,4 @@
-// What ranks tell one another before and while they train, over loopback.
+// What ranks tell each other before and during training, over loopback.
 #include "worker/rank/peers/agreement.h"
 
 #include <gmock/gmock.h>
@@ -110,11 +110,11 @@ TEST(Introduction, RanksOnDifferentDataAllRefuse) {
 TEST(IdleLimit, GrowsWithTheCheckpoint) {
   EXPECT_EQ(CheckpointIdleLimit(Bytes(0)), kIdleLimit);
   EXPECT_EQ(CheckpointIdleLimit(kGiB), kIdleLimit + Nanos(32'000'000'000));
-  // 12 bytes for each of 10^12 parameters: four days, and no overflow.
+  // 12 bytes for each of 10^12 parameters: four days, without overflow.
   EXPECT_EQ(CheckpointIdleLimit(Bytes(12'000'000'000'000)).value / 1'000'000'000, 600 + 357'627);
 }
 
-// A peer that takes far longer than the idle limit, while a checkpoint is under way.
+// A peer takes far longer than the idle limit while a checkpoint is being written.
 TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
   std::vector<CommunicatorOptions> options = LoopbackOptions({2, 1, 1});
   for (CommunicatorOptions& one : options) one.idle_timeout = Nanos(20'000'000);

@@ -9,7 +9,7 @@ namespace {
 
 Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
 
-// Knows only its limit and how often it was set.
+// Knows only its limit, and how often it was set.
 class LimitOnly : public NoTransfers {
  public:
   void SetIdleTimeout(Nanos limit) override {
@@ -34,7 +34,7 @@ TEST(IdleLimit, OfShortStepsIsTenSeconds) {
   IdleLimit limit(communicator);
   for (int step = 0; step < 100; ++step) limit.RecordStep(Nanos(5'000'000 + step));
   EXPECT_EQ(communicator.limit, Seconds(10));
-  EXPECT_EQ(communicator.sets, 1);  // nobody is woken for nothing
+  EXPECT_EQ(communicator.sets, 1);  // nobody is woken without need
 }
 
 TEST(IdleLimit, OfLongStepsIsThreeOfTheNewestMedian) {

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Whether it holds in a process of its own, which may give up what this one needs.
+// Runs `holds` in a separate process, which may give up rights that this one needs.
 bool HoldsInChild(const std::function<bool()>& holds) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(holds() ? 0 : 1);
@@ -50,7 +50,7 @@ TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
   }));
 }
 
-// A rank starts itself again when it has its cores.
+// A rank starts itself again after it has got its cores.
 TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_TRUE(HoldsInChild([] { return DropPrivileges("65534:65534:").ok() && DropPrivileges("65534:65534:").ok(); }));

@@ -1,4 +1,4 @@
-// Event files, read by the protobuf library and a CRC of the definition's own bits.
+// Event files, read with the protobuf library and with a CRC that is computed from its definition.
 #include "worker/rank/records/event_file.h"
 
 #include <google/protobuf/descriptor.h>
@@ -16,7 +16,7 @@
 namespace lynx {
 namespace {
 
-// What the writer uses of tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto.
+// The parts of tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto that the writer uses.
 constexpr char kEventProto[] = R"(
 name: "event.proto" syntax: "proto3"
 message_type {
@@ -41,7 +41,7 @@ message_type {
   field { name: "session_log" number: 7 type: TYPE_MESSAGE type_name: "SessionLog" label: LABEL_OPTIONAL }
 })";
 
-// The event's text, without fields that the definition above does not have.
+// The event as text, without fields that the definition above lacks.
 std::string TextOf(const std::string& bytes) {
   google::protobuf::FileDescriptorProto file;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kEventProto, &file));

@@ -13,7 +13,8 @@
 namespace lynx {
 namespace {
 
-// While it lives, no file of this process may grow beyond `bytes`: a disk that fills up in the middle of a write.
+// While an object of this class lives, no file of this process may grow beyond `bytes`, like on a disk that fills up
+// during a write.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(uintmax_t bytes) {
@@ -28,7 +29,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-// The reports of a file by line; the step of a StepReport, or -1 for a line that is none.
+// The reports in a file by line: the step of a StepReport, or -1 for another line.
 std::vector<int64_t> StepsByLine(const std::string& text) {
   std::vector<int64_t> steps;
   std::istringstream lines(text);
@@ -39,7 +40,7 @@ std::vector<int64_t> StepsByLine(const std::string& text) {
   return steps;
 }
 
-// Each report that could be written stands on a line of its own, whatever became of those before it.
+// Each report that could be written is on a line of its own, whatever happened to earlier ones.
 TEST(ReportFile, ATornReportDestroysNoOther) {
   for (const uintmax_t torn_bytes : {0, 1, 20, 100}) {
     const TestFolder folder;
@@ -58,7 +59,7 @@ TEST(ReportFile, ATornReportDestroysNoOther) {
   }
 }
 
-// The newline after a torn report may be all that fits.
+// There may be room only for the newline after a torn report.
 TEST(ReportFile, ATornReportMayBeFollowedByAnother) {
   const TestFolder folder;
   const std::string path = folder.Path("reports");

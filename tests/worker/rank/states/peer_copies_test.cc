@@ -1,4 +1,4 @@
-// How much of a node's memory copies may take, and how much they need.
+// How much of a node's memory copies may use, and how much they need.
 #include "worker/rank/states/peer_copies.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ TEST(PeerCopies, TakeNoMoreThanLimitFileSystemAndHalfTheMemory) {
   CopyRoom room = plenty;
   room.available = Bytes(800);
   EXPECT_EQ(MostCopies(room), Bytes(400));
-  // What the job has already goes when it has newer ones.
+  // The job's present copies are deleted when it has newer ones, so they count as free.
   room.own = Bytes(100);
   EXPECT_EQ(MostCopies(room), Bytes(500));
   room.limit = Bytes(450);
@@ -30,7 +30,7 @@ TEST(PeerCopies, NeedTwoFilesForEachShardInEachPlace) {
   const std::vector<int32_t> nodes = {0, 0, 1};
   const std::vector<ShardKeepers> keepers = {{.file = "a", .first = 0, .second = 2}, {.file = "b", .first = 1, .second = -1}};
   const std::vector<Bytes> bytes = CopiesByNode(keepers, nodes, {kMiB * 100, kMiB * 10, kMiB * 1});
-  EXPECT_THAT(bytes, ElementsAre(kMiB * 221 + kMiB, kMiB * 201));  // with headers
+  EXPECT_THAT(bytes, ElementsAre(kMiB * 221 + kMiB, kMiB * 201));  // including headers
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_TRUE(writer.Done() && writer.copied());
   EXPECT_EQ(read, "AAAABBBB");
-  // And the next.
+  // Then the next shard is written.
   writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader& header, const TensorContent& content) {
     read.clear();
     return ReadAll(header, content, read);
@@ -110,7 +110,7 @@ TEST(ShardWriter, WithoutMemoryForACopyTrainingWaits) {
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
-  available = Bytes(0);  // the copy is there already
+  available = Bytes(0);  // the copy exists already
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
@@ -124,7 +124,7 @@ TEST(ShardWriter, GivesUpWhenItsRankEnds) {
     ShardWriter writer([] { return kGiB; });
     writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader&, const TensorContent& content) {
       started.Open();
-      // As a long list of tensors.
+      // Like a long list of tensors.
       do {
         status = content(0).status();
       } while (status.ok());
