@@ -72,9 +72,9 @@ class Scale {
   // Lets the worker daemons do what they are told until nothing more comes: ranks listen, begin, and end at once.
   void Obey(const std::string& kind) {
     while (!told_.empty()) {
-      for (auto& [stream, wish] : std::exchange(told_, {})) {
+      for (auto& [stream, desired] : std::exchange(told_, {})) {
         WorkerState state = StateOf(stream);
-        for (const RankAssignment& rank : wish.ranks) {
+        for (const RankAssignment& rank : desired.ranks) {
           const bool begins = rank.peers != nullptr;
           state.ranks.push_back(
               {.key = rank.key, .phase = begins ? RankPhase::kExited : RankPhase::kListening, .host = "10.0.0.1", .port = 1});
@@ -118,7 +118,7 @@ class Scale {
     times_[kind].push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     for (Effect& effect : effects) {
       if (auto* plan = std::get_if<PlanJob>(&effect)) plans_.push_back(std::move(*plan));
-      if (auto* wish = std::get_if<SendWorker>(&effect)) told_[wish->stream] = std::move(wish->wish);
+      if (auto* desired = std::get_if<SendWorker>(&effect)) told_[desired->stream] = std::move(desired->desired);
     }
   }
 

@@ -58,8 +58,8 @@ class ReportWriter {
     for (const int32_t value : values) reflection_.AddInt32(&message_, &FieldOf(message_, name), value);
   }
   void Numbers(const char* name, std::vector<int64_t>& values, FieldLimits, FieldLimits) {
-    auto* field = reflection_.MutableRepeatedField<int64_t>(&message_, &FieldOf(message_, name));
-    field->Add(values.begin(), values.end());
+    auto field = reflection_.GetMutableRepeatedFieldRef<int64_t>(&message_, &FieldOf(message_, name));
+    for (const int64_t value : values) field.Add(value);
   }
   template <class T>
   void Objects(const char* name, std::vector<T>& values, FieldLimits) {

@@ -185,10 +185,10 @@ void World::CheckStore(const std::vector<Effect>& effects) {
 
 void World::CarryOne(Effect& effect) {
   if (auto* worker = std::get_if<SendWorker>(&effect)) {
-    ToNode(worker->stream, [this, wish = worker->wish](SimNode& node) { TakeWish(node, wish); });
+    ToNode(worker->stream, [this, desired = worker->desired](SimNode& node) { TakeWish(node, desired); });
   } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
-    ToNode(agent->stream, [this, wish = agent->wish](SimNode& node) {
-      for (const LayerShape& shape : wish.shapes) {
+    ToNode(agent->stream, [this, desired = agent->desired](SimNode& node) {
+      for (const LayerShape& shape : desired.shapes) {
         if (std::find(node.measured.begin(), node.measured.end(), shape) != node.measured.end()) continue;
         node.measured.push_back(shape);
         common_.timeline.After(Seconds(common_.random.Between(0.2, 2)), [this, &node] { ReportAgent(node); });
