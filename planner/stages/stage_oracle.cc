@@ -19,6 +19,8 @@ constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // If less than this share of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
+// Number of actions above which the search for a small arena takes too long to be made for every policy.
+constexpr size_t kLongProgram = 4096;
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
@@ -218,8 +220,6 @@ Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& po
   return peak;
 }
 
-// Most arenas are within their limit at the first attempt, or cannot be. The search for a small arena is only worth its
-// time for the others.
 Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   std::vector<LayerPolicy> all;
   for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
@@ -243,8 +243,11 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   if (probed == Probed::kArena) {
-    const bool hopeless = limit && memory->live_peak > *limit;
-    LayOut(program, hopeless ? kUnlimited : limit.value_or(Bytes(0)), *memory);
+    // A small arena leaves more for HEU's budget, and is found quickly. In a long program most arenas are within their limit
+    // at the first attempt, or cannot be: only the others are worth the search.
+    const bool searches = !limit || program.size() <= kLongProgram;
+    const bool hopeless = !searches && memory->live_peak > *limit;
+    LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);
   }
   return *std::move(memory);
 }

@@ -144,8 +144,8 @@ class StageOracle {
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
-  // Lowers a program with few microbatches. Without `limit`, the arena is as small as the search makes it. With `limit`,
-  // the search stops once the arena is within it; an arena above its limit gives no more information than that.
+  // Lowers a program with few microbatches. The arena is as small as the search makes it. In a long program with `limit`,
+  // the search stops once the arena is within it, and an arena above its limit gives no more information than that.
   MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
                    std::optional<Bytes> limit = std::nullopt);
   // The problem without offloading.

@@ -19,7 +19,9 @@ TEST(EventKind, EachNameIsOfOneKind) {
 // A job that stops for one of these may have lost time; the report and the timeline must know of the same ones.
 TEST(EventKind, WhatStopsAJobIsMarked) {
   for (const EventKindInfo& info : EventKinds()) {
-    if (info.stops) EXPECT_NE(info.mark, EventMark::kNone) << info.name;
+    if (info.stops) {
+      EXPECT_NE(info.mark, EventMark::kNone) << info.name;
+    }
   }
 }
 
