@@ -1,6 +1,7 @@
 #include "proto/convert_report.h"
 
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -78,10 +79,12 @@ class ReportWriter {
   const Reflection& reflection_;
 };
 
+// Paths of fields are only built for an error: the server reads a report of every rank in every step.
 class ReportReader {
  public:
-  ReportReader(const Message& message, std::string path)
-      : message_(message), reflection_(*message.GetReflection()), path_(std::move(path)) {}
+  // The report of a kind in the message at `path`. Keeps references to all three.
+  ReportReader(const Message& message, const std::string& path, const std::string& kind)
+      : message_(message), reflection_(*message.GetReflection()), path_([&] { return FieldPath(path, kind); }) {}
 
   template <class T>
   void Number(const char* name, T& value, FieldLimits limits) {
@@ -101,7 +104,7 @@ class ReportReader {
   }
   void Path(const char* name, std::string& value) {
     value = reflection_.GetString(message_, &FieldOf(message_, name));
-    Fail(CheckAbsolutePath(At(name), value));
+    Fail(CheckAbsolutePath(At(name), value));  // there are few checkpoints
   }
   void Cause(const char* name, FaultCause& value) {
     value = FaultCauseOfNumber(reflection_.GetEnumValue(message_, &FieldOf(message_, name)));
@@ -113,7 +116,7 @@ class ReportReader {
     values.assign(field.begin(), field.end());
     for (size_t i = 0; i < values.size(); ++i) {
       if (Within(values[i], limits)) continue;
-      return Fail(CheckRange(FieldPath(path_, name, static_cast<int64_t>(i)), values[i], limits.least, limits.most));
+      return Fail(CheckRange(FieldPath(path_(), name, static_cast<int64_t>(i)), values[i], limits.least, limits.most));
     }
   }
   template <class T>
@@ -123,7 +126,7 @@ class ReportReader {
     if (!CountFits(name, size, counts)) return;
     values.resize(static_cast<size_t>(size));
     for (int i = 0; i < size; ++i) {
-      ReportReader element(reflection_.GetRepeatedMessage(message_, &field, i), size == 0 ? "" : FieldPath(path_, name, i));
+      ReportReader element(reflection_.GetRepeatedMessage(message_, &field, i), [&] { return FieldPath(path_(), name, i); });
       Describe(element, values[static_cast<size_t>(i)]);
       Fail(element.status_);
     }
@@ -134,12 +137,15 @@ class ReportReader {
   absl::Status Finish(const Report& report) {
     LYNX_RETURN_IF_ERROR(status_);
     const std::optional<FieldMistake> mistake = MistakeBetweenFields(report);
-    return mistake ? BadField(FieldPath(path_, mistake->field), mistake->value, mistake->rule) : absl::OkStatus();
+    return mistake ? BadField(FieldPath(path_(), mistake->field), mistake->value, mistake->rule) : absl::OkStatus();
   }
 
  private:
+  ReportReader(const Message& message, std::function<std::string()> path)
+      : message_(message), reflection_(*message.GetReflection()), path_(std::move(path)) {}
+
   static bool Within(int64_t value, FieldLimits limits) { return value >= limits.least && value <= limits.most; }
-  std::string At(const char* name) const { return FieldPath(path_, name); }
+  std::string At(const char* name) const { return FieldPath(path_(), name); }
   void Fail(const absl::Status& status) { status_.Update(status); }  // the first error counts
   bool CountFits(const char* name, int count, FieldLimits counts) {
     if (Within(count, counts)) return true;
@@ -152,7 +158,7 @@ class ReportReader {
 
   const Message& message_;
   const Reflection& reflection_;
-  const std::string path_;
+  const std::function<std::string()> path_;
   absl::Status status_;
 };
 
@@ -173,7 +179,7 @@ absl::StatusOr<RankReport> ReportFromProto(const v1::RankReport& message, const 
   const FieldDescriptor* kind = reflection.GetOneofFieldDescriptor(message, message.GetDescriptor()->FindOneofByName("report"));
   std::optional<RankReport> report = kind == nullptr ? std::nullopt : ReportOfKind(kind->name());
   if (!report) return BadField(path, "empty or of an unknown kind", "must hold one report that this version knows");
-  ReportReader reader(reflection.GetMessage(message, kind), FieldPath(path, kind->name()));
+  ReportReader reader(reflection.GetMessage(message, kind), path, kind->name());
   LYNX_RETURN_IF_ERROR(std::visit(
       [&](auto& value) {
         Describe(reader, value);

@@ -16,7 +16,7 @@
 namespace lynx {
 namespace {
 
-// Nobody waits longer than this for a completion.
+// How long a completion may take: a person who presses Tab waits for it, and then gets no names.
 constexpr Nanos kPatience{1'000'000'000};
 constexpr int32_t kMaxNames = 1000;
 

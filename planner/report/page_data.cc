@@ -11,7 +11,8 @@
 namespace lynx {
 namespace {
 
-// Placeholder for the microbatch in a text that all microbatches share; it is longer than any real number.
+// Stands for the microbatch in a text that all microbatches share. It has more digits than any real microbatch, so that it is
+// found again in the text.
 constexpr int32_t kAnyMicrobatch = 987'654'321;
 
 std::string WithoutMicrobatch(std::string text) {

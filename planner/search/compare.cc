@@ -177,8 +177,9 @@ Nanos BoundOf(const PlanRequest& request, const Family& family, PlanCaches& cach
 Alternative NotPlanned(const Family& family, Nanos bound) {
   return {.change = family.name(),
           .plan = {},
-          .reason = absl::StrCat("not planned: no plan takes less than ", FormatDuration(bound),
-                                 "; pin parallel.tp and parallel.pp to see its fastest")};
+          .reason = absl::StrCat("not planned: every plan takes at least about ", FormatDuration(bound),
+                                 "; pin parallel.tp and parallel.pp to see the fastest"),
+          .bound = bound};
 }
 
 // Plans layouts that seem not to fit, and says what they lack. It does not suggest a change to the job, because the job
@@ -223,8 +224,11 @@ std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted,
   std::vector<Alternative> rows = sorted.fastest.Take();
   const auto room = [&] { return kMaxRejected - rows.size(); };
   PlanCaches caches(request);
-  for (const Family* family : sorted.bounded) {
-    if (room() > 0) rows.push_back(NotPlanned(*family, BoundOf(request, *family, caches)));
+  std::vector<std::pair<Nanos, const Family*>> bounded;
+  for (const Family* family : sorted.bounded) bounded.emplace_back(BoundOf(request, *family, caches), family);
+  std::stable_sort(bounded.begin(), bounded.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [bound, family] : bounded) {
+    if (room() > 0) rows.push_back(NotPlanned(*family, bound));
   }
   if (sorted.without_plan.size() > room()) sorted.without_plan.resize(room());
   std::vector<Alternative> lacking(sorted.without_plan.size());

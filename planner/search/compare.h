@@ -59,7 +59,8 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
 struct Alternative {
   std::string change;  // "1 GiB more memory per device", "parallel.tp: 4"
   std::optional<Plan> plan;
-  std::string reason;  // set if there is no plan
+  std::string reason;          // set if there is no plan
+  std::optional<Nanos> bound;  // if it was not planned: no plan takes less
 };
 
 struct Explanation {

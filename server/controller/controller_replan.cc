@@ -210,8 +210,8 @@ void Controller::OnGaveWay(Job& job, int32_t rank) {
                          " gave way to another plan"));
 }
 
-// Not all ranks have given way in time. If one has, or if the reason is final, the others are ended. Otherwise the request is
-// taken back.
+// Called when the time to give way is over and some ranks still train. If another rank has given way already, or if the reason
+// is final, the remaining ranks are ended, because the generation cannot continue. Otherwise the request is taken back.
 void Controller::OnYieldDeadline(Job& job) {
   job.yield_deadline = Nanos(0);
   const StopKind stop = job.record.stop;

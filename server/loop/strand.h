@@ -1,6 +1,6 @@
-// Strand: runs closures one after another, in the order of posting. The thread that posts a closure runs it. If another closure
-// runs already, the poster returns at once and the thread of that other closure runs both. Data that only the strand uses
-// needs no lock, so the caller holds no lock when gRPC calls back from within a call. Thread-safe.
+// Strand: runs closures one after another, in the order of posting. A thread that posts to an idle strand runs the closure
+// itself, and then all closures that were posted meanwhile. A thread that posts to a busy strand returns at once. Data that
+// only the strand uses needs no lock, so no lock is held when gRPC calls back from within a call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_STRAND_H_
 #define LYNX_SERVER_LOOP_STRAND_H_
 

@@ -16,7 +16,7 @@ TEST(EventKind, EachNameIsOfOneKind) {
   EXPECT_EQ(ParseEventKind(""), std::nullopt);
 }
 
-// A job that stops for one of these may have lost time; the report and the timeline must know of the same ones.
+// The strip of a report marks what stops a job.
 TEST(EventKind, WhatStopsAJobIsMarked) {
   for (const EventKindInfo& info : EventKinds()) {
     if (info.stops) {

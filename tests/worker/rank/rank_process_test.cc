@@ -34,7 +34,10 @@ TEST(RankProcess, TrainsReportsAndResumes) {
     EXPECT_EQ(ready.next_step, 0);
     EXPECT_EQ(ready.arena, SmallConfig(folder, 10, rank / 2).arena);
     EXPECT_EQ(reports.back(), RankReport(RankDone{.steps = 10}));
-    for (const StepReport& step : Only<StepReport>(reports)) EXPECT_EQ(step.arena_peak, ready.arena);
+    for (const StepReport& step : Only<StepReport>(reports)) {
+      EXPECT_EQ(step.arena_peak, ready.arena);
+      EXPECT_GT(step.resident, ready.arena) << "the arena is a part of it";
+    }
     EXPECT_EQ(Only<CheckpointReport>(reports).size(), rank == 0 ? 3u : 0u);  // of steps 4, 8 and 10
   }
 
