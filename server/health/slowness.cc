@@ -12,6 +12,11 @@ int64_t Divided(int64_t rate, double factor) {
 
 }  // namespace
 
+bool IsSlow(const Slowness& slowness) {
+  constexpr double kSlow = 1.5;
+  return slowness.compute > kSlow || slowness.links > kSlow;
+}
+
 HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness) {
   if (slowness.compute != 1) SlowCompute(profile, slowness.compute);
   profile.inter_node.bytes_per_second = Divided(profile.inter_node.bytes_per_second, slowness.links);

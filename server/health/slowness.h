@@ -13,6 +13,8 @@ struct Slowness {
   bool operator==(const Slowness&) const = default;
 };
 
+// True if jobs should use other nodes that are equally close before this one (NodeDevices::slow in placement.h).
+bool IsSlow(const Slowness& slowness);
 // The profile of the node with this slowness: longer times and lower rates. Pure.
 HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness);
 

@@ -272,7 +272,7 @@ grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::Re
 grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*,
                                                   v1::ListQueuesResponse* response) {
   return OnLoop(core_, call, [this, response]() -> absl::Status {
-    for (const Controller::QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
+    for (const QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
     return absl::OkStatus();
   });
 }
@@ -286,7 +286,7 @@ grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQ
     return reactor;
   }
   const int64_t id = core_.Await([this, reactor, response, name = queue->name](const Reply& reply) {
-    for (const Controller::QueueView& known : core_.controller().Queues()) {
+    for (const QueueView& known : core_.controller().Queues()) {
       if (reply.status.ok() && known.config.name == name) *response->mutable_queue() = Encode(known);
     }
     reactor->Finish(ToGrpc(reply.status));

@@ -1,4 +1,4 @@
-// QueueConfig: the settings of a queue, which an administrator sets. Plain data.
+// QueueConfig: the settings of a queue, which an administrator sets; QueueView: what people see of it. Plain data.
 #ifndef LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 #define LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 
@@ -15,6 +15,13 @@ struct QueueConfig {
   int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
   bool may_borrow = true;  // the queue may hold more than its quota while nobody else waits
   bool operator==(const QueueConfig&) const = default;
+};
+
+// A queue as people see it.
+struct QueueView {
+  QueueConfig config;
+  int32_t waiting = 0, running = 0;  // unfinished jobs: QUEUED, and all others
+  int32_t devices = 0;               // that its jobs have or are planned for
 };
 
 }  // namespace lynx

@@ -271,7 +271,7 @@ v1::Node Encode(const NodeView& node, ProfileShapes shapes) {
   return m;
 }
 
-v1::Queue Encode(const Controller::QueueView& queue) {
+v1::Queue Encode(const QueueView& queue) {
   v1::Queue m;
   m.set_name(queue.config.name);
   m.set_weight(queue.config.weight);

@@ -37,7 +37,7 @@ v1::JobEvent Encode(const JobEvent& event);
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
 v1::Node Encode(const NodeView& node, ProfileShapes shapes = ProfileShapes::kIncluded);
 v1::LogLine Encode(const LogLine& line);
-v1::Queue Encode(const Controller::QueueView& queue);
+v1::Queue Encode(const QueueView& queue);
 absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);
 v1::StepTrace Encode(const StepTrace& trace);
 StepTrace Decode(const v1::StepTrace& message);

@@ -45,6 +45,7 @@ INNER_ORDER = {
     "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search",
                 ("report", "opt")),
     "server": ("values", "scheduling", "health", "controller", "metrics", "wire", "store", "loop", "access", "services"),
+    "server/controller": ("state", "jobs"),
     "cli": ("spec", "connect", "local", "output", "verbs", "surface"),
     "worker": ("contract", "backend", "collectives", "data", "model", "checkpoint", "copies", "engine",
                ("rank", "daemon")),
@@ -52,6 +53,9 @@ INNER_ORDER = {
 }
 # A folder with more files of its own is hard to survey and needs inner rooms.
 MOST_FILES = 40
+# A class of the server with a longer header, or with more private functions, is several classes.
+MOST_HEADER_LINES = 300
+MOST_PRIVATE_FUNCTIONS = 40
 # Only the backends and communicators below their interfaces use CUDA.
 CUDA_FILES = {"worker/collectives/nccl_communicator.cc"}
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
@@ -114,6 +118,16 @@ def full_folders(paths, most):
     return [f"{folder}: {n} files, more than {most}" for folder, n in sorted(counts.items()) if n > most]
 
 
+def private_functions(text):
+    """For each class of a header: its name and how many functions its private parts declare."""
+    counts = []
+    for match in re.finditer(r"^class (\w+)[^;{]*\{$(.*?)^\};$", text, re.MULTILINE | re.DOTALL):
+        private = "".join(part.split("\n public:")[0].split("\n protected:")[0] for part in match[2].split("\n private:")[1:])
+        code = re.sub(r"//.*", "", private)
+        counts.append((match[1], len(re.findall(r"\w\([^;{}]*\)\s*(?:const\s*)?(?:noexcept\s*)?(?:override\s*)?[;{]", code))))
+    return counts
+
+
 class SourcesTest(unittest.TestCase):
     def assert_none(self, found):
         self.assertEqual(found, [], "\n" + "\n".join(found))
@@ -170,6 +184,16 @@ class SourcesTest(unittest.TestCase):
     def test_files_stay_readable(self):
         tested = list(sources()) + [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".cc", ".py")]
         self.assert_none([f"{p.relative_to(ROOT)}: {n} lines" for p in tested if (n := len(p.read_text().splitlines())) > 620])
+
+    def test_classes_of_the_server_stay_small(self):
+        bad = []
+        for path in sorted((ROOT / "server").rglob("*.h")):
+            text = path.read_text()
+            if (lines := len(text.splitlines())) > MOST_HEADER_LINES:
+                bad.append(f"{path.relative_to(ROOT)}: {lines} lines, more than {MOST_HEADER_LINES}")
+            bad += [f"{path.relative_to(ROOT)}: {name} has {n} private functions, more than {MOST_PRIVATE_FUNCTIONS}"
+                    for name, n in private_functions(text) if n > MOST_PRIVATE_FUNCTIONS]
+        self.assert_none(bad)
 
     @unittest.skipUnless(shutil.which("clang-format") and (ROOT / ".git").exists(), "needs clang-format and a git checkout")
     def test_sources_are_formatted(self):
@@ -229,6 +253,24 @@ class ChecksTest(unittest.TestCase):
     def test_a_room_without_a_place_is_reported(self):
         self.assertEqual(self.found("house/shed/rake.cc", "house/hall/table.h"),
                          ["house/shed/rake.cc:7: INNER_ORDER has no place for house/shed"])
+
+    def test_private_functions_are_counted(self):
+        header = """class House {
+ public:
+  void Enter();
+
+ private:
+  // Cleans (all) rooms.
+  void Clean(int rooms, const std::function<bool(int)>& wanted);
+  static bool IsClean(int room) { return room > 0; }
+  int rooms_ = 0;
+};
+
+struct Garden {
+  void Water();
+};
+"""
+        self.assertEqual(private_functions(header), [("House", 2)])
 
     def test_a_folder_with_too_many_files_is_reported(self):
         paths = [f"house/hall/{i}.cc" for i in range(MOST_FILES)] + ["house/door.cc"]

@@ -358,7 +358,7 @@ TEST(ControllerQueue, AQueueThatDoesNotBorrowKeepsToItsQuota) {
   EXPECT_EQ(cluster.State(other), JobState::kPlanning) << "it holds up nobody";
   cluster.SetQueue({.name = "guests", .quota = 4});
   EXPECT_EQ(cluster.State(second), JobState::kQueued) << "the devices are taken";
-  const std::vector<Controller::QueueView> queues = cluster.controller().Queues();
+  const std::vector<QueueView> queues = cluster.controller().Queues();
   ASSERT_EQ(queues.size(), 2u);
   EXPECT_EQ(queues[1].config.name, "guests");
   EXPECT_EQ(queues[1].devices, 2);

@@ -1,6 +1,6 @@
 // Phrases for the controller's reason texts. Pure; thread-safe.
-#ifndef LYNX_SERVER_CONTROLLER_REASON_TEXT_H_
-#define LYNX_SERVER_CONTROLLER_REASON_TEXT_H_
+#ifndef LYNX_SERVER_CONTROLLER_STATE_REASON_TEXT_H_
+#define LYNX_SERVER_CONTROLLER_STATE_REASON_TEXT_H_
 
 #include <cstdint>
 #include <string>
@@ -23,4 +23,4 @@ int32_t CountDevices(const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx
 
-#endif  // LYNX_SERVER_CONTROLLER_REASON_TEXT_H_
+#endif  // LYNX_SERVER_CONTROLLER_STATE_REASON_TEXT_H_

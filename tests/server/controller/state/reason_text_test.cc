@@ -1,4 +1,4 @@
-#include "server/controller/reason_text.h"
+#include "server/controller/state/reason_text.h"
 
 #include <gtest/gtest.h>
 

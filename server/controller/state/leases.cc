@@ -1,11 +1,10 @@
-// Leases: nodes that are cut off end their ranks by themselves (node/lease.h), and the server does not give their work away
-// earlier. See controller.h.
+#include "server/controller/state/leases.h"
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "common/rng.h"
-#include "server/controller/controller.h"
 
 namespace lynx {
 namespace {
@@ -27,22 +26,21 @@ uint64_t PlaceOnRing(std::string_view name) {
 
 }  // namespace
 
-// After this time without a message a node ends its ranks. It comes before the node's work is given away (OnTick, RankGone),
-// even if the generation ended because peers of these ranks were lost.
-Nanos Controller::CutOffAfter() const {
+Nanos Leases::CutOffAfter() const {
   return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)),
                   IsolatedAfter());
 }
-Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
-void Controller::TakeWitness(Node& node, const WorkerState& state) {
+Nanos Leases::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
+
+void Leases::TakeWitness(LiveNode& node, const WorkerState& state) {
   // A new server must know which witnesses the absent nodes may ask.
-  if (state.witness_port > 0 && !std::exchange(node.known, true)) effects_.push_back(PutNode{node.name});
+  if (state.witness_port > 0 && !std::exchange(node.known, true)) step_.Emit(PutNode{node.name});
   if (node.witness_port == 0 && state.witness_port > 0) ring_[PlaceOnRing(node.name.value)] = node.name;
   if (state.witness_port > 0) node.witness_port = state.witness_port;
   // Report numbers of an earlier daemon have no meaning any more.
   if (state.number == 1) {
-    for (Node::Told& told : node.told) told.report = INT64_MAX;
+    for (LiveNode::Told& told : node.told) told.report = INT64_MAX;
   }
   for (size_t i = node.told.size(); i-- > 1;) {
     if (node.told[i].report > state.renewed) continue;
@@ -52,7 +50,7 @@ void Controller::TakeWitness(Node& node, const WorkerState& state) {
 }
 
 // Includes nodes that are away. Otherwise a node whose witnesses leave one after another would finally need the word of nobody.
-std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
+std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
   std::vector<NodeId> witnesses;
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
   for (size_t seen = 0; seen < ring_.size() && witnesses.size() < kWitnesses; ++seen, ++at) {
@@ -63,25 +61,25 @@ std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
   return witnesses;
 }
 
-void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
+void Leases::Tell(LiveNode& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
   // The node has confirmed none of many lists. From now on it may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
 
-void Controller::Renew(Node& node, int64_t stream, const WorkerState& state) {
-  node.renewed_at = now_;
+void Leases::Renew(LiveNode& node, int64_t stream, const WorkerState& state) {
+  node.renewed_at = step_.now();
   node.has_lease = state.number > 0;
   if (!node.has_lease) return;  // the daemon does not know leases
-  LeaseRenewal renewal{.report = state.number, .server_up = now_ - began_};
+  LeaseRenewal renewal{.report = state.number, .server_up = step_.now() - began_};
   if (options_.leases) {
     renewal.isolated = IsolatedAfter();
     renewal.cut_off = CutOffAfter();
-    renewal.more_witnesses = now_ - began_ < options_.node_timeout;
+    renewal.more_witnesses = step_.now() - began_ < options_.node_timeout;
     std::vector<NodeId> witnesses = WitnessesOf(node.name);
     for (const NodeId& name : witnesses) {
-      const Node& other = nodes_.at(name);
+      const LiveNode& other = nodes_.At(name);
       renewal.witnesses.push_back({other.address, other.witness_port});
     }
     if (renewal.more_witnesses) {
@@ -90,51 +88,54 @@ void Controller::Renew(Node& node, int64_t stream, const WorkerState& state) {
       Tell(node, state.number, std::move(witnesses));
     }
   }
-  effects_.push_back(RenewLease{stream, std::move(renewal)});
+  step_.Emit(RenewLease{stream, std::move(renewal)});
 }
 
-bool Controller::InContact(const Node& node) const {
-  return node.worker_attached() && (!node.has_lease || now_ - node.renewed_at < CutOffAfter());
+bool Leases::InContact(const LiveNode& node) const {
+  return node.worker_attached() && (!node.has_lease || step_.now() - node.renewed_at < CutOffAfter());
 }
 
 // True if a node with these witnesses cannot conclude that most have lost the server. False for an empty list: a node that was
 // alone when it got its list never ends its ranks.
-bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
+bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
-    const auto found = nodes_.find(name);
-    return found != nodes_.end() && InContact(found->second);
+    const LiveNode* found = nodes_.Find(name);
+    return found != nullptr && InContact(*found);
   });
   return 2 * static_cast<size_t>(reached) >= witnesses.size();
 }
 
 // For a node whose witnesses an earlier server chose, so they may be any nodes. Only if almost no node is away, the node cannot
 // find that most of its witnesses have lost the server.
-bool Controller::AlmostAllAreInContact() const {
-  const auto away = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return !InContact(entry.second); });
-  return (away - 1) * kOneOfMany <= static_cast<int64_t>(nodes_.size()) - 1;
+bool Leases::AlmostAllAreInContact() const {
+  const auto away =
+      std::count_if(nodes_.all().begin(), nodes_.all().end(), [&](const auto& entry) { return !InContact(entry.second); });
+  return (away - 1) * kOneOfMany <= static_cast<int64_t>(nodes_.all().size()) - 1;
 }
 
-void Controller::WatchQuorum() {
-  if (!options_.leases || Makes(Mistake::kForgetQuorum)) return;
+void Leases::WatchQuorum() {
+  if (!options_.leases || options_.Makes(Mistake::kForgetQuorum)) return;
   std::optional<bool> almost_all;
-  for (auto& [name, node] : nodes_) {
+  for (auto& [name, node] : nodes_.all()) {
     if (node.worker_attached() || node.jobs.empty() || (node.heard && !node.has_lease)) continue;
-    const bool quorum = std::all_of(node.told.begin(), node.told.end(), [&](const Node::Told& told) {
+    const bool quorum = std::all_of(node.told.begin(), node.told.end(), [&](const LiveNode::Told& told) {
       if (told.witnesses.has_value()) return HasQuorum(*told.witnesses);
       if (!almost_all.has_value()) almost_all = AlmostAllAreInContact();
       return *almost_all;
     });
-    if (!quorum) node.absent_since = now_;
+    if (!quorum) node.absent_since = step_.now();
   }
 }
 
-// True if a node without a worker daemon has been away for so long, counted from `since` or later, that its ranks must have
-// ended.
-bool Controller::AwayFor(const Node& node, Nanos timeout, Nanos since) const {
+bool Leases::AwayFor(const LiveNode& node, Nanos timeout, Nanos since) const {
   if (options_.leases) timeout = std::max(timeout, Nanos(CutOffAfter().value * 5 / 3));
-  if (now_ - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;
-  return now_ - std::max(node.worker_gone_at, since) >= Nanos(timeout.value * kTimesWithoutQuorum);
+  if (step_.now() - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;
+  return step_.now() - std::max(node.worker_gone_at, since) >= Nanos(timeout.value * kTimesWithoutQuorum);
+}
+
+void Leases::Forget(const NodeId& name) {
+  std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
 }
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
 // See reason_text.h.
-#include "server/controller/reason_text.h"
+#include "server/controller/state/reason_text.h"
 
 #include <set>
 

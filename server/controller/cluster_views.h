@@ -1,0 +1,38 @@
+// ClusterViews: what people and metrics see of nodes, queues and devices. Not thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_
+#define LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_
+
+#include <vector>
+
+#include "server/controller/jobs/desired_states.h"
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/state/job_table.h"
+#include "server/controller/state/node_table.h"
+#include "server/values/cluster_stats.h"
+#include "server/values/queue_config.h"
+
+namespace lynx {
+
+class ClusterViews {
+ public:
+  // Keeps references to all.
+  ClusterViews(const JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const DesiredStates& desired)
+      : jobs_(jobs), nodes_(nodes), devices_(devices), desired_(desired) {}
+
+  std::vector<NodeView> Nodes() const;
+  NodeView ViewOf(const NodeId& name) const;
+  // Summaries of the nodes in Nodes(), by name.
+  std::vector<NodeSummary> Summaries() const;
+  std::vector<QueueView> Queues() const;
+  ClusterStats TakeClusterStats() const;
+
+ private:
+  const JobTable& jobs_;
+  const NodeTable& nodes_;
+  const DevicePool& devices_;
+  const DesiredStates& desired_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_

@@ -1,0 +1,86 @@
+// DevicePool: which devices a job could have, which are free, and how many each queue may use. It holds the queues' quotas;
+// everything else follows from the jobs and nodes. Not thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/controller/state/controller_options.h"
+#include "server/controller/state/job_table.h"
+#include "server/controller/state/live_job.h"
+#include "server/controller/state/live_node.h"
+#include "server/controller/state/node_table.h"
+#include "server/scheduling/placement.h"
+#include "server/values/queue_config.h"
+
+namespace lynx {
+
+class DevicePool {
+ public:
+  // Keeps references to all.
+  DevicePool(const ControllerOptions& options, const JobTable& jobs, const NodeTable& nodes)
+      : options_(options), jobs_(jobs), nodes_(nodes) {}
+
+  const std::map<std::string, QueueConfig>& queues() const { return queues_; }
+  void SetQueue(QueueConfig queue);
+  // Number of devices that the jobs of each queue have or are planned for.
+  std::map<std::string, int32_t> UsedByQueue() const;
+
+  // The kind of device for the job's ranks. A job that leaves it open gets GPUs if the attached nodes have enough of them, free
+  // or not: that other jobs hold them now is no reason to train many times slower on CPUs.
+  DeviceKind KindOf(const LiveJob& job) const;
+  // How many devices the job wants, within its queue's quota.
+  Demand DemandOf(const LiveJob& job) const;
+  // The devices that the job would get from `free`: those for its plan, or others that it would be planned for.
+  std::optional<std::vector<DeviceRef>> Fits(const LiveJob& job, const std::vector<NodeDevices>& free) const;
+
+  // Without devices of nodes that are cordoned or that `for_job` does not use. Devices that `for_job` holds count as free.
+  // nullptr: for any job.
+  std::vector<NodeDevices> FreeDevices(DeviceKind kind, const LiveJob* for_job) const;
+  enum class Cordoned : uint8_t { kExcluded, kIncluded };
+  // All devices of this kind on attached nodes, free or not.
+  std::vector<NodeDevices> AttachedDevices(DeviceKind kind, Cordoned cordoned = Cordoned::kExcluded) const;
+  // The devices among `held` that can still have ranks. The job holds them or held them until now, so no other job has them.
+  std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
+  // False for a cordoned node and for one that the job excludes.
+  bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
+  // Number of devices of the attached nodes, and of these the number on cordoned nodes.
+  std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
+  // True if all nodes of the job's ranks can take these ranks again.
+  bool NodesServe(const LiveJob& job) const;
+
+  // The UUID that the node's agent reports. While the agent is away: the UUID it reported when the ranks `before` began.
+  std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
+  // The memory limit for the job's reserved devices [first, end), which are in the same node group; 0: no limit besides their
+  // own size.
+  Bytes MemoryLimitFor(const LiveJob& job, size_t first, size_t end) const;
+  // True if the job's plan takes more than the job's memory limit on one of these devices (by rank).
+  bool IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& placement) const;
+
+  // True if the rank belongs to its job's current generation and is placed on this node.
+  bool IsLive(const RankKey& key, const LiveNode& node) const;
+  // True if orphans run on the node: processes of a generation that is over. The node was given up as lost and came back. Its
+  // devices are not free until these processes have ended.
+  bool HasOrphans(const LiveNode& node) const;
+
+ private:
+  bool TakesRanks(const LiveNode& node, Cordoned cordoned) const;
+  std::vector<NodeDevices> DevicesExcept(const std::set<DeviceRef>& used, DeviceKind kind, Cordoned cordoned) const;
+  static NodeDevices DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted);
+
+  const ControllerOptions& options_;
+  const JobTable& jobs_;
+  const NodeTable& nodes_;
+  std::map<std::string, QueueConfig> queues_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_

@@ -1,0 +1,128 @@
+#include "server/controller/jobs/drift_watch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/health/link_verdict.h"
+
+namespace lynx {
+namespace {
+
+// A change counts from this factor on: it is more than two measurements of the same thing differ
+// (server/scheduling/node_groups.h).
+constexpr double kDrift = 1.3;
+constexpr double kMaxSlowness = 100;
+// A link may lose much more of its speed than a processor.
+constexpr double kMaxLinkSlowness = 10'000;
+
+}  // namespace
+
+void DriftWatch::Check(LiveJob& job) {
+  if (!replanner_.MayBeReplanned(job) || step_.now() < job.drift.not_before) return;
+  job.drift.not_before = step_.now() + options_.replan_after;
+  std::vector<DeviceRef> had;
+  for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
+  const int32_t ranks = job.plan->layout.ranks();
+  const Demand same{.min_ranks = ranks, .max_ranks = ranks, .group = devices_.DemandOf(job).group};
+  // Some of its devices may not be used any more.
+  if (!Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same).has_value()) return;
+  std::vector<std::string> texts = NoteComputeDrift(job);
+  const std::vector<std::string> of_links = NoteLinkDrift(job);
+  texts.insert(texts.end(), of_links.begin(), of_links.end());
+  if (texts.empty()) return;
+  job.drift.speed.Rebase();
+  job.drift.links.Rebase();
+  job.drift.slowness_watched = nodes_.SlownessOf(job);
+  const std::string text = absl::StrJoin(texts, ", ");
+  step_.AddEvent(job, EventKind::kDrift, text);
+  step_.Touch(job);
+  job.replanning.trigger = text;
+  step_.AddEvent(job, EventKind::kReplan, absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
+  // In the present order, which puts slow nodes last.
+  planning_.Prepare(job, *Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same));
+}
+
+// Updates the slowness of the job's nodes from the rank that changed most on each, as this holds for the whole node. Returns a
+// clause for each change.
+std::vector<std::string> DriftWatch::NoteComputeDrift(LiveJob& job) {
+  const std::vector<double> changes = job.drift.speed.Changes();
+  std::map<NodeId, double> nodes;
+  for (size_t r = 0; r < changes.size(); ++r) {
+    double& of_node = nodes.emplace(job.record.ranks[r].where.node, 1).first->second;
+    if (std::abs(std::log(changes[r])) > std::abs(std::log(of_node))) of_node = changes[r];
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, change] : nodes) {
+    if (std::max(change, 1 / change) < kDrift) continue;
+    // Based on the value at the start of the watch, so two jobs that see the same change do not count it twice.
+    nodes_.Of(name).slowness.compute =
+        std::clamp(job.drift.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
+    texts.push_back(
+        absl::StrCat("node ", name.value, " computes ",
+                     absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
+                     " than before, beside the others"));
+  }
+  return texts;
+}
+
+// Predicted time to send this many bytes over the link; 0: there is no prediction.
+Nanos DriftWatch::PredictedOn(const LiveJob& job, const NodeId& from, const NodeId& to, int64_t bytes) const {
+  double longest = 0;
+  for (const NodeId& name : {from, to}) {
+    const LiveNode* node = nodes_.Find(name);
+    if (node == nullptr || node->agent.profile == nullptr) return Nanos(0);
+    const auto watched = job.drift.slowness_watched.find(name);
+    const double slowness = watched == job.drift.slowness_watched.end() ? 1 : watched->second.links;
+    longest = std::max(
+        longest, slowness * static_cast<double>(bytes) / static_cast<double>(node->agent.profile->inter_node.bytes_per_second));
+  }
+  return Nanos(static_cast<int64_t>(longest * 1e9));
+}
+
+// Adds the slowdown of a link to its predicted time, because its messages may have had to wait for the link before, too.
+std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
+  std::vector<SlowLink> slower;
+  std::map<NodeId, double> faster;  // the factor by which the node's slowest link has changed; below 1
+  for (const LinkWatch::Change& change : job.drift.links.Changes()) {
+    const NodeId& from = job.record.ranks[static_cast<size_t>(change.from)].where.node;
+    const NodeId& to = job.record.ranks[static_cast<size_t>(change.to)].where.node;
+    if (from == to) continue;
+    const auto said = static_cast<double>(std::max(Nanos(1), PredictedOn(job, from, to, change.bytes)).value);
+    const double factor = (said + static_cast<double>((change.now - change.before).value)) / said;
+    if (change.slower()) {
+      slower.push_back(
+          {.from = from, .to = to, .factor = factor, .bytes = change.bytes, .before = change.before, .now = change.now});
+      continue;
+    }
+    for (const NodeId& name : {from, to}) {
+      double& of_node = faster.emplace(name, 0).first->second;
+      of_node = std::max(of_node, factor);
+    }
+  }
+  std::vector<std::string> texts;
+  const auto note = [&](const NodeId& name, double factor) {
+    const double before = job.drift.slowness_watched[name].links;
+    const double now = std::clamp(before * factor, 1.0, kMaxLinkSlowness);
+    if (std::max(now / before, before / now) < kDrift) return false;
+    nodes_.Of(name).slowness.links = now;
+    return true;
+  };
+  for (const SlowNodes& verdict : NodesOfSlowLinks(slower)) {
+    bool any = false;
+    for (const NodeId& name : verdict.nodes) any = note(name, verdict.factor) || any;
+    if (any) texts.push_back(verdict.text);
+  }
+  for (const auto& [name, factor] : faster) {
+    const bool is_slow =
+        std::any_of(slower.begin(), slower.end(), [&](const SlowLink& link) { return link.from == name || link.to == name; });
+    if (!is_slow && note(name, factor)) texts.push_back(absl::StrCat("the links of node ", name.value, " are faster again"));
+  }
+  return texts;
+}
+
+}  // namespace lynx

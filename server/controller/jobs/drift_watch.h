@@ -1,0 +1,45 @@
+// DriftWatch: notices when the nodes of a job compute slower or faster, or links are slower or faster, than its plan assumes,
+// and has the job planned again. Not thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/jobs/job_planning.h"
+#include "server/controller/jobs/replanner.h"
+#include "server/controller/state/controller_options.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+
+namespace lynx {
+
+class DriftWatch {
+ public:
+  // Keeps references to all.
+  DriftWatch(const ControllerOptions& options, PresentStep& step, NodeTable& nodes, const DevicePool& devices,
+             JobPlanning& planning, const Replanner& replanner)
+      : options_(options), step_(step), nodes_(nodes), devices_(devices), planning_(planning), replanner_(replanner) {}
+
+  // Looks for changes since the generation began or since the last look. If there are any, plans the job again for its present
+  // devices.
+  void Check(LiveJob& job);
+
+ private:
+  std::vector<std::string> NoteComputeDrift(LiveJob& job);
+  Nanos PredictedOn(const LiveJob& job, const NodeId& from, const NodeId& to, int64_t bytes) const;
+  std::vector<std::string> NoteLinkDrift(LiveJob& job);
+
+  const ControllerOptions& options_;
+  PresentStep& step_;
+  NodeTable& nodes_;
+  const DevicePool& devices_;
+  JobPlanning& planning_;
+  const Replanner& replanner_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_

@@ -1,0 +1,70 @@
+// FailureAnalysis: which rank's failure explains the others, what caused it, what the job's own rules say about it, and which
+// nodes the job should not use any more. It remembers the failures of all jobs for a while. Not thread-safe: the controller
+// owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/state/job_table.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+#include "server/health/attribution.h"
+#include "server/health/check_verdict.h"
+#include "server/values/rank_logs.h"
+
+namespace lynx {
+
+class FailureAnalysis {
+ public:
+  // Keeps references to all.
+  FailureAnalysis(PresentStep& step, JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const RankLogs& logs)
+      : step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), logs_(logs) {}
+
+  // The rank whose failure explains the others; nullopt: all failed ranks only lost a peer.
+  static std::optional<int32_t> Culprit(const LiveJob& job);
+  // Why the rank failed, for people.
+  std::string FailureText(const LiveJob& job, int32_t rank) const;
+  // Attributes the failure of the rank that explains the failures of its peers. If the cause is known, an event reports it.
+  Attributed Blame(LiveJob& job, int32_t rank);
+  // True if the rank would fail in the same way again: its data or program failed before the job ever trained, or the node
+  // refused a path.
+  static bool WouldRefuseAgain(const LiveJob& job, const LiveRank& culprit);
+  // True if other nodes could serve the job when this rank's node refuses a path. Either the path or the node's configured
+  // roots may be wrong; a refusal by a second node tells which. A job that already excludes a node, for any reason, has had its
+  // second try.
+  bool MayAllow(const LiveJob& job, int32_t rank) const;
+  // The job's first rule that matches the rank's failure; nullptr: no rule matches.
+  const FailureRule* RuleFor(const LiveJob& job, int32_t rank) const;
+  // Returns false if the job still uses the node, or already excluded it.
+  bool ExcludeNode(LiveJob& job, const NodeId& node, const std::string& why);
+
+  // Has the job's nodes checked before its next start if a node caused the failure, or if nothing is known of the cause.
+  static void NoteFailure(LiveJob& job, Attribution attribution);
+  // The bad nodes according to the node checks of the generation that is over; empty: no check has failed.
+  std::vector<BadNode> FoundBad(const LiveJob& job) const;
+  // Used instead of Blame when checks have failed. `bad` is not empty.
+  Attributed BlameFound(LiveJob& job, int32_t rank, const std::vector<BadNode>& bad);
+  // Excludes the bad nodes from the job; returns whether any was newly excluded. If the job would have no node left, it keeps
+  // the bad one: otherwise it would never run.
+  bool ExcludeFound(LiveJob& job, const std::vector<BadNode>& bad);
+
+ private:
+  RankFailureFacts FactsOf(const LiveJob& job, int32_t rank) const;
+  void Remember(RankFailureFacts facts);
+
+  PresentStep& step_;
+  JobTable& jobs_;
+  const NodeTable& nodes_;
+  const DevicePool& devices_;
+  const RankLogs& logs_;
+  std::deque<RankFailureFacts> faults_;  // newest last
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_

@@ -1,0 +1,68 @@
+// JobPlanning: reserves devices for a job, has them measured, and asks the planner for a plan. What is done with the plan that
+// comes, is decided in replanner.h. Not thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/jobs/measurements.h"
+#include "server/controller/jobs/waiting_jobs.h"
+#include "server/controller/state/controller_options.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+#include "server/scheduling/node_groups.h"
+
+namespace lynx {
+
+class JobPlanning {
+ public:
+  // Keeps references to all.
+  JobPlanning(const ControllerOptions& options, PresentStep& step, JobTable& jobs, NodeTable& nodes, DevicePool& devices,
+              WaitingJobs& waiting, Measurements& measurements)
+      : options_(options), step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), waiting_(waiting),
+        measurements_(measurements) {}
+
+  // A job without devices becomes PLANNING.
+  void BeginPlanning(LiveJob& job, Reservation reservation);
+  // Reserves the devices, has their agents measure what the planner needs, then requests a plan. Also for a job that trains.
+  void Prepare(LiveJob& job, Reservation reservation);
+  // For a job that cannot have all its devices any more. True: the job is now being planned for devices of `free`.
+  bool ReplanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
+  // Requests the plan if nothing is left to measure or the time for it is over.
+  void Advance(LiveJob& job);
+  // Looks again at the jobs that are known to wait for measurements of this node.
+  void AdvanceJobsOn(const NodeId& node);
+
+  // ResourceExhausted: a program does not fit into one message to its node.
+  absl::Status CheckPrograms(const Plan& plan) const;
+  // From now on this is the job's plan. `cluster`: the cluster that it was made for. `considered`: the devices.
+  void SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
+               std::vector<DeviceRef> considered);
+  // Releases what the job holds while it is planned.
+  void EndPlanning(LiveJob& job);
+  // Also forgets a plan that the job was to get. Does nothing if the job is not being planned.
+  void EndReplanning(LiveJob& job);
+  // A job that trains goes on as planned, for this reason.
+  void KeepPlan(LiveJob& job, const std::string& reason);
+
+ private:
+  void RequestPlan(LiveJob& job);
+  ClusterTopology ClusterOf(const Reservation& reservation) const;
+  std::vector<NodeShare> SharesOf(const LiveJob& job, size_t first, int32_t nodes) const;
+
+  const ControllerOptions& options_;
+  PresentStep& step_;
+  JobTable& jobs_;
+  NodeTable& nodes_;
+  DevicePool& devices_;
+  WaitingJobs& waiting_;
+  Measurements& measurements_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_

@@ -1,0 +1,54 @@
+// Measurements: what agents measure for jobs that are being planned, and which jobs wait for it. Not thread-safe: the
+// controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_MEASUREMENTS_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_MEASUREMENTS_H_
+
+#include <map>
+#include <set>
+
+#include "server/controller/state/controller_options.h"
+#include "server/controller/state/job_table.h"
+#include "server/controller/state/live_job.h"
+#include "server/controller/state/live_node.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+
+namespace lynx {
+
+class Measurements {
+ public:
+  // Keeps references to all.
+  Measurements(const ControllerOptions& options, PresentStep& step, const JobTable& jobs, const NodeTable& nodes)
+      : options_(options), step_(step), jobs_(jobs), nodes_(nodes) {}
+
+  // The agents of the job's reserved devices measure what the planner needs, within the time limit.
+  void Begin(LiveJob& job);
+  // True if the job must still wait. Then TakeWaiters of some node will name it.
+  bool Waits(LiveJob& job);
+  // The jobs that are known to wait for this node. A job that must wait further has to call Waits again.
+  std::set<JobId> TakeWaiters(const NodeId& node);
+  // The plan is requested, or not wanted any more.
+  void End(LiveJob& job);
+  // Nothing more is measured for the job, which is gone.
+  void Forget(const JobId& job) { measuring_.erase(job); }
+  // Tells in an event why a job waited this long for its first plan. There is no event for a wait that nobody would notice.
+  void TellDuration(LiveJob& job) const;
+  // What the node's agent should measure now.
+  AgentDesired ShapesFor(const LiveNode& node) const;
+
+ private:
+  bool Awaits(const LiveJob& job, const DeviceRef& device) const;
+  static bool MayMeasure(const LiveNode& node, const LiveJob& job);
+
+  const ControllerOptions& options_;
+  PresentStep& step_;
+  const JobTable& jobs_;
+  const NodeTable& nodes_;
+  std::set<JobId> measuring_;  // active jobs that wait for agents to measure
+  // Jobs by the first node that they wait for; may still contain jobs that no longer wait.
+  std::map<NodeId, std::set<JobId>> awaited_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_MEASUREMENTS_H_

@@ -1,0 +1,43 @@
+// MemoryReplanning: jobs that run out of memory are planned again with a lower memory limit instead of being restarted with the
+// plan that did not fit. Not thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_MEMORY_REPLANNING_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_MEMORY_REPLANNING_H_
+
+#include <string>
+#include <vector>
+
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/jobs/job_planning.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+
+namespace lynx {
+
+class MemoryReplanning {
+ public:
+  // Keeps references to all.
+  MemoryReplanning(PresentStep& step, const NodeTable& nodes, const DevicePool& devices, JobPlanning& planning)
+      : step_(step), nodes_(nodes), devices_(devices), planning_(planning) {}
+
+  // A rank of the generation that is over ran out of memory. From now on its device model counts as having less, if model and
+  // plan size are known.
+  void NoteMemoryEnds(LiveJob& job, int32_t rank);
+  // For a job without devices, whose plan does not fit its devices any more. True: the job is now being planned for devices of
+  // `free`.
+  bool PlanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
+  // No plan fits the reduced memory limits, so tries limits between these and the plan that did not fit. True: the job is being
+  // planned for that.
+  bool PlanForMore(LiveJob& job, const std::string& refusal);
+  // The text for the event when the smaller plan has come.
+  std::string ReplacedText(const LiveJob& job, const Plan& plan) const;
+
+ private:
+  PresentStep& step_;
+  const NodeTable& nodes_;
+  const DevicePool& devices_;
+  JobPlanning& planning_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_MEMORY_REPLANNING_H_

@@ -1,0 +1,429 @@
+#include "server/controller/jobs/queue_pass.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/controller/state/reason_text.h"
+
+namespace lynx {
+namespace {
+
+// At most this many jobs of each queue are examined. Jobs behind them are only told their place.
+constexpr size_t kDepth = 100;
+// Time until devices are free whose jobs have no known end.
+constexpr Nanos kUnknown{int64_t{1} << 60};
+constexpr size_t kFewNodes = 256;
+constexpr Nanos kPassPerNode{20'000};
+constexpr Nanos kPassEvery{5'000'000'000};
+
+}  // namespace
+
+// What one pass over the queue has found so far.
+struct QueuePass::PassState {
+  const LiveJob* head = nullptr;                               // the first job that must wait
+  std::optional<Expectation> expectation;                      // when the head can begin and on which devices
+  std::string room;                                            // names of the jobs that give way to the head
+  int64_t ahead = 0;                                           // number of waiting jobs before the present one
+  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and of these the ones on cordoned nodes
+  std::vector<NodeDevices> own;                                // free devices for the present job, if it excludes some nodes
+};
+
+QueuePass::QueuePass(const Parts& parts)
+    : options_(parts.options), step_(parts.step), jobs_(parts.jobs), nodes_(parts.nodes), devices_(parts.devices),
+      waiting_(parts.waiting), planning_(parts.planning), memory_(parts.memory), generations_(parts.generations),
+      stopping_(parts.stopping), replanner_(parts.replanner) {}
+
+void QueuePass::RunIfChanged() {
+  if (!step_.queue_changed() || step_.now() < not_before_) return;
+  step_.QueueIsLookedAt();
+  Schedule();
+  // A pass over the queue looks at all nodes. With thousands of nodes, do not run it for every report.
+  const size_t nodes = nodes_.all().size();
+  if (nodes > kFewNodes) not_before_ = step_.now() + kPassPerNode * static_cast<int64_t>(nodes);
+}
+
+void QueuePass::OnTick() {
+  if (waiting_.ready().empty() || step_.now() < next_look_) return;
+  next_look_ = step_.now() + kPassEvery;
+  step_.LookAtQueue();
+}
+
+void QueuePass::Schedule() {
+  SettleDependencies();
+  ForgetFree();
+  while (Pass()) {}
+  ForgetFree();
+  replanner_.LookForMore();
+}
+
+// For jobs that wait for others: one of those has succeeded, or never will.
+void QueuePass::SettleDependencies() {
+  const std::set<JobId> dependents = waiting_.dependents();
+  for (const JobId& id : dependents) {
+    LiveJob& job = jobs_.At(id);
+    std::vector<JobId>& waits_for = job.record.waits_for;
+    const size_t before = waits_for.size();
+    const auto state = [&](const JobId& other) {  // if the submission of `other` was lost, this job ends, too, in a moment
+      return jobs_.Contains(other) ? jobs_.At(other).record.state : JobState::kQueued;
+    };
+    std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
+    const auto ended =
+        std::find_if(waits_for.begin(), waits_for.end(), [&](const JobId& other) { return IsFinal(state(other)); });
+    if (ended != waits_for.end()) {
+      const LiveJob& other = jobs_.At(*ended);
+      generations_.EndJob(job, JobState::kCancelled, EventKind::kCancelled,
+                          absl::StrCat("it was to begin after ", NameText(other), ", which ",
+                                       other.record.state == JobState::kFailed ? "has failed" : "was cancelled"));
+      continue;
+    }
+    if (waits_for.size() == before) continue;
+    step_.Touch(job);
+    if (waits_for.empty()) waiting_.DependsNoMore(id);
+    waiting_.SetReady(job);
+    waiting_.SetPending(job, waiting_.WhyNotReady(job));
+  }
+}
+
+void QueuePass::ForgetFree() {
+  free_.clear();
+  used_.reset();
+}
+
+std::vector<Turn> QueuePass::Turns() {
+  std::map<std::string, std::vector<WaitingJob>> waiting;
+  for (const auto& [queue, line] : waiting_.ready()) {
+    std::vector<WaitingJob>& jobs = waiting[queue];
+    for (const auto& [priority, submission] : line) {
+      const LiveJob& job = jobs_.OfSubmission(submission);
+      const int32_t planned =
+          job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
+      jobs.push_back({submission, planned});
+      if (jobs.size() == kDepth) break;
+    }
+  }
+  if (!used_.has_value()) used_ = devices_.UsedByQueue();
+  return OrderOfTurns(waiting, *used_, devices_.queues());
+}
+
+// True if a job has begun, so that the whole queue must be looked at again.
+bool QueuePass::Pass() {
+  if (waiting_.ready().empty()) return false;
+  PassState pass;
+  std::vector<Turn> turns = Turns();
+  if (const LiveJob* favoured = jobs_.Find(waiting_.favoured()); favoured != nullptr) {
+    // Without this, other jobs might take the devices that were given back for it, again and again.
+    const auto turn =
+        std::find_if(turns.begin(), turns.end(), [&](const Turn& t) { return t.submission == favoured->record.submission; });
+    if (turn != turns.end()) std::rotate(turns.begin(), turn, turn + 1);
+  }
+  for (const Turn& turn : turns) {
+    LiveJob& job = jobs_.OfSubmission(turn.submission);
+    job.record.expected_start = Nanos(0);
+    job.queue.over_quota = turn.standing == Standing::kOverQuota;
+    if (job.queue.over_quota) {
+      waiting_.SetPending(job, WhyWaits(job, turn.standing, pass));
+      continue;
+    }
+    if (pass.head == nullptr) {
+      if (TryHead(job, pass)) {
+        TakeFromFree(job);
+        return true;
+      }
+      job.queue.structural = IsStructural(job);
+      if (!job.queue.structural || step_.now() < job.queue.line_until) BecomeHead(job, turn.standing, pass);
+    } else if (TryBackfill(job, pass)) {
+      TakeFromFree(job);
+      return true;
+    }
+    waiting_.SetPending(job, WhyWaits(job, turn.standing, pass));
+    ++pass.ahead;
+  }
+  return false;
+}
+
+// True if the job could not begin even if all devices were free.
+bool QueuePass::IsStructural(const LiveJob& job) const {
+  const std::vector<NodeDevices> attached = devices_.AttachedDevices(devices_.KindOf(job));
+  return !devices_.Fits(job, WithoutNodes(attached, job.record.excluded)).has_value();
+}
+
+// The job is the first that must wait: others may have to make room for it.
+void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
+  pass.head = &job;
+  pass.expectation = Expect(job, pass);
+  pass.room = SelectVictims(job, standing, pass);
+  if (!pass.room.empty()) {
+    waiting_.SetFavoured(job.record.id);
+  } else if (waiting_.favoured() == job.record.id) {
+    waiting_.SetFavoured(JobId());  // the jobs that made room have left, and it was not enough
+  }
+  if (pass.expectation.has_value() && pass.expectation->at - step_.now() < kUnknown)
+    job.record.expected_start = step_.wall() + (pass.expectation->at - step_.now());
+}
+
+// Starts or plans the job on some of these devices if they are enough.
+bool QueuePass::TryBegin(LiveJob& job, const std::vector<NodeDevices>& free) {
+  if (job.plan == nullptr) {
+    std::optional<Reservation> reservation = Reserve(free, devices_.DemandOf(job));
+    if (!reservation.has_value()) return false;
+    job.planning.tried_kind = devices_.KindOf(job);
+    planning_.BeginPlanning(job, *std::move(reservation));
+    return true;
+  }
+  const int32_t needed = job.plan->layout.ranks();
+  const bool too_many = IsElastic(job) && needed > devices_.DemandOf(job).max_ranks;
+  const std::optional<std::vector<DeviceRef>> placement = PlaceRanksByLocality(job.plan->layout, free);
+  if (placement.has_value() && !too_many && devices_.IsTooLarge(job, *placement)) {
+    return memory_.PlanForLess(job, free, "the plan that it has takes more than there is");
+  }
+  if (placement.has_value() && !too_many) {
+    generations_.Start(job, *placement, EventKind::kPlaced,
+                       absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
+    return true;
+  }
+  return planning_.ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
+}
+
+// The free devices that the job could have. They are computed once for all waiting jobs. Valid until the next call.
+const std::vector<NodeDevices>& QueuePass::FreeFor(const LiveJob& job, PassState& pass) {
+  const DeviceKind kind = devices_.KindOf(job);
+  auto known = free_.find(kind);
+  if (known == free_.end()) known = free_.emplace(kind, devices_.FreeDevices(kind, nullptr)).first;
+  if (job.record.excluded.empty()) return known->second;
+  return pass.own = WithoutNodes(known->second, job.record.excluded);
+}
+
+// Removes the devices that the job has just got from the free devices.
+void QueuePass::TakeFromFree(const LiveJob& job) {
+  if (used_.has_value()) (*used_)[job.record.spec->scheduling.queue] += DevicesUsed(job);
+  std::map<NodeId, std::vector<int32_t>> taken;
+  for (const DeviceRef& device : job.planning.reservation.devices) taken[device.node].push_back(device.device);
+  for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
+  // Nodes without free devices stay in the list: removing them would move thousands of entries, which takes longer than the
+  // selection.
+  for (auto& [kind, free] : free_) {
+    size_t left = taken.size();
+    for (auto node = free.begin(); left > 0 && node != free.end(); ++node) {
+      const auto here = node->free.empty() ? taken.end() : taken.find(node->node);
+      if (here == taken.end()) continue;
+      --left;
+      std::erase_if(node->free, [&](int32_t device) {
+        return std::find(here->second.begin(), here->second.end(), device) != here->second.end();
+      });
+    }
+  }
+}
+
+bool QueuePass::TryHead(LiveJob& job, PassState& pass) {
+  if (TryBegin(job, FreeFor(job, pass))) return true;
+  if (!MakeSpeculatorsLeave(job, pass)) return false;
+  ForgetFree();
+  return TryBegin(job, FreeFor(job, pass));
+}
+
+// Jobs behind this one that are only planned to see whether they could pass must not keep it waiting.
+bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
+  const DeviceKind kind = devices_.KindOf(job);
+  std::vector<DeviceRef> held;
+  std::vector<JobId> speculators;
+  for (const JobId& id : jobs_.active()) {
+    const LiveJob& other = jobs_.At(id);
+    if (!other.planning.speculative || other.record.state != JobState::kPlanning || devices_.KindOf(other) != kind) continue;
+    held.insert(held.end(), other.planning.reservation.devices.begin(), other.planning.reservation.devices.end());
+    speculators.push_back(id);
+  }
+  std::erase_if(held, [&](const DeviceRef& device) { return !devices_.MayUse(job, kind, device.node); });
+  if (held.empty() || !devices_.Fits(job, With(FreeFor(job, pass), held)).has_value()) return false;
+  for (const JobId& id : speculators) {
+    LiveJob& other = jobs_.At(id);
+    other.planning.speculative = false;
+    planning_.EndPlanning(other);
+    waiting_.Enqueue(other);
+    step_.SetState(other, JobState::kQueued, EventKind::kQueued,
+                   absl::StrCat("makes room for ", NameText(job), ", which is before it"));
+  }
+  return true;
+}
+
+// Starts the job although the head waits: on devices that the head will not get, or if it ends before the head begins.
+bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
+  const std::vector<NodeDevices>& free = FreeFor(job, pass);
+  if (devices_.KindOf(job) != devices_.KindOf(*pass.head)) return TryBegin(job, free);
+  if (!pass.expectation.has_value() || !devices_.Fits(job, free).has_value()) return false;
+  if (TryBegin(job, Without(free, pass.expectation->devices))) return true;
+  const Nanos window = pass.expectation->at - step_.now();
+  if (window >= kUnknown) return false;
+  const Nanos limit = job.record.spec->scheduling.time_limit;
+  const bool limited = limit > Nanos(0) && limit - TrainedBy(job, step_.now()) <= window;
+  if (limited) return TryBegin(job, free);
+  // The remaining time is that of the present plan, so the job must start with that plan.
+  if (job.plan != nullptr && Remaining(job, step_.now()) <= window && PlaceRanksByLocality(job.plan->layout, free).has_value())
+    return TryBegin(job, free);
+  if (job.plan != nullptr || window <= options_.soon) return false;
+  job.planning.speculative = true;  // its plan will tell how long it takes
+  return TryBegin(job, free);
+}
+
+// When the job would begin if no other job passed it.
+std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass) {
+  const DeviceKind kind = devices_.KindOf(job);
+  std::vector<Release> releases;
+  for (const JobId& id : jobs_.active()) {
+    const LiveJob& other = jobs_.At(id);
+    if (devices_.KindOf(other) != kind) continue;
+    const StopKind stop = other.record.stop;
+    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove ||
+                        stop == StopKind::kTimeLimit || stop == StopKind::kLeave;
+    std::set<DeviceRef> own;
+    for (const RankRecord& rank : other.record.ranks) own.insert(rank.where);
+    Release release{.devices = {own.begin(), own.end()}}, planned{.at = step_.now() + kUnknown};
+    release.at = leaves ? step_.now() : own.empty() ? planned.at : step_.now() + Remaining(other, step_.now());
+    for (const DeviceRef& device : other.planning.reservation.devices) {
+      if (!own.contains(device)) planned.devices.push_back(device);
+    }
+    releases.push_back(std::move(release));
+    releases.push_back(std::move(planned));
+  }
+  for (Release& release : releases) {
+    std::erase_if(release.devices, [&](const DeviceRef& device) { return !devices_.MayUse(job, kind, device.node); });
+  }
+  return WhenFits(FreeFor(job, pass), std::move(releases),
+                  [&](const std::vector<NodeDevices>& free) { return devices_.Fits(job, free); });
+}
+
+// Names of the jobs that give way on these devices.
+std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const {
+  std::vector<std::string> names;
+  for (const JobId& id : jobs_.active()) {
+    const LiveJob& job = jobs_.At(id);
+    const bool has = std::any_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
+      return std::find(devices.begin(), devices.end(), rank.where) != devices.end();
+    });
+    if (job.record.stop == StopKind::kPreempt && has) names.push_back(NameText(job));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// Asks running jobs to give way if the first job in line has a right to their devices. These are jobs of a lower priority and,
+// if it is within its queue's quota, jobs that borrow. Returns the names of those that give way; empty: nobody does.
+std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
+  if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
+    return WhoGivesWay(pass.expectation->devices);
+  const DeviceKind kind = devices_.KindOf(head);
+  std::map<std::string, int32_t> used = devices_.UsedByQueue();
+  const std::vector<NodeDevices>& free = FreeFor(head, pass);
+  std::vector<LiveJob*> candidates;
+  for (const JobId& id : jobs_.active()) {
+    LiveJob& job = jobs_.At(id);
+    const JobRecord& record = job.record;
+    if (record.ranks.empty() || devices_.KindOf(job) != kind) continue;
+    if (record.stop != StopKind::kNone) continue;
+    const bool asks = record.state == JobState::kRunning && record.spec->scheduling.preemptible &&
+                      step_.now() >= job.spared_until && job.replanning.steps_done > 0;
+    if (asks) candidates.push_back(&job);
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const LiveJob* a, const LiveJob* b) {
+    const auto key = [](const LiveJob& job) {
+      return std::tuple(job.record.spec->scheduling.priority, Nanos(0) - job.replanning.began, -job.record.submission);
+    };
+    return key(*a) < key(*b);
+  });
+  const int32_t priority = head.record.spec->scheduling.priority;
+  std::vector<LiveJob*> victims;
+  std::vector<std::vector<DeviceRef>> holders;
+  for (LiveJob* job : candidates) {
+    const SchedulingSpec& scheduling = job->record.spec->scheduling;
+    const auto config = devices_.queues().find(scheduling.queue);
+    const bool borrows = standing == Standing::kWithinQuota && scheduling.queue != head.record.spec->scheduling.queue &&
+                         config != devices_.queues().end() && config->second.quota > 0 &&
+                         used[scheduling.queue] > config->second.quota;
+    const bool outranked = scheduling.priority < priority &&
+                           (standing == Standing::kWithinQuota || scheduling.queue == head.record.spec->scheduling.queue);
+    if (!outranked && !borrows) continue;
+    std::vector<DeviceRef> devices;
+    for (const RankRecord& rank : job->record.ranks) {
+      if (devices_.MayUse(head, kind, rank.where.node)) devices.push_back(rank.where);
+    }
+    if (devices.empty()) continue;
+    used[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());
+    victims.push_back(job);
+    holders.push_back(std::move(devices));
+  }
+  const auto chosen =
+      WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return devices_.Fits(head, devices); });
+  if (!chosen.has_value()) return "";
+  std::vector<std::string> names;
+  for (const size_t i : *chosen) {
+    names.push_back(NameText(*victims[i]));
+    victims[i]->makes_room = true;
+    stopping_.AskToGiveWay(*victims[i], StopKind::kPreempt, EventKind::kPreempted,
+                           absl::StrCat("makes room for ", NameText(head), " of priority ", priority, " in queue ",
+                                        head.record.spec->scheduling.queue));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// Reasons that waiting does not remove come first.
+std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing standing, PassState& pass) {
+  const JobRecord& record = job.record;
+  const DeviceKind kind = devices_.KindOf(job);
+  const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
+  if (!pass.attached.contains(kind)) pass.attached[kind] = devices_.CountAttached(kind);
+  const auto [all, cordoned] = pass.attached.at(kind);
+  const std::vector<NodeDevices>& free = FreeFor(job, pass);
+  const int32_t count = CountDevices(free);
+  const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
+  const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", count, count == 1 ? " is free" : " are free",
+                                        cordoned > 0 ? absl::StrCat(", and ", cordoned, " of cordoned nodes") : "");
+  std::vector<PendingReason> reasons;
+  if (job.queue.structural && needed > all) {
+    reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,
+                                                  "; attach more nodes or ask for fewer ranks")});
+  } else if (job.queue.structural) {
+    reasons.push_back(
+        {"structural",
+         absl::StrCat(
+             waits,
+             job.plan != nullptr || devices_.DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes" : "",
+             have, record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
+  }
+  const std::string& queue = record.spec->scheduling.queue;
+  const auto config = devices_.queues().find(queue);
+  if (standing == Standing::kOverQuota && needed > config->second.quota) {
+    reasons.push_back({"structural", absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ",
+                                                  config->second.quota, " of queue ", queue, ", which does not borrow")});
+  } else if (standing == Standing::kOverQuota) {
+    reasons.push_back({"quota", absl::StrCat("queue ", queue, " has a quota of ", CountText(config->second.quota, kind),
+                                             " and does not borrow; waits for ", CountText(needed, kind), " of it")});
+  } else if (standing == Standing::kBorrows) {
+    reasons.push_back({"quota", absl::StrCat("would borrow: queue ", queue, " has a quota of ",
+                                             CountText(config->second.quota, kind), ", and those within theirs come before")});
+  }
+  if (pass.head != nullptr && pass.head != &job) {
+    reasons.push_back({"ahead", absl::StrCat(Plural(pass.ahead, "job"), pass.ahead == 1 ? " is" : " are",
+                                             " ahead, the first is ", NameText(*pass.head))});
+  }
+  if (!job.queue.structural && standing != Standing::kOverQuota) {
+    const char* inside = count >= needed && pass.head == &job ? " with its tensor-parallel groups inside nodes" : "";
+    reasons.push_back({"capacity", absl::StrCat(waits, inside, have)});
+    if (pass.head == &job && !pass.room.empty()) reasons.push_back({"capacity", absl::StrCat(pass.room, " gives way to it")});
+  }
+  if (count > 0 && count < needed && job.plan == nullptr) {
+    Demand fewer = devices_.DemandOf(job);
+    const ParallelSpec& pinned = record.spec->parallel;
+    fewer.min_ranks = std::max(1, pinned.tp) * std::max(1, pinned.pp) * std::max(1, pinned.dp);
+    const auto possible = Reserve(free, fewer);
+    if (possible.has_value() && static_cast<int32_t>(possible->devices.size()) < needed) {
+      reasons.push_back(
+          {"near-miss", absl::StrCat("could begin now with ", Plural(static_cast<int64_t>(possible->devices.size()), "rank"))});
+    }
+  }
+  return reasons;
+}
+
+}  // namespace lynx

@@ -1,0 +1,95 @@
+// QueuePass: looks at the waiting jobs: whose turn it is, which jobs may pass others, which give way, and why a job waits. Not
+// thread-safe: the controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_
+#define LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/controller/jobs/device_pool.h"
+#include "server/controller/jobs/generations.h"
+#include "server/controller/jobs/job_planning.h"
+#include "server/controller/jobs/memory_replanning.h"
+#include "server/controller/jobs/replanner.h"
+#include "server/controller/jobs/stopping.h"
+#include "server/controller/jobs/waiting_jobs.h"
+#include "server/controller/state/controller_options.h"
+#include "server/controller/state/job_table.h"
+#include "server/controller/state/node_table.h"
+#include "server/controller/state/present_step.h"
+#include "server/scheduling/availability.h"
+#include "server/scheduling/queue_order.h"
+
+namespace lynx {
+
+class QueuePass {
+ public:
+  // What it works with. Keeps all references.
+  struct Parts {
+    const ControllerOptions& options;
+    PresentStep& step;
+    JobTable& jobs;
+    const NodeTable& nodes;
+    const DevicePool& devices;
+    WaitingJobs& waiting;
+    JobPlanning& planning;
+    MemoryReplanning& memory;
+    Generations& generations;
+    Stopping& stopping;
+    Replanner& replanner;
+  };
+  explicit QueuePass(const Parts& parts);
+
+  // At the end of every Step: looks at the queue if something has changed.
+  void RunIfChanged();
+  // At every tick: the queue is looked at now and then even if nothing happens, because jobs that could not be asked to give
+  // way before may be asked now, and expected start times change.
+  void OnTick();
+
+ private:
+  struct PassState;  // what one pass over the queue has found so far
+
+  void Schedule();
+  void SettleDependencies();
+  void ForgetFree();
+  std::vector<Turn> Turns();
+  bool Pass();
+  bool IsStructural(const LiveJob& job) const;
+  void BecomeHead(LiveJob& job, Standing standing, PassState& pass);
+  bool TryBegin(LiveJob& job, const std::vector<NodeDevices>& free);
+  const std::vector<NodeDevices>& FreeFor(const LiveJob& job, PassState& pass);
+  void TakeFromFree(const LiveJob& job);
+  bool TryHead(LiveJob& job, PassState& pass);
+  bool MakeSpeculatorsLeave(const LiveJob& job, PassState& pass);
+  bool TryBackfill(LiveJob& job, PassState& pass);
+  std::optional<Expectation> Expect(const LiveJob& job, PassState& pass);
+  std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
+  std::string SelectVictims(const LiveJob& head, Standing standing, PassState& pass);
+  std::vector<PendingReason> WhyWaits(const LiveJob& job, Standing standing, PassState& pass);
+
+  const ControllerOptions& options_;
+  PresentStep& step_;
+  JobTable& jobs_;
+  const NodeTable& nodes_;
+  const DevicePool& devices_;
+  WaitingJobs& waiting_;
+  JobPlanning& planning_;
+  MemoryReplanning& memory_;
+  Generations& generations_;
+  Stopping& stopping_;
+  Replanner& replanner_;
+  // Free devices by kind, during one look at the queue; devices that single jobs exclude are included. In locality order as of
+  // the time when they were first needed, minus what was given to jobs since.
+  std::map<DeviceKind, std::vector<NodeDevices>> free_;
+  std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
+  // Monotonic: the queue is not looked at before the first, whatever happens, and is looked at at the second even if nothing
+  // happens.
+  Nanos not_before_, next_look_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_

@@ -1,0 +1,75 @@
+// ControllerOptions: limits and times of the controller. Plain data.
+#ifndef LYNX_SERVER_CONTROLLER_STATE_CONTROLLER_OPTIONS_H_
+#define LYNX_SERVER_CONTROLLER_STATE_CONTROLLER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/units.h"
+#include "planner/cost/cluster_topology.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/problem/job_spec.h"
+#include "server/controller/state/seeded_mistake.h"
+
+namespace lynx {
+
+// Limit for one desired state. It leaves room for all other fields within the largest message (proto/message_limit.h).
+inline constexpr Bytes kMaxProgramText{48 << 20};
+
+struct ControllerOptions {
+  // How often nodes report when nothing has changed.
+  Nanos heartbeat{2'000'000'000};
+  // A node is lost when its worker daemon has been absent for this long. After a start of the server no node is lost earlier
+  // than this, either.
+  Nanos node_timeout{60'000'000'000};
+  Nanos measure_timeout{60'000'000'000};  // time for agents to measure the shapes that a plan wants
+  Nanos listen_timeout{60'000'000'000};   // time until all ranks of a generation must listen
+  // Ranks that end because a peer is gone often report before the rank that is at fault. This is how long to wait for that
+  // rank's report.
+  Nanos culprit_grace{2'000'000'000};
+  // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon. These ranks
+  // have lost their peers, and whatever they still commit is refused then.
+  Nanos stop_timeout{10'000'000'000};
+  // Nodes that are cut off end their ranks by themselves before their work is given away.
+  bool leases = true;
+  // Reports of a rank that has exited with 0 may still be on their way, and a rank that has reported its last step may still be
+  // about to exit. Wait this long for them.
+  Nanos exit_grace{10'000'000'000};
+  // Pause before the next generation after one that trained no step. Without it, a node that cannot start ranks for a while
+  // (such as when its disk is full) would use up a job's restarts within a moment. The pause doubles with each such generation
+  // in a row.
+  Nanos restart_pause{2'000'000'000};
+  Nanos most_restart_pause{60'000'000'000};
+  Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
+  // A job trains for this long before it is planned again for more devices.
+  Nanos replan_after{5'000'000'000};
+  int32_t most_replans_per_hour = 12;  // limit for one job; plans that a loss makes necessary do not count
+  // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.
+  Nanos yield_timeout{60'000'000'000};
+  // If a job could start within this time anyway, no other job has to give way for it.
+  Nanos soon{30'000'000'000};
+  // A job that has lost devices while it trained keeps its place in the line for this long and holds up the jobs behind it,
+  // even if there are too few devices for it now: they may be back soon.
+  Nanos return_timeout{120'000'000'000};
+  // A job that names no checkpoint directory writes to `checkpoint_root`/JOB/checkpoints. An absolute path.
+  std::string checkpoint_root = "/var/lib/lynx/jobs";
+  int64_t max_unfinished_jobs = 10'000;
+  // Number of ended jobs to remember. When there are more, the job that ended first is dropped with its idempotency key, plan
+  // and events; the files that it wrote stay on disk. At least 1.
+  size_t kept_jobs = 10'000;
+  size_t max_nodes = 10'000;
+  // Limit for the text of programs in one message to a worker. Ranks whose programs do not fit start with a later message. A
+  // plan with a program above the limit is refused.
+  Bytes most_program_text = kMaxProgramText;
+  // Returns the shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
+  std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
+  Mistake mistake = Mistake::kNone;  // for tests only
+
+  bool Makes(Mistake m) const { return mistake == m; }
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_STATE_CONTROLLER_OPTIONS_H_

@@ -1,0 +1,172 @@
+// LiveJob: what the controller knows of a job in addition to its durable record (values/job.h), and what follows from that
+// alone. Pure; not thread-safe: the controller owns all jobs.
+#ifndef LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_
+#define LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/units.h"
+#include "planner/plan/plan.h"
+#include "server/health/link_watch.h"
+#include "server/health/slowness.h"
+#include "server/health/speed_watch.h"
+#include "server/health/trace_assembly.h"
+#include "server/scheduling/placement.h"
+#include "server/scheduling/progress.h"
+#include "server/values/events.h"
+#include "server/values/job.h"
+#include "server/values/node_state.h"
+
+namespace lynx {
+
+// What is known about a rank of the current generation in addition to its record.
+struct LiveRank {
+  std::optional<RankPhase> phase;  // unset: no report yet since the generation or this server began
+  bool started = false;
+  bool fault_reported = false;  // the rank reported its failure itself
+  bool failed = false;
+  bool peer_lost = false;  // failed, but only because a peer was gone
+  FaultCause cause = FaultCause::kUnknown;
+  std::vector<int32_t> peers;  // after a failed link: the ranks at the other ends
+  bool during_stop = false;    // failed after the stop had begun
+  bool gave_way = false;       // ended on request, with a checkpoint
+  bool forgotten = false;      // its process was lost with its machine or daemon
+  int32_t exit_code = 0;
+  std::string reason;
+  int64_t order = 0;  // position of its failure among all failures of the job
+  Nanos exited_at, finished_at;
+  int64_t received = 0;  // sequence of the newest report that was processed
+};
+
+// State of planning during training, and of other changes to a job's devices.
+struct Replanning {
+  std::string trigger;                             // why a new plan is made; empty: none is being made
+  std::shared_ptr<const Plan> plan;                // the plan for which the ranks give way
+  std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
+  std::vector<DeviceRef> placement;
+  std::vector<DeviceRef> considered;        // devices of the present plan, or of the last attempt that did not pay
+  Nanos not_before;                         // monotonic
+  std::vector<Nanos> changes;               // times of changes within the last hour
+  int64_t steps_done = 0;                   // from the newest step of this generation; 0: no step yet
+  Bytes checkpoint;                         // size of the newest checkpoint; 0: none yet
+  Nanos began, start_took{10'000'000'000};  // when this generation began; how long a start took until the ranks ran
+};
+
+// The generation that runs or starts, as the server sees its ranks.
+struct GenerationState {
+  std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
+  std::vector<LiveRank> ranks;
+  std::map<NodeId, std::vector<int32_t>> ranks_on;  // indices into the record's ranks, by node
+  StepStatistics statistics;
+  TraceAssembly traces;
+  int64_t first_step = -1;   // first step of this generation, as the ranks reported; -1: not yet known
+  bool from_copies = false;  // the ranks resumed from copies in memory, not from a checkpoint
+  int64_t failures = 0;      // number of failed ranks
+  // Timers, monotonic; 0: off.
+  Nanos listen_deadline, stop_deadline, yield_deadline;
+  Nanos stopping_since;  // since when the ranks must end at once; 0: they need not
+  Nanos restart_at;      // set when all ranks are gone: when the next generation may begin
+};
+
+// How fast the job's nodes and links are, beside what its plan assumes.
+struct DriftState {
+  SpeedWatch speed;
+  LinkWatch links;
+  std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
+  // Slowness::compute of the job's nodes: when a plan was requested, and for the present plan.
+  std::map<NodeId, double> slowness_asked, slowness_planned;
+  Nanos not_before;  // monotonic: its nodes' speeds are not compared before this time
+};
+
+// What the job has while a plan is being made for it.
+struct PlanningState {
+  // Devices that the job is planned for: in PLANNING, or in RUNNING with `replanning`. Then they are its own devices and free
+  // ones.
+  Reservation reservation;
+  std::vector<LayerShape> wanted;
+  size_t awaited = 0;        // index of a reserved device whose node had not measured all wanted shapes at the last look
+  bool asked = false;        // the plan is requested
+  int64_t attempt = 0;       // number of the newest request
+  Nanos measure_deadline;    // monotonic; 0: off
+  Nanos measured_since;      // monotonic: when its nodes were asked to measure
+  bool speculative = false;  // it is planned to find out whether it would end before the first job in line begins
+  int32_t min_devices = 0;   // the next plan needs at least this many devices: fewer were tried
+  DeviceKind tried_kind = DeviceKind::kAny;  // kind of the devices that were tried
+};
+
+// What the last look at the queue has found about a QUEUED job.
+struct QueueState {
+  bool structural = false;  // it needs more than exists; it holds up no other job
+  bool over_quota = false;  // its queue's quota is used up; it holds up no other job
+  // Monotonic: until then it keeps its place in the line although there are too few devices; 0: it does not.
+  Nanos line_until;
+};
+
+// After the job has run out of memory. The limits themselves are in the record.
+struct MemoryState {
+  bool is_short = false;               // it is planned again because its plan did not fit its devices
+  std::map<std::string, Bytes> taken;  // by device model: memory of the newest plan that did not fit; not stored
+  std::string text;                    // the memory that its devices are assumed to have since then
+};
+
+struct LiveJob {
+  JobRecord record;
+  std::shared_ptr<const Plan> plan;
+  std::vector<Bytes> program_text;  // program text of the plan, by stage
+  GenerationState generation;
+  PlanningState planning;
+  Replanning replanning;
+  QueueState queue;
+  DriftState drift;
+  MemoryState memory;
+  bool makes_room = false;  // it was asked to give way to another job
+  Nanos spared_until;       // monotonic: its ranks did not give way and are not asked again before this time
+  Nanos trained_before;     // training time of earlier generations
+  int32_t fruitless = 0;    // number of consecutive generations without a step
+  // Monotonic: when its record was last written, and when it must be written again; 0: nothing is due.
+  Nanos persisted, persist_at;
+};
+
+// True if its spec gives a range of ranks.
+bool IsElastic(const LiveJob& job);
+// True if the ranks must end at once, not only give way.
+bool IsStopping(const LiveJob& job);
+// True if a plan is being made for the job, or its ranks give way for one.
+bool IsPlanned(const LiveJob& job);
+// True if some of its ranks have lost a peer; then the generation will end.
+bool IsBreaking(const LiveJob& job);
+// Number of devices that the job has or is planned for.
+int32_t DevicesUsed(const LiveJob& job);
+// Fills `ranks_on` from the record.
+void IndexRanks(LiveJob& job);
+// The devices of the job's ranks, by rank. If its nodes do not all have the same number of its devices, each device counts as a
+// node of its own.
+Reservation HeldBy(const LiveJob& job);
+// Why the job is being planned.
+PlanTrigger TriggerOf(const LiveJob& job);
+// Time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. It must have a plan.
+Nanos CheckpointTime(const LiveJob& job);
+// Time without training that a change of the plan costs. It must have a plan.
+Nanos CostOfChange(const LiveJob& job);
+// Training time of all generations up to `now` (monotonic).
+Nanos TrainedBy(const LiveJob& job, Nanos now);
+// The time until the job ends, from the measured or predicted time of its steps. It must have a plan.
+Nanos Remaining(const LiveJob& job, Nanos now);
+
+// For example "small (j-0123)", "rank 3 on node n1".
+std::string NameText(const LiveJob& job);
+std::string RankText(const JobRecord& record, int32_t rank);
+// Example: "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)".
+std::string SummaryOf(const Plan& plan);
+// Sizes of the programs as text, by stage.
+std::vector<Bytes> ProgramTextOf(const Plan& plan);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_

@@ -1,0 +1,67 @@
+// PresentStep: the Step of the controller that is under way: its time, and what comes of it. The parts of the controller add
+// effects and say which jobs, nodes and watchers are concerned; the controller collects these at the end. Not thread-safe: the
+// controller owns it.
+#ifndef LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
+#define LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/units.h"
+#include "proto/event_kind.h"
+#include "server/controller/state/live_job.h"
+#include "server/values/events.h"
+
+namespace lynx {
+
+class PresentStep {
+ public:
+  // `now` is monotonic and never less than that of an earlier Step. `wall`: since the Unix epoch.
+  void Begin(Nanos now, Nanos wall);
+  Nanos now() const { return now_; }
+  Nanos wall() const { return wall_; }
+
+  void Emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  // An event of the job: stored, and sent to its watchers.
+  void AddEvent(LiveJob& job, EventKind kind, const std::string& reason);
+  // Changes the job's state and adds an event about it.
+  void SetState(LiveJob& job, JobState state, EventKind kind, const std::string& reason);
+  // The job's record must be written.
+  void Touch(const LiveJob& job) { touched_.insert(job.record.id); }
+  // The job's watchers must look again.
+  void Notify(const JobId& job) { notices_[job]; }
+  // The job does not exist any more: nobody is told about it.
+  void Forget(const JobId& job) { notices_.erase(job); }
+  // The node's agent or worker daemon must get a new desired state.
+  void TellAgent(const NodeId& node) { agents_.insert(node); }
+  void TellWorker(const NodeId& node) { workers_.insert(node); }
+  // The worker daemons of all nodes with ranks of the job.
+  void TellNodesOf(const LiveJob& job);
+  // Something has changed for jobs that wait.
+  void LookAtQueue() { queue_changed_ = true; }
+
+  // For the controller, at the end of a Step. Each returns what was collected and forgets it.
+  std::set<JobId> TakeTouched() { return std::exchange(touched_, {}); }
+  std::set<NodeId> TakeAgents() { return std::exchange(agents_, {}); }
+  std::set<NodeId> TakeWorkers() { return std::exchange(workers_, {}); }
+  std::map<JobId, std::vector<JobEvent>> TakeNotices() { return std::exchange(notices_, {}); }
+  std::vector<Effect> TakeEffects() { return std::exchange(effects_, {}); }
+  bool queue_changed() const { return queue_changed_; }
+  void QueueIsLookedAt() { queue_changed_ = false; }
+
+ private:
+  Nanos now_, wall_;
+  std::vector<Effect> effects_;
+  std::set<JobId> touched_;
+  std::map<JobId, std::vector<JobEvent>> notices_;
+  std::set<NodeId> agents_, workers_;
+  bool queue_changed_ = false;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_

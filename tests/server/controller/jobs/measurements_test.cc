@@ -1,0 +1,83 @@
+#include "server/controller/jobs/measurements.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/controller/parts_fixture.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A job that is planned for a device of each of two nodes.
+class MeasurementsTest : public ::testing::Test {
+ protected:
+  MeasurementsTest() {
+    parts_.options.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(1); };
+    parts_.AddNode("n1", 1, 1);
+    parts_.AddNode("n2", 1, 3);
+    job_.record.state = JobState::kPlanning;
+    job_.planning.reservation.devices = {{NodeId("n1"), 0}, {NodeId("n2"), 0}};
+    parts_.At(1);
+    parts_.step.TakeAgents();
+    measurements_.Begin(job_);
+  }
+  void Measured(const std::string& node) {
+    HardwareProfile profile;
+    profile.measured.resize(1);
+    parts_.nodes.At(NodeId(node)).agent.profile = std::make_shared<const HardwareProfile>(profile);
+  }
+  testing::PartsFixture parts_;
+  Measurements measurements_{parts_.options, parts_.step, parts_.jobs, parts_.nodes};
+  LiveJob& job_ = parts_.AddJob("a");
+};
+
+TEST_F(MeasurementsTest, AJobWaitsForOneNodeAfterAnother) {
+  EXPECT_THAT(parts_.step.TakeAgents(), ElementsAre(NodeId("n1"), NodeId("n2")));
+  EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n1"))).shapes, SizeIs(1));
+  EXPECT_TRUE(measurements_.Waits(job_));
+  EXPECT_THAT(measurements_.TakeWaiters(NodeId("n2")), IsEmpty());
+  EXPECT_THAT(measurements_.TakeWaiters(NodeId("n1")), ElementsAre(JobId("a")));
+  Measured("n1");
+  EXPECT_TRUE(measurements_.Waits(job_));
+  EXPECT_THAT(measurements_.TakeWaiters(NodeId("n2")), ElementsAre(JobId("a")));
+  Measured("n2");
+  EXPECT_FALSE(measurements_.Waits(job_));
+  measurements_.End(job_);
+  EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n1"))).shapes, IsEmpty());
+}
+
+TEST_F(MeasurementsTest, AFailedShapeIsNotAwaited) {
+  Measured("n1");
+  parts_.nodes.At(NodeId("n2")).agent.failed_shapes.resize(1);
+  EXPECT_FALSE(measurements_.Waits(job_));
+}
+
+TEST_F(MeasurementsTest, ANodeWithoutAgentIsNotAwaited) {
+  Measured("n1");
+  parts_.nodes.At(NodeId("n2")).agent_link = {};
+  EXPECT_FALSE(measurements_.Waits(job_));
+}
+
+TEST_F(MeasurementsTest, TheWaitHasALimitAndAnEventNamesTheLateNodes) {
+  Measured("n1");
+  parts_.At(62);
+  EXPECT_FALSE(measurements_.Waits(job_));
+  measurements_.TellDuration(job_);
+  const std::vector<InsertEvent> events = parts_.Take<InsertEvent>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(events[0].event.reason, ::testing::HasSubstr("not all has been measured within 1m01s, on n2;"));
+}
+
+TEST_F(MeasurementsTest, ANodeThatTrainsDoesNotMeasureForAJobThatTrains) {
+  job_.replanning.trigger = "devices are free";
+  parts_.nodes.At(NodeId("n1")).jobs.insert(JobId("other"));
+  EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n1"))).shapes, IsEmpty());
+  EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n2"))).shapes, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace lynx
