@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace lynx {
@@ -31,6 +32,7 @@ inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"
 }  // namespace internal
 
 inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }
+inline std::span<const char* const> NamesOf(FaultCause) { return internal::kFaultCauseNames; }  // of all values, in their order
 inline bool ParseFaultCause(const std::string& text, FaultCause& cause) {
   for (size_t i = 0; i < internal::kFaultCauseNames.size(); ++i) {
     if (text != internal::kFaultCauseNames[i]) continue;

@@ -466,4 +466,20 @@ bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy) {
 const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
 bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }
 
+std::span<const char* const> NamesOf(RecomputeMode) { return kRecomputeModes; }
+std::span<const char* const> NamesOf(ModelFamily) { return kModelFamilies; }
+std::span<const char* const> NamesOf(RopeScaling) { return kRopeScalings; }
+std::span<const char* const> NamesOf(AttentionKernel) { return kAttentionKernels; }
+std::span<const char* const> NamesOf(DataType) { return kDataTypes; }
+std::span<const char* const> NamesOf(DropoutMasks) { return kDropoutMasks; }
+std::span<const char* const> NamesOf(DeviceKind) { return kDeviceKinds; }
+std::span<const char* const> NamesOf(Choice) { return kChoices; }
+std::span<const char* const> NamesOf(ZeroStage) { return kZeroStages; }
+std::span<const char* const> NamesOf(PartitionMethod) { return kPartitionMethods; }
+std::span<const char* const> NamesOf(LrSchedule) { return kLrSchedules; }
+std::span<const char* const> NamesOf(NonFinitePolicy) { return kNonFinitePolicies; }
+std::span<const char* const> NamesOf(FailureAction) { return kFailureActions; }
+std::span<const char* const> NamesOf(NodeCheckPolicy) { return kNodeCheckPolicies; }
+std::span<const char* const> NamesOf(DataKind) { return kDataKinds; }
+
 }  // namespace lynx

@@ -5,6 +5,7 @@
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -337,6 +338,23 @@ const char* NodeCheckPolicyName(NodeCheckPolicy policy);  // "auto", "always", "
 bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy);
 const char* DataKindName(DataKind kind);  // "text", "megatron"
 bool ParseDataKind(const std::string& name, DataKind& kind);
+
+// The names of all values of an enum, in their order.
+std::span<const char* const> NamesOf(RecomputeMode);
+std::span<const char* const> NamesOf(ModelFamily);
+std::span<const char* const> NamesOf(RopeScaling);
+std::span<const char* const> NamesOf(AttentionKernel);
+std::span<const char* const> NamesOf(DataType);
+std::span<const char* const> NamesOf(DropoutMasks);
+std::span<const char* const> NamesOf(DeviceKind);
+std::span<const char* const> NamesOf(Choice);
+std::span<const char* const> NamesOf(ZeroStage);
+std::span<const char* const> NamesOf(PartitionMethod);
+std::span<const char* const> NamesOf(LrSchedule);
+std::span<const char* const> NamesOf(NonFinitePolicy);
+std::span<const char* const> NamesOf(FailureAction);
+std::span<const char* const> NamesOf(NodeCheckPolicy);
+std::span<const char* const> NamesOf(DataKind);
 
 }  // namespace lynx
 

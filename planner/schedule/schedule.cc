@@ -58,6 +58,8 @@ const ScheduleKindInfo& InfoOf(ScheduleKind kind) {
 
 const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
 
+std::span<const char* const> NamesOf(ScheduleKind) { return kScheduleKinds; }
+
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) {
   for (size_t i = 0; i < kScheduleKinds.size(); ++i) {
     if (name != kScheduleKinds[i]) continue;

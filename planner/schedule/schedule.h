@@ -32,6 +32,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,7 @@ struct ScheduleKindInfo {
 const ScheduleKindInfo& InfoOf(ScheduleKind kind);
 // "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"
 const char* ScheduleKindName(ScheduleKind kind);
+std::span<const char* const> NamesOf(ScheduleKind);  // of all values, in their order
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 std::string PlacementName(StagePlacement placement);
 bool ParsePlacement(std::string_view name, StagePlacement& placement);

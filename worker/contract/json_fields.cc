@@ -192,6 +192,17 @@ void JsonReader::Field(const char* name, std::string& value) { Read(name, value,
 void JsonReader::Field(const char* name, std::vector<int32_t>& values) { Read(name, values, "a list of integers of 32 bits"); }
 void JsonReader::Field(const char* name, std::vector<int64_t>& values) { Read(name, values, "a list of integers of 64 bits"); }
 
+size_t JsonReader::IndexOfName(const char* name, std::span<const char* const> names) {
+  std::string text;
+  Field(name, text);
+  if (!ok()) return 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i]) return i;
+  }
+  Fail(name, absl::StrCat("'", text, "' is none of its values"));
+  return 0;
+}
+
 void JsonReader::Begin(const char* name) {
   State::Level& parent = state_->open.back();
   parent.read.insert(name);

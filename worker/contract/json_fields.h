@@ -10,16 +10,68 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/units.h"
+#include "planner/problem/field.h"
 
 namespace lynx {
 
-class JsonWriter {
+// What only messages treat in a special way (planner/problem/job_spec_fields.h) is an ordinary field in JSON. JSON has no
+// bounds: who reads the values afterwards checks them (worker/contract/rank_report_fields.h).
+template <class Json>
+class JsonDescription {
  public:
+  static constexpr bool kForRanks = true;
+
+  template <class T>
+  void FieldOrDefault(const char* name, T& value) {
+    json().Field(name, value);
+  }
+  template <class T>
+  void OptionalField(const char* name, T& value, const T&) {
+    json().Field(name, value);
+  }
+  template <class T>
+  void OptionalObject(const char* name, T& value) {
+    json().Object(name, value);
+  }
+  template <class Enum>
+  void NamedOrDefault(const char* name, Enum& value) {
+    json().Named(name, value);
+  }
+
+  template <class T>
+  void Number(const char* name, T& value, FieldLimits) {
+    json().Field(name, value);
+  }
+  void Finite(const char* name, double& value) { json().Field(name, value); }
+  void Text(const char* name, std::string& value, size_t) { json().Field(name, value); }
+  void Path(const char* name, std::string& value) { json().Field(name, value); }
+  template <class Enum>
+  void Cause(const char* name, Enum& value) {
+    json().Named(name, value);
+  }
+  template <class T>
+  void Numbers(const char* name, std::vector<T>& values, FieldLimits, FieldLimits) {
+    json().Field(name, values);
+  }
+  template <class T>
+  void Objects(const char* name, std::vector<T>& values, FieldLimits) {
+    json().Objects(name, values);
+  }
+
+ private:
+  Json& json() { return static_cast<Json&>(*this); }
+};
+
+class JsonWriter : public JsonDescription<JsonWriter> {
+ public:
+  using JsonDescription::Objects;
+
   JsonWriter();
   ~JsonWriter();
 
@@ -34,10 +86,9 @@ class JsonWriter {
   void Field(const char* name, Bytes& value) { Field(name, value.value); }
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 
-  // An enum that is written as text. The functions have the form of those in planner/problem/job_spec.h.
   template <class Enum>
-  void Named(const char* name, Enum& value, const char* (*name_of)(Enum), bool (*)(const std::string&, Enum&)) {
-    std::string text = name_of(value);
+  void Named(const char* name, Enum& value) {
+    std::string text = NamesOf(value)[static_cast<size_t>(value)];
     Field(name, text);
   }
   template <class T>
@@ -70,8 +121,10 @@ class JsonWriter {
   std::unique_ptr<State> state_;
 };
 
-class JsonReader {
+class JsonReader : public JsonDescription<JsonReader> {
  public:
+  using JsonDescription::Objects;
+
   // `what` is the beginning of every error message: "rank configuration".
   JsonReader(const std::string& text, const std::string& what);
   ~JsonReader();
@@ -88,10 +141,8 @@ class JsonReader {
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 
   template <class Enum>
-  void Named(const char* name, Enum& value, const char* (*)(Enum), bool (*parse)(const std::string&, Enum&)) {
-    std::string text;
-    Field(name, text);
-    if (ok() && !parse(text, value)) Fail(name, "'" + text + "' is none of its values");
+  void Named(const char* name, Enum& value) {
+    value = static_cast<Enum>(IndexOfName(name, NamesOf(value)));
   }
   template <class T>
   void Object(const char* name, T& value) {
@@ -122,6 +173,7 @@ class JsonReader {
   struct State;
   template <class T>
   void Read(const char* name, T& value, const char* expected);
+  size_t IndexOfName(const char* name, std::span<const char* const> names);  // 0 after an error
   void Begin(const char* name);
   void BeginElement(size_t index);
   size_t BeginArray(const char* name);

@@ -4,6 +4,7 @@
 #include "common/connection_secret.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "planner/problem/job_spec_fields.h"
 #include "planner/problem/layout.h"
 #include "planner/problem/layout_schedule.h"
 #include "worker/contract/json_fields.h"
@@ -20,133 +21,6 @@ constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS
 }  // namespace
 
 // Argument-dependent lookup finds the Describe functions; it would not look into an unnamed namespace.
-
-template <class Fields>
-static void Describe(Fields& fields, RotarySpec& rotary) {
-  fields.Field("theta", rotary.theta);
-  fields.Field("dims", rotary.dims);
-  fields.Named("scaling", rotary.scaling, &RopeScalingName, &ParseRopeScaling);
-  fields.Field("factor", rotary.factor);
-  fields.Field("original_seq", rotary.original_seq);
-  fields.Field("low_freq_factor", rotary.low_freq_factor);
-  fields.Field("high_freq_factor", rotary.high_freq_factor);
-  fields.Field("beta_fast", rotary.beta_fast);
-  fields.Field("beta_slow", rotary.beta_slow);
-  fields.Field("attention_factor", rotary.attention_factor);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, ModelSpec& model) {
-  fields.Field("layers", model.layers);
-  fields.Field("hidden", model.hidden);
-  fields.Field("heads", model.heads);
-  fields.Field("ffn", model.ffn);
-  fields.Field("seq", model.seq);
-  fields.Field("vocab", model.vocab);
-  fields.Field("dropout", model.dropout);
-  fields.Named("family", model.family, &ModelFamilyName, &ParseModelFamily);
-  fields.Field("kv_heads", model.kv_heads);
-  fields.Named("attention", model.attention, &AttentionKernelName, &ParseAttentionKernel);
-  fields.Named("dtype", model.dtype, &DataTypeName, &ParseDataType);
-  fields.Named("dropout_masks", model.dropout_masks, &DropoutMasksName, &ParseDropoutMasks);
-  fields.Field("tied_embeddings", model.tied_embeddings);
-  fields.Field("head_dim", model.head_dim);
-  fields.Field("qkv_bias", model.qkv_bias);
-  fields.Field("qk_norm", model.qk_norm);
-  fields.Field("norm_epsilon", model.norm_epsilon);
-  fields.Object("rotary", model.rotary);
-  fields.Field("window", model.window);
-  fields.Field("plan_only", model.plan_only);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, DataSpec& data) {
-  fields.Named("kind", data.kind, &DataKindName, &ParseDataKind);
-  fields.Field("path", data.path);
-  fields.Field("validation_path", data.validation_path);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, OptimizerSpec& optimizer) {
-  fields.Field("lr", optimizer.lr);
-  fields.Field("beta1", optimizer.beta1);
-  fields.Field("beta2", optimizer.beta2);
-  fields.Field("eps", optimizer.eps);
-  fields.Field("weight_decay", optimizer.weight_decay);
-  fields.Field("clip_norm", optimizer.clip_norm);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, TrainSpec& train) {
-  fields.Field("steps", train.steps);
-  fields.Field("global_batch", train.global_batch);
-  fields.Field("micro_batch", train.micro_batch);
-  fields.Object("optimizer", train.optimizer);
-  fields.Named("schedule", train.schedule, &LrScheduleName, &ParseLrSchedule);
-  fields.Field("warmup_steps", train.warmup_steps);
-  fields.Field("min_lr", train.min_lr);
-  fields.Field("seed", train.seed);
-  fields.Named("on_non_finite", train.on_non_finite, &NonFinitePolicyName, &ParseNonFinitePolicy);
-  fields.Field("eval_every", train.eval_every);
-  fields.Field("eval_batches", train.eval_batches);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, ResourceSpec& resources) {
-  fields.Field("min_ranks", resources.min_ranks);
-  fields.Field("max_ranks", resources.max_ranks);
-  fields.Field("activation_memory_per_rank_bytes", resources.activation_memory_per_rank);
-  fields.Named("device", resources.device, &DeviceKindName, &ParseDeviceKind);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, ParallelSpec& parallel) {
-  fields.Field("tp", parallel.tp);
-  fields.Field("pp", parallel.pp);
-  fields.Field("dp", parallel.dp);
-  fields.Field("cp", parallel.cp);
-  fields.Field("virtual_stages", parallel.virtual_stages);
-  fields.Named("sequence_parallel", parallel.sequence_parallel, &ChoiceName, &ParseChoice);
-  fields.Named("schedule", parallel.schedule, &ScheduleKindName, &ParseScheduleKind);
-  fields.Field("schedule_text", parallel.schedule_text);
-  fields.Named("zero", parallel.zero, &ZeroStageName, &ParseZeroStage);
-  fields.Named("partition", parallel.partition, &PartitionMethodName, &ParsePartitionMethod);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, CheckpointSpec& checkpoint) {
-  fields.Field("directory", checkpoint.directory);
-  fields.Field("every_steps", checkpoint.every_steps);
-  fields.Field("keep", checkpoint.keep);
-  fields.Field("from", checkpoint.from);
-  fields.Field("weights_only", checkpoint.weights_only);
-  fields.Field("copy_every_steps", checkpoint.copy_every_steps);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, JobSpec& spec) {
-  fields.Field("name", spec.name);
-  fields.Object("model", spec.model);
-  fields.Object("data", spec.data);
-  fields.Object("train", spec.train);
-  fields.Object("resources", spec.resources);
-  fields.Object("parallel", spec.parallel);
-  fields.Named("recompute", spec.recompute, &RecomputeModeName, &ParseRecomputeMode);
-  fields.Object("checkpoint", spec.checkpoint);
-  fields.Field("max_restarts", spec.max_restarts);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, ParallelLayout& layout) {
-  fields.Field("tp", layout.tp);
-  fields.Field("pp", layout.pp);
-  fields.Field("dp", layout.dp);
-  fields.Field("cp", layout.cp);
-  fields.Field("virtual_stages", layout.virtual_stages);
-  fields.Field("sequence_parallel", layout.sequence_parallel);
-  fields.Named("schedule", layout.schedule, &ScheduleKindName, &ParseScheduleKind);
-  fields.Named("zero", layout.zero, &ZeroStageName, &ParseZeroStage);
-}
 
 // The rest of a slice follows from the layout, when that is known to be valid.
 template <class Fields>
@@ -168,7 +42,7 @@ static void Describe(Fields& fields, StageContext& context) {
 
 template <class Fields>
 static void Describe(Fields& fields, RankDevice& device) {
-  fields.Named("kind", device.kind, &DeviceKindName, &ParseDeviceKind);
+  fields.Named("kind", device.kind);
   fields.Field("index", device.index);
   fields.Field("uuid", device.uuid);
 }

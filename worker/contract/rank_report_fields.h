@@ -2,10 +2,11 @@
 // protocol (proto/convert_report.cc) are read and written by these descriptions. A new field of a report needs a member in
 // rank_report.h, a line here, and a field of the same name in proto/lynx/v1/cluster.proto.
 //
-// `Describe(fields, report)` calls one function of `fields` for each field:
+// `Describe(fields, report)` calls one function of `fields` for each field. A message that violates a bound is refused; the
+// rank's file has none, because the server checks them.
+//   Field(name, member)                     bool, or double, which may be infinite or NaN, as in a run that diverges
 //   Number(name, member, limits)            int32_t, int64_t, Bytes or Nanos
-//   Flag(name, member)                      bool
-//   Real(name, member), Finite(name, member)  double; Real may be infinite or NaN, as in a run that diverges
+//   Finite(name, member)                    double
 //   Text(name, member, most)                at most `most` bytes
 //   Path(name, member)                      an absolute path
 //   Cause(name, member)                     FaultCause; a cause that the reader does not know becomes kUnknown
@@ -23,15 +24,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "planner/problem/field.h"
 #include "planner/report/step_trace.h"
 #include "worker/contract/rank_report.h"
 
 namespace lynx {
-
-struct FieldLimits {
-  int64_t least = 0;
-  int64_t most = 0;
-};
 
 namespace report_limits {
 inline constexpr FieldLimits kSteps{0, kMaxWireSteps};
@@ -52,129 +49,130 @@ inline constexpr size_t kName = 256;
 }  // namespace report_limits
 
 // The kind of a report: its `type` in the rank's file, and its field in the protocol's oneof.
-constexpr const char* ReportKind(const RankReady&) { return "ready"; }
-constexpr const char* ReportKind(const StepReport&) { return "step"; }
-constexpr const char* ReportKind(const StepSkipped&) { return "skipped"; }
-constexpr const char* ReportKind(const EvaluationReport&) { return "evaluation"; }
-constexpr const char* ReportKind(const TraceReport&) { return "trace"; }
-constexpr const char* ReportKind(const CheckpointReport&) { return "checkpoint"; }
-constexpr const char* ReportKind(const CheckpointFailure&) { return "checkpoint_failure"; }
-constexpr const char* ReportKind(const RankDone&) { return "done"; }
-constexpr const char* ReportKind(const RankYielded&) { return "yielded"; }
-constexpr const char* ReportKind(const CopiesNotice&) { return "copies"; }
-constexpr const char* ReportKind(const NodeCheckReport&) { return "node_check"; }
-constexpr const char* ReportKind(const RankFailure&) { return "failure"; }
+constexpr auto ReportKind(const RankReady&) { return LYNX_FIELD(ready); }
+constexpr auto ReportKind(const StepReport&) { return LYNX_FIELD(step); }
+constexpr auto ReportKind(const StepSkipped&) { return LYNX_FIELD(skipped); }
+constexpr auto ReportKind(const EvaluationReport&) { return LYNX_FIELD(evaluation); }
+constexpr auto ReportKind(const TraceReport&) { return LYNX_FIELD(trace); }
+constexpr auto ReportKind(const CheckpointReport&) { return LYNX_FIELD(checkpoint); }
+constexpr auto ReportKind(const CheckpointFailure&) { return LYNX_FIELD(checkpoint_failure); }
+constexpr auto ReportKind(const RankDone&) { return LYNX_FIELD(done); }
+constexpr auto ReportKind(const RankYielded&) { return LYNX_FIELD(yielded); }
+constexpr auto ReportKind(const CopiesNotice&) { return LYNX_FIELD(copies); }
+constexpr auto ReportKind(const NodeCheckReport&) { return LYNX_FIELD(node_check); }
+constexpr auto ReportKind(const RankFailure&) { return LYNX_FIELD(failure); }
 
 template <class Fields>
 void Describe(Fields& fields, RankReady& ready) {
-  fields.Number("next_step", ready.next_step, report_limits::kSteps);
-  fields.Number("arena_bytes", ready.arena, report_limits::kSizes);
-  fields.Number("state_bytes", ready.states, report_limits::kSizes);
-  fields.Text("backend", ready.backend, report_limits::kName);
-  fields.Flag("from_copies", ready.from_copies);
+  fields.Number(LYNX_FIELD(next_step), ready.next_step, report_limits::kSteps);
+  fields.Number(LYNX_FIELD(arena_bytes), ready.arena, report_limits::kSizes);
+  // Ranks of earlier releases, which survive an upgrade of their daemon, write this name.
+  fields.Number(LYNX_FIELD(state_bytes).InFiles("states_bytes"), ready.states, report_limits::kSizes);
+  fields.Text(LYNX_FIELD(backend), ready.backend, report_limits::kName);
+  fields.Field(LYNX_FIELD(from_copies), ready.from_copies);
 }
 
 template <class Fields>
 void Describe(Fields& fields, CopiesNotice& notice) {
-  fields.Text("reason", notice.reason, report_limits::kReason);
+  fields.Text(LYNX_FIELD(reason), notice.reason, report_limits::kReason);
 }
 
 template <class Fields>
 void Describe(Fields& fields, NodeCheckReport& check) {
-  fields.Number("duration_ns", check.duration, report_limits::kTimes);
-  fields.Number("devices", check.devices, report_limits::kRanks);
-  fields.Number("links", check.links, report_limits::kPairs);
-  fields.Number("slowest_bytes_per_second", check.slowest_bytes_per_second, report_limits::kRates);
+  fields.Number(LYNX_FIELD(duration_ns), check.duration, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(devices), check.devices, report_limits::kRanks);
+  fields.Number(LYNX_FIELD(links), check.links, report_limits::kPairs);
+  fields.Number(LYNX_FIELD(slowest_bytes_per_second), check.slowest_bytes_per_second, report_limits::kRates);
 }
 
 template <class Fields>
 void Describe(Fields& fields, LinkUse& link) {
-  fields.Number("peer", link.peer, report_limits::kRankNumbers);
-  fields.Number("bytes", link.bytes, report_limits::kSizes);
-  fields.Number("busy_ns", link.busy, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(peer), link.peer, report_limits::kRankNumbers);
+  fields.Number(LYNX_FIELD(bytes), link.bytes, report_limits::kSizes);
+  fields.Number(LYNX_FIELD(busy_ns), link.busy, report_limits::kTimes);
 }
 
 template <class Fields>
 void Describe(Fields& fields, StepReport& step) {
-  fields.Number("step", step.step, report_limits::kSteps);
-  fields.Real("loss", step.loss);
-  fields.Real("gradient_norm", step.gradient_norm);
-  fields.Finite("lr", step.lr);
-  fields.Number("tokens", step.tokens, report_limits::kTokens);
-  fields.Number("duration_ns", step.duration, report_limits::kTimes);
-  fields.Number("forward_ns", step.forward, report_limits::kTimes);
-  fields.Number("backward_ns", step.backward, report_limits::kTimes);
-  fields.Number("weight_ns", step.weight, report_limits::kTimes);
-  fields.Number("recompute_hidden_ns", step.recompute_hidden, report_limits::kTimes);
-  fields.Number("recompute_exposed_ns", step.recompute_exposed, report_limits::kTimes);
-  fields.Number("tensor_wait_ns", step.tensor_wait, report_limits::kTimes);
-  fields.Number("stall_ns", step.stall, report_limits::kTimes);
-  fields.Number("data_parallel_wait_ns", step.data_parallel_wait, report_limits::kTimes);
-  fields.Number("norm_wait_ns", step.norm_wait, report_limits::kTimes);
-  fields.Number("optimizer_ns", step.optimizer, report_limits::kTimes);
-  if (fields.Has("data_wait_ns")) fields.Number("data_wait_ns", step.data_wait, report_limits::kTimes);
-  fields.Number("checkpoint_ns", step.checkpoint, report_limits::kTimes);
-  fields.Number("arena_peak_bytes", step.arena_peak, report_limits::kSizes);
-  fields.Number("bytes_sent", step.bytes_sent, report_limits::kSizes);
-  fields.Number("communication_cpu_ns", step.communication_cpu, report_limits::kTimes);
-  if (fields.Has("core_wait_ns")) fields.Number("core_wait_ns", step.core_wait, report_limits::kTimes);
-  fields.Number("copied_steps", step.copied_steps, report_limits::kSteps);
-  fields.Number("copies_skipped", step.copies_skipped, report_limits::kSteps);
-  if (fields.Has("resident_bytes")) fields.Number("resident_bytes", step.resident, report_limits::kSizes);
-  if (fields.Has("links")) fields.Objects("links", step.links, report_limits::kLinks);
+  fields.Number(LYNX_FIELD(step), step.step, report_limits::kSteps);
+  fields.Field(LYNX_FIELD(loss), step.loss);
+  fields.Field(LYNX_FIELD(gradient_norm), step.gradient_norm);
+  fields.Finite(LYNX_FIELD(lr), step.lr);
+  fields.Number(LYNX_FIELD(tokens), step.tokens, report_limits::kTokens);
+  fields.Number(LYNX_FIELD(duration_ns), step.duration, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(forward_ns), step.forward, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(backward_ns), step.backward, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(weight_ns), step.weight, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(recompute_hidden_ns), step.recompute_hidden, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(recompute_exposed_ns), step.recompute_exposed, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(tensor_wait_ns), step.tensor_wait, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(stall_ns), step.stall, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(data_parallel_wait_ns), step.data_parallel_wait, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(norm_wait_ns), step.norm_wait, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(optimizer_ns), step.optimizer, report_limits::kTimes);
+  if (fields.Has(LYNX_FIELD(data_wait_ns))) fields.Number(LYNX_FIELD(data_wait_ns), step.data_wait, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(checkpoint_ns), step.checkpoint, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(arena_peak_bytes), step.arena_peak, report_limits::kSizes);
+  fields.Number(LYNX_FIELD(bytes_sent), step.bytes_sent, report_limits::kSizes);
+  fields.Number(LYNX_FIELD(communication_cpu_ns), step.communication_cpu, report_limits::kTimes);
+  if (fields.Has(LYNX_FIELD(core_wait_ns))) fields.Number(LYNX_FIELD(core_wait_ns), step.core_wait, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(copied_steps), step.copied_steps, report_limits::kSteps);
+  fields.Number(LYNX_FIELD(copies_skipped), step.copies_skipped, report_limits::kSteps);
+  if (fields.Has(LYNX_FIELD(resident_bytes))) fields.Number(LYNX_FIELD(resident_bytes), step.resident, report_limits::kSizes);
+  if (fields.Has(LYNX_FIELD(links))) fields.Objects(LYNX_FIELD(links), step.links, report_limits::kLinks);
 }
 
 template <class Fields>
 void Describe(Fields& fields, StepSkipped& skipped) {
-  fields.Number("step", skipped.step, report_limits::kSteps);
-  fields.Text("reason", skipped.reason, report_limits::kReason);
+  fields.Number(LYNX_FIELD(step), skipped.step, report_limits::kSteps);
+  fields.Text(LYNX_FIELD(reason), skipped.reason, report_limits::kReason);
 }
 
 template <class Fields>
 void Describe(Fields& fields, EvaluationReport& evaluation) {
-  fields.Number("step", evaluation.step, report_limits::kSteps);
-  fields.Real("loss", evaluation.loss);
-  fields.Number("tokens", evaluation.tokens, report_limits::kTokens);
-  fields.Number("duration_ns", evaluation.duration, report_limits::kTimes);
+  fields.Number(LYNX_FIELD(step), evaluation.step, report_limits::kSteps);
+  fields.Field(LYNX_FIELD(loss), evaluation.loss);
+  fields.Number(LYNX_FIELD(tokens), evaluation.tokens, report_limits::kTokens);
+  fields.Number(LYNX_FIELD(duration_ns), evaluation.duration, report_limits::kTimes);
 }
 
 template <class Fields>
 void Describe(Fields& fields, TraceReport& trace) {
-  fields.Number("step", trace.step, report_limits::kSteps);
-  fields.Number("actions", trace.actions, report_limits::kActions);
-  fields.Number("first", trace.first, report_limits::kFirstActions);
-  fields.Numbers("times", trace.times, report_limits::kTimes, report_limits::kTraceTimes);
+  fields.Number(LYNX_FIELD(step), trace.step, report_limits::kSteps);
+  fields.Number(LYNX_FIELD(actions), trace.actions, report_limits::kActions);
+  fields.Number(LYNX_FIELD(first), trace.first, report_limits::kFirstActions);
+  fields.Numbers(LYNX_FIELD(times), trace.times, report_limits::kTimes, report_limits::kTraceTimes);
 }
 
 template <class Fields>
 void Describe(Fields& fields, CheckpointReport& checkpoint) {
-  fields.Number("step", checkpoint.step, report_limits::kSteps);
-  fields.Path("path", checkpoint.path);
-  fields.Number("bytes", checkpoint.bytes, report_limits::kSizes);
+  fields.Number(LYNX_FIELD(step), checkpoint.step, report_limits::kSteps);
+  fields.Path(LYNX_FIELD(path), checkpoint.path);
+  fields.Number(LYNX_FIELD(bytes), checkpoint.bytes, report_limits::kSizes);
 }
 
 template <class Fields>
 void Describe(Fields& fields, CheckpointFailure& failure) {
-  fields.Number("step", failure.step, report_limits::kSteps);
-  fields.Text("reason", failure.reason, report_limits::kReason);
+  fields.Number(LYNX_FIELD(step), failure.step, report_limits::kSteps);
+  fields.Text(LYNX_FIELD(reason), failure.reason, report_limits::kReason);
 }
 
 template <class Fields>
 void Describe(Fields& fields, RankDone& done) {
-  fields.Number("steps", done.steps, report_limits::kSteps);
+  fields.Number(LYNX_FIELD(steps), done.steps, report_limits::kSteps);
 }
 
 template <class Fields>
 void Describe(Fields& fields, RankYielded& yielded) {
-  fields.Number("steps", yielded.steps, report_limits::kSteps);
+  fields.Number(LYNX_FIELD(steps), yielded.steps, report_limits::kSteps);
 }
 
 template <class Fields>
 void Describe(Fields& fields, RankFailure& failure) {
-  fields.Text("reason", failure.reason, report_limits::kReason);
-  fields.Flag("peer_lost", failure.peer_lost);
-  fields.Cause("cause", failure.cause);
-  fields.Numbers("peers", failure.peers, report_limits::kRankNumbers, report_limits::kPeers);
+  fields.Text(LYNX_FIELD(reason), failure.reason, report_limits::kReason);
+  fields.Field(LYNX_FIELD(peer_lost), failure.peer_lost);
+  fields.Cause(LYNX_FIELD(cause), failure.cause);
+  fields.Numbers(LYNX_FIELD(peers), failure.peers, report_limits::kRankNumbers, report_limits::kPeers);
 }
 
 // A conflict between fields that are each valid.
@@ -209,7 +207,7 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace
 template <class... Reports>
 std::optional<RankReport> EmptyReport(std::string_view kind, const std::variant<Reports...>* = nullptr) {
   std::optional<RankReport> report;
-  ((kind == ReportKind(Reports{}) ? void(report = Reports{}) : void()), ...);
+  ((kind == ReportKind(Reports{}).text ? void(report = Reports{}) : void()), ...);
   return report;
 }
 inline std::optional<RankReport> ReportOfKind(std::string_view kind) {

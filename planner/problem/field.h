@@ -1,0 +1,84 @@
+// Names of fields, for descriptions of structs that cross a process: a function `template <class Fields> void Describe(Fields&
+// fields, T& value)` calls one function of `fields` for each field, and readers and writers of JSON and of protobuf messages
+// all use it. planner/problem/job_spec_fields.h and worker/contract/rank_report_fields.h list these functions.
+//
+// A description does not know protobuf, but a message has no function that finds a field by its text (programs that are to
+// begin quickly have messages without descriptors). So a name holds the calls of the functions that protoc generates for this
+// name. They are templates: only a reader or writer of messages instantiates them, and then a field that the message lacks is
+// an error of the compiler. Thread-safe.
+#ifndef LYNX_PLANNER_PROBLEM_FIELD_H_
+#define LYNX_PLANNER_PROBLEM_FIELD_H_
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace lynx {
+
+enum class FieldAccess : uint8_t { kGet, kSet, kMutable, kAdd, kHas };
+template <FieldAccess access>
+using FieldAccessTag = std::integral_constant<FieldAccess, access>;
+
+// Converts to the name in files, so that what reads or writes JSON takes a `const char*`.
+template <class Calls>
+struct FieldName {
+  const char* text;
+  Calls calls;
+  const char* text_in_files = text;
+
+  constexpr FieldName(const char* name, Calls access) : text(name), calls(access) {}
+  constexpr operator const char*() const { return text_in_files; }
+
+  // The same field, which has another name in files.
+  constexpr FieldName InFiles(const char* other) const {
+    FieldName name = *this;
+    name.text_in_files = other;
+    return name;
+  }
+
+  // message.NAME(), which is a value, a message or a list.
+  template <class Message>
+  decltype(auto) Get(const Message& message) const {
+    return calls(FieldAccessTag<FieldAccess::kGet>(), message);
+  }
+  // Whether the message has the field; only for fields that know it (messages, and members of a oneof).
+  template <class Message>
+  bool Has(const Message& message) const {
+    return calls(FieldAccessTag<FieldAccess::kHas>(), message);
+  }
+  template <class Message, class Value>
+  void Set(Message& message, Value&& value) const {
+    calls(FieldAccessTag<FieldAccess::kSet>(), message, std::forward<Value>(value));
+  }
+  template <class Message>
+  auto& Mutable(Message& message) const {
+    return *calls(FieldAccessTag<FieldAccess::kMutable>(), message);
+  }
+  // Appends an empty message to a list of messages.
+  template <class Message>
+  auto& Add(Message& message) const {
+    return *calls(FieldAccessTag<FieldAccess::kAdd>(), message);
+  }
+};
+
+// Bounds of a number, or of a list's length; both are included.
+struct FieldLimits {
+  int64_t least = 0;
+  int64_t most = 0;
+
+  constexpr bool Hold(int64_t value) const { return value >= least && value <= most; }
+};
+
+}  // namespace lynx
+
+#define LYNX_FIELD(name)                                                                                    \
+  ::lynx::FieldName(#name, [](auto access, auto& message, auto&&... value) -> decltype(auto) {              \
+    using enum ::lynx::FieldAccess;                                                                         \
+    if constexpr (access.value == kGet) return message.name();                                              \
+    if constexpr (access.value == kSet) return message.set_##name(std::forward<decltype(value)>(value)...); \
+    if constexpr (access.value == kMutable) return message.mutable_##name();                                \
+    if constexpr (access.value == kAdd) return message.add_##name();                                        \
+    if constexpr (access.value == kHas) return message.has_##name();                                        \
+  })
+
+#endif  // LYNX_PLANNER_PROBLEM_FIELD_H_
