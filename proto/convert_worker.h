@@ -1,5 +1,5 @@
-// Conversion between protocol messages and the worker's domain types, for the worker daemon: the assignment of a rank process.
-// As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
+// Conversion between what a rank is told and the message in which the server tells its daemon, by one description of the fields
+// (worker/contract/rank_config_fields.h). As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_WORKER_H_
 #define LYNX_PROTO_CONVERT_WORKER_H_
 
@@ -11,6 +11,8 @@
 
 namespace lynx {
 
+// Without what the daemon sets itself, and without RankAssignment.yield, which is no part of a rank's configuration.
+v1::RankAssignment ToProto(RankConfig config);
 // Fills everything except `threads` and `pacing_bytes_per_second`, which the daemon sets itself. `peers` may be empty (bind and
 // wait) or complete. `checkpoint_directory` may be empty; then the daemon sets its default. The program is parsed, and its
 // actions must belong to the rank's stage; the rank process checks whether it is valid.

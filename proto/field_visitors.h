@@ -1,6 +1,6 @@
-// Reads and writes protobuf messages by the one description of a struct (planner/problem/job_spec_fields.h and
-// worker/contract/rank_report_fields.h list the functions that a description calls). A field of the description has the name
-// of a field of the message, and exactly its type.
+// Reads and writes protobuf messages by the one description of a struct (planner/problem/job_spec_fields.h,
+// worker/contract/rank_report_fields.h and rank_config_fields.h list the functions that a description calls). A field of the
+// description has the name of a field of the message, and exactly its type.
 //
 // Numbers of enums are those of the struct's enum, except for those named at NumberOf. Thread-safe, except the objects.
 #ifndef LYNX_PROTO_FIELD_VISITORS_H_
@@ -136,6 +136,10 @@ class MessageWriter {
     return chosen;
   }
 
+  template <class T>
+  void Part(const char*, T& value) {
+    Describe(*this, value);
+  }
   template <class Name, class T>
   void Number(const Name& name, T& value, FieldLimits) {
     Field(name, value);
@@ -255,6 +259,10 @@ class MessageReader {
     return name.Has(message_);
   }
 
+  template <class T>
+  void Part(const char*, T& value) {
+    Describe(*this, value);
+  }
   template <class Name, class T>
   void Number(const Name& name, T& value, FieldLimits limits) {
     Field(name, value);

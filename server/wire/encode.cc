@@ -1,47 +1,43 @@
 // Encoding of the server's answers and desired states. See messages.h.
+#include "proto/convert_worker.h"
 #include "server/wire/messages.h"
 
 namespace lynx {
 namespace {
 
+// What a rank is told that must start.
+RankConfig ConfigOf(const RankAssignment& assignment, const ConnectionKey& key) {
+  const Plan& plan = *assignment.plan;
+  const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
+  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
+  RankConfig config{.job = assignment.key.job,
+                    .generation = assignment.key.generation,
+                    .rank = assignment.key.rank,
+                    .spec = *assignment.spec,
+                    .context = plan.ContextOf(stage),
+                    .program = part.program,
+                    .arena = part.arena,
+                    .plan_digest = plan.digest,
+                    .connection_secret = key.SecretOf(assignment.key.job, assignment.key.generation),
+                    .checkpoint_directory = assignment.checkpoint_directory,
+                    .resume_step = assignment.resume_step,
+                    .check = assignment.check,
+                    .device = {assignment.device_kind, assignment.device, assignment.device_uuid},
+                    .cores = assignment.cores};
+  for (const RankAddress& peer : *assignment.peers) config.peers.push_back({peer.host, peer.port});
+  return config;
+}
+
 // The full assignment is sent only when the worker must start the rank. Before and after that the rank is only named, because
 // desired states are sent with every acknowledgement and programs are long.
 v1::RankAssignment EncodeAssignment(const RankAssignment& assignment, const ConnectionKey& key) {
   v1::RankAssignment m;
+  if (assignment.peers != nullptr && !assignment.started) m = ToProto(ConfigOf(assignment, key));
   m.set_job_id(assignment.key.job.value);
   m.set_generation(assignment.key.generation.value);
   m.set_rank(assignment.key.rank);
   m.set_device(assignment.device);
   m.set_yield(assignment.yield);
-  if (assignment.peers == nullptr || assignment.started) return m;
-  const Plan& plan = *assignment.plan;
-  const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
-  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
-  m.set_device_kind(ToProto(assignment.device_kind));
-  m.set_device_uuid(assignment.device_uuid);
-  for (const int32_t core : assignment.cores) m.add_cores(core);
-  *m.mutable_spec() = ToProto(*assignment.spec);
-  *m.mutable_layout() = ToProto(plan.layout);
-  m.set_micro_batch(plan.micro_batch);
-  m.set_microbatches(plan.microbatches);
-  for (const SlicePlan& slice : part.slices) {
-    v1::StageSlice& to = *m.add_slices();
-    to.set_stage(slice.stage);
-    to.set_first_layer(slice.first_layer);
-    to.set_end_layer(slice.end_layer);
-  }
-  m.set_program(ProgramText(part.program));
-  m.set_arena_bytes(part.arena.value);
-  m.set_plan_digest(plan.digest);
-  for (const RankAddress& peer : *assignment.peers) {
-    v1::PeerAddress& to = *m.add_peers();
-    to.set_host(peer.host);
-    to.set_port(peer.port);
-  }
-  m.set_connection_secret(key.SecretOf(assignment.key.job, assignment.key.generation));
-  m.set_resume_step(assignment.resume_step);
-  m.set_check(assignment.check);
-  m.set_checkpoint_directory(assignment.checkpoint_directory);
   return m;
 }
 

@@ -221,6 +221,13 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   EXPECT_TRUE(RankConfigFromProto(waiting).value().peers.empty());
 }
 
+TEST(ConvertWorkerTest, AssignmentsComeBackTheSame) {
+  v1::RankAssignment message = GoodAssignment();
+  message.set_check(true);
+  message.set_program(ProgramText(ParseProgram(message.program()).value()));
+  EXPECT_EQ(ToProto(RankConfigFromProto(message).value()).SerializeAsString(), message.SerializeAsString());
+}
+
 TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
   using A = v1::RankAssignment;
   struct Case {

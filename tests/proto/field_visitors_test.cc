@@ -15,6 +15,7 @@
 #include "lynx/v1/plan.pb.h"
 #include "planner/problem/job_spec_fields.h"
 #include "proto/convert.h"
+#include "worker/contract/rank_config_fields.h"
 #include "worker/contract/rank_report_fields.h"
 
 namespace lynx {
@@ -48,6 +49,10 @@ class Collector {
   template <class Name, class T>
   void OptionalObject(const Name& name, T& value) {
     Object(name, value);
+  }
+  template <class T>
+  void Part(const char*, T& value) {
+    Describe(*this, value);
   }
   // The functions that differ only in what they check.
   void Number(const auto& name, auto&, FieldLimits) { Add(name); }
@@ -164,6 +169,18 @@ void ExpectReportsDescribed(const std::variant<Reports...>*) {
 }
 
 TEST(FieldVisitorsTest, EveryFieldOfAReportIsDescribed) { ExpectReportsDescribed(static_cast<const RankReport*>(nullptr)); }
+
+// The specification and the layout are converted by their own descriptions, and `yield` is for the daemon.
+TEST(FieldVisitorsTest, EveryFieldOfAnAssignmentIsDescribed) {
+  Names names;
+  for (const std::string& name : MessageNames(v1::RankAssignment::descriptor())) {
+    const std::string first = name.substr(0, name.find('.'));
+    if (first != "spec" && first != "layout" && first != "program" && first != "yield") names.insert(name);
+  }
+  EXPECT_EQ(DescribedNames<RankConfig>(), names);
+  EXPECT_EQ(DescribedCount<RankDevice>(), MemberCount<RankDevice>());
+  EXPECT_EQ(DescribedCount<PeerAddress>(), MemberCount<PeerAddress>());
+}
 
 // "FULL_KEEP_COLLECTIVES"
 std::string NameInMessages(std::string name) {

@@ -33,7 +33,8 @@ MAY_INCLUDE = {
 # The files of the worker that other rooms may include: plain data that crosses a file or a pipe between them, and the
 # files that a run leaves.
 CONTRACTS = {
-    "proto": {"worker/contract/rank_config.h", "worker/contract/rank_report.h", "worker/contract/rank_report_fields.h"},
+    "proto": {"worker/contract/rank_config.h", "worker/contract/rank_config_fields.h", "worker/contract/rank_report.h",
+              "worker/contract/rank_report_fields.h"},
     "server": {"worker/contract/rank_report.h"},
     "agent": {"worker/rank/measure/measure.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},

@@ -45,6 +45,10 @@ class JsonDescription {
   }
 
   template <class T>
+  void Part(const char* name, T& value) {
+    json().Object(name, value);
+  }
+  template <class T>
   void Number(const char* name, T& value, FieldLimits) {
     json().Field(name, value);
   }

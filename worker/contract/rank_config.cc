@@ -4,10 +4,10 @@
 #include "common/connection_secret.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "planner/problem/job_spec_fields.h"
 #include "planner/problem/layout.h"
 #include "planner/problem/layout_schedule.h"
 #include "worker/contract/json_fields.h"
+#include "worker/contract/rank_config_fields.h"
 
 namespace lynx {
 namespace {
@@ -18,43 +18,6 @@ constexpr int32_t kFormat = 8;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
-}  // namespace
-
-// Argument-dependent lookup finds the Describe functions; it would not look into an unnamed namespace.
-
-// The rest of a slice follows from the layout, when that is known to be valid.
-template <class Fields>
-static void Describe(Fields& fields, StageSlice& slice) {
-  fields.Field("stage", slice.stage);
-  fields.Field("first_layer", slice.first_layer);
-  fields.Field("end_layer", slice.end_layer);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, StageContext& context) {
-  fields.Object("model", context.model);
-  fields.Object("layout", context.layout);
-  fields.Field("micro_batch", context.micro_batch);
-  fields.Field("microbatches", context.microbatches);
-  fields.Field("pipeline_rank", context.pipeline_rank);
-  fields.Objects("slices", context.slices);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, RankDevice& device) {
-  fields.Named("kind", device.kind);
-  fields.Field("index", device.index);
-  fields.Field("uuid", device.uuid);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, PeerAddress& peer) {
-  fields.Field("host", peer.host);
-  fields.Field("port", peer.port);
-}
-
-namespace {
-
 // The parts of a configuration that are written as text.
 struct Texts {
   std::string program;
@@ -64,25 +27,7 @@ struct Texts {
 template <class Fields>
 void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& texts) {
   fields.Field("format", format);
-  fields.Field("job", config.job.value);
-  fields.Field("generation", config.generation.value);
-  fields.Field("rank", config.rank);
-  fields.Object("spec", config.spec);
-  fields.Object("context", config.context);
-  fields.Field("arena_bytes", config.arena);
-  fields.Field("plan_digest", config.plan_digest);
-  fields.Objects("peers", config.peers);
-  fields.Field("connection_secret", config.connection_secret);
-  fields.Field("checkpoint_directory", config.checkpoint_directory);
-  fields.Field("resume_step", config.resume_step);
-  fields.Field("copies_directory", config.copies_directory);
-  fields.Field("copies_limit_bytes", config.copies_limit);
-  fields.Field("check", config.check);
-  fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
-  fields.Object("device", config.device);
-  fields.Field("threads", config.threads);
-  fields.Field("cores", config.cores);
-  fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
+  Describe(fields, config);
   fields.Field("schedule_text", texts.schedule);
   fields.Field("program", texts.program);
 }
