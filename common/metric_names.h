@@ -39,30 +39,29 @@ inline constexpr Metric kPlanSeconds{
     "s",
     "trigger, result",
     Daemon::kServer,
-    "Time to make one plan, by trigger: first, speculation (whether it would end before the first in "
-    "line begins), loss, memory, growth, drift; and result: plan, infeasible, error."};
+    "Time to make one plan. Labels: trigger (first, speculation, loss, memory, growth, drift) and result (plan, infeasible, "
+    "error). A speculative plan shows whether the job would end before the first job in line begins."};
 inline constexpr Metric kStoreCommitSeconds{
     "lynx_store_commit_seconds", Type::kHistogram, "s", "", Daemon::kServer, "Time of one durable commit to the store."};
-inline constexpr Metric kStoreCommitFailures{"lynx_store_commit_failures_total", Type::kCounter, "1", "", Daemon::kServer,
-                                             "Commits that the store refused."};
+inline constexpr Metric kStoreCommitFailures{"lynx_store_commit_failures_total",       Type::kCounter, "1", "", Daemon::kServer,
+                                             "Commits that the store could not write."};
 inline constexpr Metric kEventQueue{
-    "lynx_event_queue_length", Type::kGauge, "1", "", Daemon::kServer, "Events that wait for the server's owner thread."};
+    "lynx_event_queue_length", Type::kGauge, "1", "", Daemon::kServer, "Events that wait for the server's one thread."};
 inline constexpr Metric kOutboxLength{"lynx_outbox_length",
                                       Type::kGauge,
                                       "1",
                                       "",
                                       Daemon::kServer,
-                                      "Messages to nodes that wait for the thread which sends them; those that it has taken "
-                                      "together count until the last is sent."};
-inline constexpr Metric kJobsPending{
-    "lynx_jobs_pending",
-    Type::kGauge,
-    "1",
-    "reason",
-    Daemon::kServer,
-    "Jobs that wait, by reason: held, dependency, structural (there are not enough devices in all), quota, ahead (of it "
-    "are others), capacity (devices are taken), near-miss (fewer ranks could begin). A job counts under each of its "
-    "reasons."};
+                                      "Messages that wait for the thread that sends them to nodes. A batch that the thread has "
+                                      "taken counts until its last message is sent."};
+inline constexpr Metric kJobsPending{"lynx_jobs_pending",
+                                     Type::kGauge,
+                                     "1",
+                                     "reason",
+                                     Daemon::kServer,
+                                     "Waiting jobs by reason: held, dependency, structural (the cluster has too few devices), "
+                                     "quota, ahead (other jobs come first), capacity (other jobs have the devices), near-miss "
+                                     "(fewer ranks could begin now). A job with several reasons counts once for each."};
 inline constexpr Metric kJobsSubmitted{"lynx_jobs_submitted_total", Type::kCounter, "1", "", Daemon::kServer,
                                        "Jobs that were submitted."};
 inline constexpr Metric kJobsEnded{"lynx_jobs_ended_total",
@@ -76,31 +75,34 @@ inline constexpr Metric kQueueWait{"lynx_queue_wait_seconds",
                                    "s",
                                    "",
                                    Daemon::kServer,
-                                   "Time that jobs spent in the queue, each time that they left it."};
+                                   "Time that a job waited in the queue. A job that waits again counts again."};
 inline constexpr Metric kFirstStep{
     "lynx_time_to_first_step_seconds",
     Type::kHistogram,
     "s",
     "",
     Daemon::kServer,
-    "Time from a job's first devices until its first step was done: measuring, planning, starting and that step."};
-inline constexpr Metric kNodes{
-    "lynx_nodes",
-    Type::kGauge,
-    "1",
-    "state",
-    Daemon::kServer,
-    "Nodes by state: attached (agent and worker daemon), partial (one of the two), absent (neither), lost (given up, with "
-    "its ranks)."};
-inline constexpr Metric kNodesCordoned{
-    "lynx_nodes_cordoned", Type::kGauge, "1", "", Daemon::kServer, "Nodes that take no new ranks, as somebody has asked."};
+    "Time from a job's first devices to the end of its first step. It includes measuring, planning and starting."};
+inline constexpr Metric kNodes{"lynx_nodes",
+                               Type::kGauge,
+                               "1",
+                               "state",
+                               Daemon::kServer,
+                               "Nodes by state: attached (agent and worker daemon), partial (one of the two), absent "
+                               "(neither), lost (the server has given the node and its ranks up)."};
+inline constexpr Metric kNodesCordoned{"lynx_nodes_cordoned",
+                                       Type::kGauge,
+                                       "1",
+                                       "",
+                                       Daemon::kServer,
+                                       "Cordoned nodes: somebody has asked that they take no new ranks."};
 inline constexpr Metric kDevices{"lynx_devices",
                                  Type::kGauge,
                                  "1",
                                  "kind",
                                  Daemon::kServer,
-                                 "Devices that nodes with a worker daemon offer, by kind: cpu, cuda. Those of cordoned nodes "
-                                 "count, GPUs that were withdrawn do not."};
+                                 "Devices of nodes that have a worker daemon, by kind: cpu, cuda. Devices of cordoned nodes "
+                                 "are included; withdrawn GPUs are not."};
 inline constexpr Metric kDevicesUsed{"lynx_devices_used",
                                      Type::kGauge,
                                      "1",
@@ -112,57 +114,55 @@ inline constexpr Metric kLeasesRenewed{"lynx_leases_renewed_total",
                                        "1",
                                        "",
                                        Daemon::kServer,
-                                       "Leases of nodes that were renewed: one with each report of a worker daemon."};
+                                       "Renewed leases of nodes. Each report of a worker daemon renews one."};
 inline constexpr Metric kFencedReports{
     "lynx_fenced_reports_total",
     Type::kCounter,
     "1",
     "",
     Daemon::kServer,
-    "Reports of ranks that were not taken, since their generation is over or their job is not known."};
+    "Refused reports of ranks: their generation is over, or the server does not know their job."};
 inline constexpr Metric kCallsRefused{"lynx_calls_refused_total",
                                       Type::kCounter,
                                       "1",
                                       "",
                                       Daemon::kServer,
-                                      "Calls of somebody who was not known or not allowed."};
+                                      "Refused calls: the caller was unknown or not allowed."};
 inline constexpr Metric kCalls{"lynx_calls_total",
                                Type::kCounter,
                                "1",
                                "method, code",
                                Daemon::kServer,
-                               "Calls that one message answers, so none of streams, by method (Jobs.SubmitJob) and the code of "
-                               "gRPC's status (OK, NOT_FOUND); those "
-                               "that were refused, too."};
+                               "Calls with a single answer, by method (such as Jobs.SubmitJob) and gRPC status code (OK, "
+                               "NOT_FOUND). Refused calls are included, streams are not."};
 inline constexpr Metric kCallSeconds{"lynx_call_duration_seconds",
                                      Type::kHistogram,
                                      "s",
                                      "method",
                                      Daemon::kServer,
-                                     "Time of these calls from their arrival until the answer was handed to gRPC."};
+                                     "Time from the arrival of such a call until its answer was handed to gRPC."};
 inline constexpr Metric kDeviceSeconds{
     "lynx_device_seconds_total",
     Type::kCounter,
     "s",
     "use",
     Daemon::kServer,
-    "Time that jobs held devices, times their number, by use: training (steps that were new), planning, starting, redoing "
-    "(steps that were lost), detecting (from the newest step until a loss was noticed), stopping."};
-inline constexpr Metric kDeviceSecondsLost{
-    "lynx_device_seconds_lost_total",
-    Type::kCounter,
-    "s",
-    "cause",
-    Daemon::kServer,
-    "The same but for training, by cause: start (of the job), rank, node (lost), replan, preempted, held, drain, time_limit."};
-inline constexpr Metric kRecovery{
-    "lynx_recovery_seconds",
-    Type::kHistogram,
-    "s",
-    "phase",
-    Daemon::kServer,
-    "Time to go on after the loss of a rank or a node, by phase: detect, stop, wait (for devices and a plan), start, redo "
-    "(steps that were lost), and total."};
+    "Device seconds of jobs (time multiplied by devices), by use: training (new steps), planning, starting, redoing (lost "
+    "steps), detecting (from the last step until a loss was noticed), stopping."};
+inline constexpr Metric kDeviceSecondsLost{"lynx_device_seconds_lost_total",
+                                           Type::kCounter,
+                                           "s",
+                                           "cause",
+                                           Daemon::kServer,
+                                           "Device seconds of jobs that were not training, by cause: start (of the job), rank, "
+                                           "node (lost), replan, preempted, held, drain, time_limit."};
+inline constexpr Metric kRecovery{"lynx_recovery_seconds",
+                                  Type::kHistogram,
+                                  "s",
+                                  "phase",
+                                  Daemon::kServer,
+                                  "Time from the loss of a rank or node until the job had made up for it, by phase: detect, "
+                                  "stop, wait (for devices and a plan), start, redo (lost steps), and total."};
 
 // For each job, with labels job_id and job_name. The label is not called `job`, because Prometheus uses that name for the
 // scraped target.
@@ -172,14 +172,14 @@ inline constexpr Metric kJobInfo{
     "1",
     "job_id, job_name, queue, layout, device",
     Daemon::kServer,
-    "Always 1; the labels say queue, parallel layout and kind of device (cpu, cuda) of a job that has a plan."};
+    "Always 1. The labels give the queue, the parallel layout and the kind of device (cpu, cuda) of a job that has a plan."};
 inline constexpr Metric kJobRanks{"lynx_job_ranks",   Type::kGauge,    "1",
-                                  "job_id, job_name", Daemon::kServer, "Devices that the job has, or is planned for."};
+                                  "job_id, job_name", Daemon::kServer, "Devices that the job has or is planned for."};
 inline constexpr Metric kJobTargetSteps{"lynx_job_target_steps", Type::kGauge,    "1",
-                                        "job_id, job_name",      Daemon::kServer, "Steps that the job is to do."};
+                                        "job_id, job_name",      Daemon::kServer, "Steps that the job has to do."};
 inline constexpr Metric kJobDoneSteps{
     "lynx_job_done_steps", Type::kGauge,    "1",
-    "job_id, job_name",    Daemon::kServer, "Steps done, as the newest report says: less than before where some were lost."};
+    "job_id, job_name",    Daemon::kServer, "Steps done, as the newest report says. It falls when steps are lost."};
 inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", Type::kCounter,  "1",
                                      "job_id, job_name",        Daemon::kServer, "Automatic restarts of the job."};
 inline constexpr Metric kJobReplans{
@@ -188,23 +188,23 @@ inline constexpr Metric kJobReplans{
     "1",
     "job_id, job_name, decision",
     Daemon::kServer,
-    "Times that the job, which had a plan, was planned again, by decision: kept, the plan that it "
-    "had; adopted, a better one for more devices; forced, one for fewer or others."};
+    "New plans for a job that had a plan, by decision: kept (the job keeps its plan), adopted (a better plan, often for more "
+    "devices), forced (its devices have changed, or it ran out of memory)."};
 inline constexpr Metric kJobResumesFromCopies{"lynx_job_resumes_from_copies_total",
                                               Type::kCounter,
                                               "1",
                                               "job_id, job_name",
                                               Daemon::kServer,
-                                              "Times that the job went on from copies of its states in the memory of nodes."};
+                                              "Times that the job resumed from in-memory checkpoints."};
 inline constexpr Metric kJobSteps{
     "lynx_job_steps_total", Type::kCounter,  "1",
-    "job_id, job_name",     Daemon::kServer, "Training steps that the job has done; one that is done again counts once."};
+    "job_id, job_name",     Daemon::kServer, "Training steps that the job has done. A step that is done again counts once."};
 inline constexpr Metric kJobTokens{"lynx_job_tokens_total",
                                    Type::kCounter,
                                    "1",
                                    "job_id, job_name",
                                    Daemon::kServer,
-                                   "Tokens that the job has trained on; those of a step that is done again count once."};
+                                   "Tokens that the job has trained on. Tokens of a step that is done again count once."};
 inline constexpr Metric kJobLoss{"lynx_job_loss",    Type::kGauge,    "nats",
                                  "job_id, job_name", Daemon::kServer, "Loss of the newest step, in nats per token."};
 inline constexpr Metric kJobValidationLoss{
@@ -222,80 +222,77 @@ inline constexpr Metric kJobPhaseSeconds{
     Daemon::kServer,
     "Compute stream time by stage and phase, summed over the ranks of the stage: forward, backward, weight, recompute_hidden, "
     "recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
-inline constexpr Metric kJobModelFlops{
-    "lynx_job_model_flops_total",
-    Type::kCounter,
-    "1",
-    "job_id, job_name",
-    Daemon::kServer,
-    "FLOPs that the model needed for the tokens that it was trained on, recomputation left out."};
+inline constexpr Metric kJobModelFlops{"lynx_job_model_flops_total",
+                                       Type::kCounter,
+                                       "1",
+                                       "job_id, job_name",
+                                       Daemon::kServer,
+                                       "FLOPs that the model needs for the tokens it was trained on, without recomputation."};
 inline constexpr Metric kJobStepsSkipped{"lynx_job_steps_skipped_total",
                                          Type::kCounter,
                                          "1",
                                          "job_id, job_name",
                                          Daemon::kServer,
-                                         "Steps whose update was left out since loss or gradient norm were not finite."};
+                                         "Steps that changed no weight, because the loss or the gradient norm was not finite."};
 inline constexpr Metric kJobLearningRate{"lynx_job_learning_rate", Type::kGauge,    "1",
                                          "job_id, job_name",       Daemon::kServer, "Learning rate of the newest step."};
 inline constexpr Metric kJobStageStepSeconds{
     "lynx_job_stage_step_seconds", Type::kGauge,    "s",
     "job_id, job_name, stage",     Daemon::kServer, "Duration of the newest step that a rank of the stage has reported."};
 inline constexpr Metric kJobPredictedStep{
-    "lynx_job_predicted_step_seconds",      Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
-    "What the plan says that a step takes."};
-inline constexpr Metric kJobStepError{
-    "lynx_job_step_prediction_error_ratio",
-    Type::kGauge,
-    "1",
-    "job_id, job_name",
-    Daemon::kServer,
-    "Median of the newest 20 steps over the predicted step, less 1: 0.1 is a step that takes 10% longer than predicted."};
+    "lynx_job_predicted_step_seconds",        Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
+    "Time of a step as the plan predicts it."};
+inline constexpr Metric kJobStepError{"lynx_job_step_prediction_error_ratio",
+                                      Type::kGauge,
+                                      "1",
+                                      "job_id, job_name",
+                                      Daemon::kServer,
+                                      "Median of the newest 20 steps divided by the predicted step, minus 1. 0.1 means that "
+                                      "steps take 10% longer than predicted."};
 inline constexpr Metric kJobPredictedPhase{
     "lynx_job_predicted_phase_seconds",
     Type::kGauge,
     "s",
     "job_id, job_name, stage, phase",
     Daemon::kServer,
-    "What the plan says that a step of a rank takes, by stage and phase: forward, backward, weight, recompute_hidden, "
+    "Time of a rank in one step as the plan predicts it, by stage and phase: forward, backward, weight, recompute_hidden, "
     "recompute_exposed, communication_exposed, stall, optimizer."};
-inline constexpr Metric kJobHiddenRatio{
-    "lynx_job_recompute_hidden_ratio",
-    Type::kGauge,
-    "1",
-    "job_id, job_name",
-    Daemon::kServer,
-    "Share of the recomputation of the newest whole step that stood where the device would have waited; of a job that "
-    "recomputes."};
-inline constexpr Metric kJobBubbleRatio{"lynx_job_bubble_ratio",
+inline constexpr Metric kJobHiddenRatio{"lynx_job_recompute_hidden_ratio",
                                         Type::kGauge,
                                         "1",
                                         "job_id, job_name",
                                         Daemon::kServer,
-                                        "Share of the newest whole step that ranks waited for other stages, over all ranks."};
+                                        "Share of the recomputation in the newest complete step that ran while the device "
+                                        "would have waited. Only for jobs that recompute."};
+inline constexpr Metric kJobBubbleRatio{
+    "lynx_job_bubble_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Share of the newest complete step in which ranks waited for other stages, over all ranks."};
 inline constexpr Metric kJobCommunicationRatio{
     "lynx_job_communication_exposed_ratio",
     Type::kGauge,
     "1",
     "job_id, job_name",
     Daemon::kServer,
-    "Share of the newest whole step that ranks waited for collectives, over all ranks."};
+    "Share of the newest complete step in which ranks waited for collectives, over all ranks."};
 inline constexpr Metric kJobCoreWaitRatio{
     "lynx_job_core_wait_ratio",
     Type::kGauge,
     "1",
     "job_id, job_name",
     Daemon::kServer,
-    "Share of the newest whole step that the ranks' compute threads were ready to run while others had their cores, over all "
-    "ranks. A prediction "
-    "counts what ranks of the job that share cores take from each other, and nothing else."};
-inline constexpr Metric kJobMfu{
-    "lynx_job_mfu_ratio",
-    Type::kGauge,
-    "1",
-    "job_id, job_name",
-    Daemon::kServer,
-    "Model FLOPs per second of the newest step over what the devices can do: the rate of large matrix products that their "
-    "agents measured, or that is stated for them."};
+    "Share of the newest complete step in which compute threads were ready to run while other threads had their cores, over "
+    "all ranks. The prediction includes only ranks of the same job that share cores."};
+inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio",
+                                Type::kGauge,
+                                "1",
+                                "job_id, job_name",
+                                Daemon::kServer,
+                                "Model FLOPs per second in the newest step, divided by what the devices can do: the rate of "
+                                "large matrix products that agents measured or that is stated."};
 inline constexpr Metric kJobMemoryPlanned{
     "lynx_job_memory_peak_planned_bytes",
     Type::kGauge,
@@ -311,16 +308,16 @@ inline constexpr Metric kJobMemoryMeasured{
     "job_id, job_name, stage, kind",
     Daemon::kServer,
     "Largest measured memory of a rank, by stage and kind: activations, states (weights, gradients and optimizer)."};
-inline constexpr Metric kJobMemoryError{"lynx_job_memory_prediction_error_ratio",
-                                        Type::kGauge,
-                                        "1",
-                                        "job_id, job_name, stage",
-                                        Daemon::kServer,
-                                        "Largest measured activation peak of a rank over the planned one, less 1: 0, or below "
-                                        "it where not all of the plan was needed. Never above "
-                                        "it: a rank that writes beyond its plan fails."};
+inline constexpr Metric kJobMemoryError{
+    "lynx_job_memory_prediction_error_ratio",
+    Type::kGauge,
+    "1",
+    "job_id, job_name, stage",
+    Daemon::kServer,
+    "Largest measured activation peak of a rank divided by the planned peak, minus 1. It is 0, or negative where the plan was "
+    "not fully used. It is never positive: a rank that needs more than its plan fails."};
 inline constexpr Metric kJobCheckpoints{"lynx_job_checkpoints_total", Type::kCounter,  "1",
-                                        "job_id, job_name",           Daemon::kServer, "Checkpoints that were written."};
+                                        "job_id, job_name",           Daemon::kServer, "Written checkpoints."};
 inline constexpr Metric kJobCheckpointFailures{
     "lynx_job_checkpoint_failures_total",    Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
     "Checkpoints that could not be written."};
@@ -328,47 +325,47 @@ inline constexpr Metric kJobCheckpointBytes{"lynx_job_checkpoint_bytes", Type::k
                                             "job_id, job_name",          Daemon::kServer, "Size of the newest checkpoint."};
 inline constexpr Metric kJobCheckpointSteps{
     "lynx_job_checkpoint_steps", Type::kGauge,    "1",
-    "job_id, job_name",          Daemon::kServer, "Steps done of the newest checkpoint."};
+    "job_id, job_name",          Daemon::kServer, "Number of steps that the newest checkpoint contains."};
 inline constexpr Metric kJobCheckpointTime{"lynx_job_checkpoint_timestamp_seconds",
                                            Type::kGauge,
                                            "s",
                                            "job_id, job_name",
                                            Daemon::kServer,
-                                           "When a server heard of the newest checkpoint, since the Unix epoch."};
+                                           "When the server heard of the newest checkpoint, in seconds since the Unix epoch."};
 inline constexpr Metric kJobCopiedSteps{
     "lynx_job_copied_steps",
     Type::kGauge,
     "1",
     "job_id, job_name",
     Daemon::kServer,
-    "Steps done of the newest copies of the states in the memory of nodes that are known to be whole; 0: none."};
+    "Number of steps that the newest complete in-memory checkpoint contains; 0: there is none."};
 inline constexpr Metric kJobCopiesSkipped{
     "lynx_job_copies_skipped_total",
     Type::kCounter,
     "1",
     "job_id, job_name",
     Daemon::kServer,
-    "Copies in memory that were left out, since the one before was under way, or failed."};
+    "In-memory checkpoints that were not made, because the one before was not finished or had failed."};
 inline constexpr Metric kJobDeviceSeconds{
     "lynx_job_device_seconds_total", Type::kCounter,  "s",
-    "job_id, job_name, use",         Daemon::kServer, "As lynx_device_seconds_total, of one job."};
+    "job_id, job_name, use",         Daemon::kServer, "Device seconds of the job, by use as in lynx_device_seconds_total."};
 inline constexpr Metric kJobGoodput{
     "lynx_job_goodput_ratio",
     Type::kGauge,
     "1",
     "job_id, job_name",
     Daemon::kServer,
-    "Share of the time that the job held devices in which they trained steps that were new, since this server follows it."};
+    "Share of the job's device seconds that were spent on new training steps, since this server has followed the job."};
 
 // ---- lynx-agent ----
 inline constexpr Metric kAgentAttached{
-    "lynx_agent_attached", Type::kGauge, "1", "", Daemon::kAgent, "Whether the agent holds a stream to its server: 1 or 0."};
+    "lynx_agent_attached", Type::kGauge, "1", "", Daemon::kAgent, "1 if the agent has a stream to its server, otherwise 0."};
 inline constexpr Metric kMeasurements{"lynx_agent_measurements_total",
                                       Type::kCounter,
                                       "1",
                                       "kind, result",
                                       Daemon::kAgent,
-                                      "Measurements asked for, by kind: shape, link; and result: measured, cached, failed."};
+                                      "Requested measurements, by kind (shape, link) and result (measured, cached, failed)."};
 inline constexpr Metric kMeasurementSeconds{
     "lynx_agent_measurement_seconds_total",          Type::kCounter, "s", "kind", Daemon::kAgent,
     "Time spent on measuring, by kind: shape, link."};
@@ -398,16 +395,19 @@ inline constexpr Metric kGpuXid{"DCGM_FI_DEV_XID_ERRORS",
                                 "1",
                                 kGpuLabels,
                                 Daemon::kAgent,
-                                "The newest Xid since the agent started; 0: none."};
+                                "Newest Xid since the agent started; 0: there was none."};
 inline constexpr Metric kGpuEccErrors{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
                                       Type::kGauge,
                                       "1",
                                       kGpuLabels,
                                       Daemon::kAgent,
                                       "Uncorrected memory errors since the driver was loaded."};
-inline constexpr Metric kGpuThrottleReasons{
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Type::kGauge, "bits", kGpuLabels, Daemon::kAgent,
-    "What holds clocks down; 0: nothing."};
+inline constexpr Metric kGpuThrottleReasons{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+                                            Type::kGauge,
+                                            "bits",
+                                            kGpuLabels,
+                                            Daemon::kAgent,
+                                            "Reasons why clocks are held down, as bits; 0: there is no reason."};
 
 // ---- lynx-worker ----
 inline constexpr Metric kWorkerAttached{"lynx_worker_attached",
@@ -415,7 +415,7 @@ inline constexpr Metric kWorkerAttached{"lynx_worker_attached",
                                         "1",
                                         "",
                                         Daemon::kWorker,
-                                        "Whether the worker daemon holds a stream to its server: 1 or 0."};
+                                        "1 if the worker daemon has a stream to its server, otherwise 0."};
 inline constexpr Metric kRanksRunning{
     "lynx_worker_ranks_running", Type::kGauge, "1", "", Daemon::kWorker, "Rank processes that run on this node."};
 inline constexpr Metric kRankExits{"lynx_worker_rank_exits_total",
@@ -424,37 +424,32 @@ inline constexpr Metric kRankExits{"lynx_worker_rank_exits_total",
                                    "outcome",
                                    Daemon::kWorker,
                                    "Rank processes that ended, by outcome: done, failed, peer_lost, stopped, killed."};
-inline constexpr Metric kWorkerSteps{"lynx_worker_steps_total",
-                                     Type::kCounter,
-                                     "1",
-                                     "",
-                                     Daemon::kWorker,
-                                     "Training steps that the ranks of this node have done, of all of them together."};
+inline constexpr Metric kWorkerSteps{
+    "lynx_worker_steps_total", Type::kCounter, "1", "", Daemon::kWorker, "Training steps of all ranks on this node, added up."};
 inline constexpr Metric kWorkerBytesSent{"lynx_worker_bytes_sent_total",
                                          Type::kCounter,
                                          "B",
                                          "",
                                          Daemon::kWorker,
                                          "Bytes that the ranks of this node have sent to their peers."};
-inline constexpr Metric kWorkerCoreWait{
-    "lynx_worker_core_wait_seconds_total",
-    Type::kCounter,
-    "s",
-    "",
-    Daemon::kWorker,
-    "Time that the compute threads of this node's ranks were ready to run while others had their cores, of all "
-    "of them together."};
+inline constexpr Metric kWorkerCoreWait{"lynx_worker_core_wait_seconds_total",
+                                        Type::kCounter,
+                                        "s",
+                                        "",
+                                        Daemon::kWorker,
+                                        "Time in which compute threads of this node's ranks were ready to run while other "
+                                        "threads had their cores, added up over the ranks."};
 
 // For each rank on this node if `lynx-worker --rank-metrics` is given: labels job_id and rank.
 inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter,  "1",
                                    "job_id, rank",          Daemon::kWorker, "Training steps that the rank has done."};
-inline constexpr Metric kRankTokens{"lynx_rank_tokens_total",
-                                    Type::kCounter,
-                                    "1",
-                                    "job_id, rank",
-                                    Daemon::kWorker,
-                                    "Tokens of the global batches that the rank has worked on; every rank of a job counts the "
-                                    "same ones."};
+inline constexpr Metric kRankTokens{
+    "lynx_rank_tokens_total",
+    Type::kCounter,
+    "1",
+    "job_id, rank",
+    Daemon::kWorker,
+    "Tokens of the global batches that the rank has worked on. All ranks of a job count the same tokens."};
 inline constexpr Metric kRankLoss{"lynx_rank_loss", Type::kGauge,    "nats",
                                   "job_id, rank",   Daemon::kWorker, "Loss of the newest step, in nats per token."};
 inline constexpr Metric kRankStepSeconds{"lynx_rank_step_seconds", Type::kHistogram, "s",
@@ -485,7 +480,7 @@ inline constexpr Metric kRankResident{
     "B",
     "job_id, rank",
     Daemon::kWorker,
-    "Memory of the rank's process in RAM after its newest step, without copies in shared files."};
+    "Memory of the rank's process in RAM after its newest step, without in-memory checkpoints in shared files."};
 
 }  // namespace lynx::metric
 

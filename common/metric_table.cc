@@ -110,16 +110,17 @@ constexpr const Metric* kAll[] = {
 
 constexpr char kIntroduction[] = R"(# Metrics
 
-Every daemon serves these at `/metrics` in Prometheus' text format: `lynx-server` on 127.0.0.1:7471 or where `--metrics-address`
-says, `lynx-agent` and `lynx-worker` where theirs says. Times are seconds, sizes bytes, shares from 0 to 1 (errors
-of predictions may be beyond); counters begin at 0 when
-their daemon starts. A histogram has the series `_bucket` (label `le`), `_sum` and `_count`.
+Every daemon serves these metrics at `/metrics` in Prometheus' text format: `lynx-server` at 127.0.0.1:7471 or where
+`--metrics-address` says, `lynx-agent` and `lynx-worker` where their own `--metrics-address` says. Times are in seconds and
+sizes in bytes. Shares are between 0 and 1; only errors of predictions may be negative or larger. Counters are 0 when their daemon
+starts. A histogram has the series `_bucket` (label `le`), `_sum` and `_count`.
 
-Labels have few values, or one for each job, stage or GPU that there is; no label is a step. Series of a job begin when it gets
-devices for the first time, and are dropped 15 minutes after it has ended. Series of single ranks (`lynx_rank_`) are served only by a `lynx-worker` that was
-started with `--rank-metrics`: they grow with the cluster.
+A label has few values, or one value for each job, stage or GPU; no label is a step. The series of a job begin when it gets
+devices for the first time, and are dropped 15 minutes after its end. The series of single ranks (`lynx_rank_`) grow with the cluster, so
+a `lynx-worker` serves them only if it was started with `--rank-metrics`.
 
-This page is made from `common/metric_names.h`; a test compares the two, and another the pages of running daemons with it.
+This page is made from `common/metric_names.h`. A test compares the two, and another test compares the page with what running daemons
+serve.
 )";
 
 std::string Row(const Metric& metric) {
