@@ -226,25 +226,28 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
 }
 
 Nanos CostModel::TransferTime(const Action& start) const {
-  const auto window = [&](Pass pass) { return WindowTime(LayerTypeOf(start.layer), start.segment, pass); };
-  switch (start.kind) {
-    case ActionKind::kSendForwardStart:
-    case ActionKind::kRecvBackwardStart:
-      return BoundaryTime(BoundaryAfter(PipelineOf(layout_), start.stage), TensorBytes(Tensor::kX, shape_));
-    case ActionKind::kSendBackwardStart:
-    case ActionKind::kRecvForwardStart: {
+  const ActionInfo& info = InfoOf(start.kind);
+  if (info.phase != Phase::kStart) return Nanos(0);
+  switch (info.group) {
+    case Group::kTensor: return WindowTime(LayerTypeOf(start.layer), start.segment, info.segment_pass());
+    case Group::kNextStage:
+    case Group::kPreviousStage: {
       const PipelineShape pipeline = PipelineOf(layout_);
-      return BoundaryTime(BoundaryAfter(pipeline, pipeline.Previous(start.stage)), TensorBytes(Tensor::kX, shape_));
+      const int32_t before = info.group == Group::kNextStage ? start.stage : pipeline.Previous(start.stage);
+      return BoundaryTime(BoundaryAfter(pipeline, before), TensorBytes(Tensor::kX, shape_));
     }
-    case ActionKind::kDataReduceStart: return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
-    case ActionKind::kWeightGatherStart: return WeightGatherTime(LayerParameters(LayerTypeOf(start.layer), shape_));
-    case ActionKind::kOffloadStart: return OffloadTime(BytesOf(start.tensors, shape_));
-    case ActionKind::kReloadStart: return ReloadTime(BytesOf(start.tensors, shape_));
-    case ActionKind::kNormStart: return NormTime();
-    default: break;
+    case Group::kData: {
+      const int64_t parameters = LayerParameters(LayerTypeOf(start.layer), shape_);
+      return start.kind == ActionKind::kDataReduceStart ? DataReduceTime(parameters) : WeightGatherTime(parameters);
+    }
+    case Group::kHost: {
+      const Bytes bytes = BytesOf(start.tensors, shape_);
+      return info.flow == Flow::kOut ? OffloadTime(bytes) : ReloadTime(bytes);
+    }
+    case Group::kWorld: return NormTime();
+    case Group::kNone: break;
   }
-  if (InfoOf(start.kind).group != Group::kTensor || InfoOf(start.kind).phase != Phase::kStart) return Nanos(0);
-  return window(InfoOf(start.kind).segment_pass);
+  return Nanos(0);
 }
 
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {

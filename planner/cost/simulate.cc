@@ -153,20 +153,20 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   const int32_t forward_boundaries = 2 * stages_ + 1;
   const int32_t backward_boundaries = forward_boundaries + pipeline_.stages();
   const int32_t copies = backward_boundaries + pipeline_.stages();
-  switch (action.kind) {
-    case ActionKind::kDataReduceStart:
-    case ActionKind::kWeightGatherStart:
+  const ActionInfo& info = InfoOf(action.kind);
+  const int32_t boundaries = info.part == StepPart::kForward ? forward_boundaries : backward_boundaries;
+  switch (info.group) {
+    case Group::kData:
       if (!pipeline_.bidirectional()) return {stages_ + stage, 0};
       return {stages_ + pipeline_.PieceOf(action.stage), pipeline_.PipeOf(action.stage)};
-    case ActionKind::kNormStart: return {2 * stages_, stage};
-    case ActionKind::kSendForwardStart: return {forward_boundaries + action.stage, 0};
-    case ActionKind::kRecvForwardStart: return {forward_boundaries + pipeline_.Previous(action.stage), 1};
-    case ActionKind::kRecvBackwardStart: return {backward_boundaries + action.stage, 0};
-    case ActionKind::kSendBackwardStart: return {backward_boundaries + pipeline_.Previous(action.stage), 1};
-    case ActionKind::kOffloadStart: return {copies + stage, 0};
-    case ActionKind::kReloadStart: return {copies + stages_ + stage, 0};
-    default: return {stage, 0};
+    case Group::kWorld: return {2 * stages_, stage};
+    case Group::kNextStage: return {boundaries + action.stage, 0};
+    case Group::kPreviousStage: return {boundaries + pipeline_.Previous(action.stage), 1};
+    case Group::kHost: return {copies + (info.flow == Flow::kOut ? 0 : stages_) + stage, 0};
+    case Group::kNone:
+    case Group::kTensor: break;
   }
+  return {stage, 0};
 }
 
 // A transfer between ranks needs a virtual stage on this rank, and a neighbour of it on another rank.
@@ -299,7 +299,7 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
 
 // A stage starts its copies in the order of time, so the other direction is busy from now until its last copy ends.
 Nanos Simulator::EndOfCopy(int32_t stage, const Transfer& copy) const {
-  const bool to_host = programs_[stage][copy.starts.front().second].kind == ActionKind::kOffloadStart;
+  const bool to_host = InfoOf(programs_[stage][copy.starts.front().second].kind).flow == Flow::kOut;
   const Action opposite{.kind = to_host ? ActionKind::kReloadStart : ActionKind::kOffloadStart};
   const auto [other, member] = MemberOf(stage, opposite);
   const Nanos busy = std::max(Nanos(0), links_[channels_[other].link] - copy.begin);

@@ -19,7 +19,7 @@ struct Chain {
   int32_t first = 0, top = 0;
 };
 
-bool MakesAgain(const Action& action) { return action.kind == kRecompute || InfoOf(action.kind).repeated; }
+bool MakesAgain(const Action& action) { return InfoOf(action.kind).part == StepPart::kRecompute; }
 
 std::vector<Chain> ChainsOf(const StageSlice& slice, const StagePolicy& policy) {
   std::vector<Chain> chains;
@@ -136,7 +136,7 @@ class ChainLowering {
       const Collective kind = graph_.CollectiveOf(LayerType::kTransformer, Segment::kMlp, Pass::kForward).kind;
       Action collective = action;
       collective.ops = 0;
-      collective.kind = CollectiveStart(kind, Pass::kForward, true);
+      collective.kind = RepeatedCollectiveStart(kind);
       result_.push_back(collective);
       collective.kind = InfoOf(collective.kind).counterpart;
       result_.push_back(collective);

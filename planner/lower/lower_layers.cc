@@ -92,7 +92,7 @@ OpSet SliceLowering::WeightOps(LayerType type, Segment segment) const {
 // Appends start and wait of the repetition of the forward collective that ends the segment.
 void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
   const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
-  Action action{.kind = CollectiveStart(kind, Pass::kForward, true),
+  Action action{.kind = RepeatedCollectiveStart(kind),
                 .segment = segment,
                 .stage = slice_.stage,
                 .microbatch = microbatch,

@@ -32,11 +32,6 @@ std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const
   return offloaded;
 }
 
-bool IsOfForward(ActionKind kind) {
-  const ActionInfo& info = InfoOf(kind);
-  return kind == kForward || (info.group == Group::kTensor && info.segment_pass == Pass::kForward && !info.repeated);
-}
-
 // When the tensors of one layer and microbatch are used, as action indices.
 struct Uses {
   std::optional<size_t> last_forward, first_again;
@@ -91,7 +86,7 @@ class Offloading {
       });
       if (!any) continue;
       Uses& uses = uses_[{action.layer, action.microbatch}];
-      if (IsOfForward(action.kind)) {
+      if (InfoOf(action.kind).part == StepPart::kForward) {
         uses.last_forward = i;
       } else if (!uses.first_again) {
         uses.first_again = i;

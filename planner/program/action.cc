@@ -13,57 +13,132 @@ namespace {
 
 using enum ActionKind;
 
-constexpr auto kC = Stream::kCompute;
-constexpr auto kX = Stream::kCommunication;
-constexpr auto kCopy = Stream::kCopy;
+// The numbers that an action names.
+enum class Names : uint8_t { kNothing, kMicrobatch, kLayer, kMicrobatchAndLayer, kSegment };
+
+// One row for each word. A kind without a group is a whole action. Any other kind is a start, and the kind after it is its
+// wait.
+struct Row {
+  ActionKind kind;
+  std::string_view letters, words;
+  Group group;
+  Names names;
+  StepPart part;
+  Operands operands = Operands::kNone;
+  Collective collective = Collective::kNone;
+  Flow flow = Flow::kNone;
+};
+
+constexpr Row Compute(ActionKind kind, std::string_view letters, std::string_view words, StepPart part,
+                      Operands operands = Operands::kNone) {
+  return {kind, letters, words, Group::kNone, Names::kSegment, part, operands};
+}
+
+constexpr Row TensorGroup(ActionKind kind, std::string_view letters, std::string_view words, StepPart part,
+                          Collective collective) {
+  return {kind, letters, words, Group::kTensor, Names::kSegment, part, Operands::kNone, collective};
+}
+
+constexpr Row Boundary(ActionKind kind, std::string_view letters, std::string_view words, Group group, StepPart part,
+                       Flow flow) {
+  return {kind, letters, words, group, Names::kMicrobatch, part, Operands::kNone, Collective::kNone, flow};
+}
+
+constexpr Row HostCopy(ActionKind kind, std::string_view letters, std::string_view words, Flow flow) {
+  return {
+      kind, letters, words, Group::kHost, Names::kMicrobatchAndLayer, StepPart::kOther, Operands::kTensors, Collective::kNone,
+      flow};
+}
 
 // clang-format off
-// Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, operands | pass of the segment,
-// collective, repeated. Indexed by ActionKind. A wait has the compute stream, because it blocks that stream.
-constexpr std::array<ActionInfo, kActionKindCount> kActions = {{
-    {kForward, "F", Phase::kWhole, kC, Group::kNone, kForward, true, true, true, Operands::kNone, Pass::kForward},
-    {kBackward, "B", Phase::kWhole, kC, Group::kNone, kBackward, true, true, true, Operands::kNone, Pass::kBackward},
-    {kWeight, "W", Phase::kWhole, kC, Group::kNone, kWeight, true, true, true, Operands::kNone, Pass::kBackward},
-    {kRecompute, "R", Phase::kWhole, kC, Group::kNone, kRecompute, true, true, true, Operands::kOps, Pass::kForward},
-    {kAllReduceStart, "AR", Phase::kStart, kX, Group::kTensor, kAllReduceWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce},
-    {kAllReduceWait, "AR", Phase::kWait, kC, Group::kTensor, kAllReduceStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce},
-    {kBackwardAllReduceStart, "BAR", Phase::kStart, kX, Group::kTensor, kBackwardAllReduceWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllReduce},
-    {kBackwardAllReduceWait, "BAR", Phase::kWait, kC, Group::kTensor, kBackwardAllReduceStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllReduce},
-    {kRecomputeAllReduceStart, "RAR", Phase::kStart, kX, Group::kTensor, kRecomputeAllReduceWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce, true},
-    {kRecomputeAllReduceWait, "RAR", Phase::kWait, kC, Group::kTensor, kRecomputeAllReduceStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce, true},
-    {kAllGatherStart, "AG", Phase::kStart, kX, Group::kTensor, kAllGatherWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather},
-    {kAllGatherWait, "AG", Phase::kWait, kC, Group::kTensor, kAllGatherStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather},
-    {kBackwardAllGatherStart, "BAG", Phase::kStart, kX, Group::kTensor, kBackwardAllGatherWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllGather},
-    {kBackwardAllGatherWait, "BAG", Phase::kWait, kC, Group::kTensor, kBackwardAllGatherStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllGather},
-    {kRecomputeAllGatherStart, "RAG", Phase::kStart, kX, Group::kTensor, kRecomputeAllGatherWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather, true},
-    {kRecomputeAllGatherWait, "RAG", Phase::kWait, kC, Group::kTensor, kRecomputeAllGatherStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather, true},
-    {kReduceScatterStart, "RS", Phase::kStart, kX, Group::kTensor, kReduceScatterWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter},
-    {kReduceScatterWait, "RS", Phase::kWait, kC, Group::kTensor, kReduceScatterStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter},
-    {kBackwardReduceScatterStart, "BRS", Phase::kStart, kX, Group::kTensor, kBackwardReduceScatterWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kReduceScatter},
-    {kBackwardReduceScatterWait, "BRS", Phase::kWait, kC, Group::kTensor, kBackwardReduceScatterStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kReduceScatter},
-    {kRecomputeReduceScatterStart, "RRS", Phase::kStart, kX, Group::kTensor, kRecomputeReduceScatterWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter, true},
-    {kRecomputeReduceScatterWait, "RRS", Phase::kWait, kC, Group::kTensor, kRecomputeReduceScatterStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter, true},
-    {kOffloadStart, "OF", Phase::kStart, kCopy, Group::kHost, kOffloadWait, true, true, false, Operands::kTensors, Pass::kForward},
-    {kOffloadWait, "OF", Phase::kWait, kC, Group::kHost, kOffloadStart, true, true, false, Operands::kTensors, Pass::kForward},
-    {kReloadStart, "LD", Phase::kStart, kCopy, Group::kHost, kReloadWait, true, true, false, Operands::kTensors, Pass::kForward},
-    {kReloadWait, "LD", Phase::kWait, kC, Group::kHost, kReloadStart, true, true, false, Operands::kTensors, Pass::kForward},
-    {kSendForwardStart, "SF", Phase::kStart, kX, Group::kNextStage, kSendForwardWait, true, false, false, Operands::kNone, Pass::kForward},
-    {kSendForwardWait, "SF", Phase::kWait, kC, Group::kNextStage, kSendForwardStart, true, false, false, Operands::kNone, Pass::kForward},
-    {kRecvForwardStart, "RF", Phase::kStart, kX, Group::kPreviousStage, kRecvForwardWait, true, false, false, Operands::kNone, Pass::kForward},
-    {kRecvForwardWait, "RF", Phase::kWait, kC, Group::kPreviousStage, kRecvForwardStart, true, false, false, Operands::kNone, Pass::kForward},
-    {kSendBackwardStart, "SB", Phase::kStart, kX, Group::kPreviousStage, kSendBackwardWait, true, false, false, Operands::kNone, Pass::kBackward},
-    {kSendBackwardWait, "SB", Phase::kWait, kC, Group::kPreviousStage, kSendBackwardStart, true, false, false, Operands::kNone, Pass::kBackward},
-    {kRecvBackwardStart, "RB", Phase::kStart, kX, Group::kNextStage, kRecvBackwardWait, true, false, false, Operands::kNone, Pass::kBackward},
-    {kRecvBackwardWait, "RB", Phase::kWait, kC, Group::kNextStage, kRecvBackwardStart, true, false, false, Operands::kNone, Pass::kBackward},
-    {kDataReduceStart, "DP", Phase::kStart, kX, Group::kData, kDataReduceWait, false, true, false, Operands::kNone, Pass::kBackward},
-    {kDataReduceWait, "DP", Phase::kWait, kC, Group::kData, kDataReduceStart, false, true, false, Operands::kNone, Pass::kBackward},
-    {kNormStart, "NORM", Phase::kStart, kX, Group::kWorld, kNormWait, false, false, false, Operands::kNone, Pass::kBackward},
-    {kNormWait, "NORM", Phase::kWait, kC, Group::kWorld, kNormStart, false, false, false, Operands::kNone, Pass::kBackward},
-    {kOptimizer, "OPT", Phase::kWhole, kC, Group::kNone, kOptimizer, false, false, false, Operands::kNone, Pass::kBackward},
-    {kWeightGatherStart, "PG", Phase::kStart, kX, Group::kData, kWeightGatherWait, false, true, false, Operands::kNone, Pass::kForward},
-    {kWeightGatherWait, "PG", Phase::kWait, kC, Group::kData, kWeightGatherStart, false, true, false, Operands::kNone, Pass::kForward},
-}};
+constexpr Row kRows[] = {
+    Compute(kForward, "F", "forward", StepPart::kForward),
+    Compute(kBackward, "B", "input gradient", StepPart::kBackward),
+    Compute(kWeight, "W", "weight gradient", StepPart::kWeight),
+    Compute(kRecompute, "R", "recomputation", StepPart::kRecompute, Operands::kOps),
+    TensorGroup(kAllReduceStart, "AR", "all-reduce", StepPart::kForward, Collective::kAllReduce),
+    TensorGroup(kBackwardAllReduceStart, "BAR", "all-reduce of gradients", StepPart::kBackward, Collective::kAllReduce),
+    TensorGroup(kRecomputeAllReduceStart, "RAR", "all-reduce repeated by recomputation", StepPart::kRecompute, Collective::kAllReduce),
+    TensorGroup(kAllGatherStart, "AG", "all-gather", StepPart::kForward, Collective::kAllGather),
+    TensorGroup(kBackwardAllGatherStart, "BAG", "all-gather of gradients", StepPart::kBackward, Collective::kAllGather),
+    TensorGroup(kRecomputeAllGatherStart, "RAG", "all-gather repeated by recomputation", StepPart::kRecompute, Collective::kAllGather),
+    TensorGroup(kReduceScatterStart, "RS", "reduce-scatter", StepPart::kForward, Collective::kReduceScatter),
+    TensorGroup(kBackwardReduceScatterStart, "BRS", "reduce-scatter of gradients", StepPart::kBackward, Collective::kReduceScatter),
+    TensorGroup(kRecomputeReduceScatterStart, "RRS", "reduce-scatter repeated by recomputation", StepPart::kRecompute, Collective::kReduceScatter),
+    HostCopy(kOffloadStart, "OF", "offload to the host", Flow::kOut),
+    HostCopy(kReloadStart, "LD", "reload from the host", Flow::kIn),
+    Boundary(kSendForwardStart, "SF", "send of activations to the next stage", Group::kNextStage, StepPart::kForward, Flow::kOut),
+    Boundary(kRecvForwardStart, "RF", "receipt of activations from the previous stage", Group::kPreviousStage, StepPart::kForward, Flow::kIn),
+    Boundary(kSendBackwardStart, "SB", "send of gradients to the previous stage", Group::kPreviousStage, StepPart::kBackward, Flow::kOut),
+    Boundary(kRecvBackwardStart, "RB", "receipt of gradients from the next stage", Group::kNextStage, StepPart::kBackward, Flow::kIn),
+    {kDataReduceStart, "DP", "reduction of weight gradients over replicas", Group::kData, Names::kLayer, StepPart::kOther},
+    {kNormStart, "NORM", "sum of the gradient norm and the loss", Group::kWorld, Names::kNothing, StepPart::kOther},
+    {kOptimizer, "OPT", "optimizer step", Group::kNone, Names::kNothing, StepPart::kOther},
+    {kWeightGatherStart, "PG", "gathering of weights over replicas", Group::kData, Names::kLayer, StepPart::kOther},
+};
 // clang-format on
+
+constexpr ActionInfo InfoOfRow(const Row& row, Phase phase) {
+  const auto wait = static_cast<ActionKind>(static_cast<uint8_t>(row.kind) + 1);
+  const Stream transfers = row.group == Group::kHost ? Stream::kCopy : Stream::kCommunication;
+  return {.kind = phase == Phase::kWait ? wait : row.kind,
+          .letters = row.letters,
+          .words = row.words,
+          .phase = phase,
+          .stream = phase == Phase::kStart ? transfers : Stream::kCompute,  // a wait blocks the compute stream
+          .group = row.group,
+          .counterpart = phase == Phase::kStart ? wait : row.kind,
+          .has_microbatch = row.names != Names::kNothing && row.names != Names::kLayer,
+          .has_layer = row.names != Names::kNothing && row.names != Names::kMicrobatch,
+          .has_segment = row.names == Names::kSegment,
+          .operands = row.operands,
+          .part = row.part,
+          .collective = row.collective,
+          .flow = row.flow};
+}
+
+constexpr std::array<ActionInfo, kActionKindCount> MakeTable() {
+  std::array<ActionInfo, kActionKindCount> table{};
+  const auto set = [&](const ActionInfo& info) { table[static_cast<size_t>(info.kind)] = info; };
+  for (const Row& row : kRows) {
+    if (row.group == Group::kNone) {
+      set(InfoOfRow(row, Phase::kWhole));
+      continue;
+    }
+    for (const Phase phase : {Phase::kStart, Phase::kWait}) set(InfoOfRow(row, phase));
+  }
+  return table;
+}
+
+// Indexed by ActionKind.
+constexpr std::array<ActionInfo, kActionKindCount> kActions = MakeTable();
+
+constexpr bool EachKindHasARow() {
+  for (const ActionInfo& info : kActions) {
+    if (info.letters.empty()) return false;
+  }
+  return true;
+}
+static_assert(EachKindHasARow());
+
+// The starts of collectives. Indexed by Collective and StepPart; kForward where there is no such collective.
+using Starts = std::array<std::array<ActionKind, static_cast<size_t>(StepPart::kOther) + 1>,
+                          static_cast<size_t>(Collective::kReduceScatter) + 1>;
+constexpr Starts StartsOfCollectives() {
+  Starts starts{};
+  for (const ActionInfo& info : kActions) {
+    if (info.collective == Collective::kNone || info.phase != Phase::kStart) continue;
+    starts[static_cast<size_t>(info.collective)][static_cast<size_t>(info.part)] = info.kind;
+  }
+  return starts;
+}
+constexpr Starts kStarts = StartsOfCollectives();
+
+ActionKind StartOf(Collective kind, StepPart part) {
+  const ActionKind start = kStarts[static_cast<size_t>(kind)][static_cast<size_t>(part)];
+  LYNX_CHECK(start != kForward);
+  return start;
+}
 
 std::string LayerText(int32_t layer) {
   if (layer == kEmbeddingLayer) return "e";
@@ -200,26 +275,37 @@ class ActionParser {
 }  // namespace
 
 const ActionInfo& InfoOf(ActionKind kind) {
-  const ActionInfo& info = kActions[static_cast<size_t>(kind)];
-  LYNX_CHECK(info.kind == kind);
-  return info;
+  LYNX_CHECK(static_cast<size_t>(kind) < kActions.size());
+  return kActions[static_cast<size_t>(kind)];
 }
 
-ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated) {
-  for (const ActionInfo& info : kActions) {
-    if (info.collective == kind && info.segment_pass == pass && info.repeated == repeated && info.phase == Phase::kStart) {
-      return info.kind;
-    }
-  }
-  LYNX_CHECK(!"no such collective");
-  return kForward;
+ActionKind CollectiveStart(Collective kind, Pass pass) {
+  LYNX_CHECK(pass != Pass::kWeight);
+  return StartOf(kind, pass == Pass::kForward ? StepPart::kForward : StepPart::kBackward);
 }
+
+ActionKind RepeatedCollectiveStart(Collective kind) { return StartOf(kind, StepPart::kRecompute); }
 
 LayerType LayerTypeOf(int32_t layer) {
   if (layer == kEmbeddingLayer) return LayerType::kEmbedding;
   if (layer == kHeadLayer) return LayerType::kHead;
   LYNX_CHECK(layer >= 0);
   return LayerType::kTransformer;
+}
+
+std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action) {
+  const auto ops_of = [&](Pass pass) { return graph.OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
+  switch (action.kind) {
+    case kForward: return ops_of(Pass::kForward);
+    case kBackward: return ops_of(Pass::kBackward);
+    case kWeight: return ops_of(Pass::kWeight);
+    case kRecompute: {
+      std::vector<Op> ops = ops_of(Pass::kForward);
+      std::erase_if(ops, [&](Op op) { return !Contains(action.ops, op); });
+      return ops;
+    }
+    default: return {};
+  }
 }
 
 std::string ActionText(const Action& action) {

@@ -99,10 +99,18 @@ enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, 
 // What an action names in parentheses.
 enum class Operands : uint8_t { kNone, kOps, kTensors };
 
-// The table of action kinds. A new kind needs a row here, one case in the engine and one golden test.
+// The part of a microbatch's training that an action belongs to. kOther: copies to and from the host, and what ends the step.
+enum class StepPart : uint8_t { kForward, kBackward, kWeight, kRecompute, kOther };
+
+// The way that a send, a receipt or a copy goes. kOut: it reads buffers of this rank's device. kIn: it writes them.
+enum class Flow : uint8_t { kNone, kOut, kIn };
+
+// The table of action kinds. A new kind needs a row there, one case in the engine and one golden test. Whoever asks what a
+// kind is reads these fields and does not list kinds.
 struct ActionInfo {
   ActionKind kind;
   std::string_view letters;  // "F", "AR", ...: without the + or - that follows from `phase`
+  std::string_view words;    // "all-reduce of gradients", ...: for people
   Phase phase;
   Stream stream;
   Group group;
@@ -111,15 +119,20 @@ struct ActionInfo {
   bool has_layer;
   bool has_segment;
   Operands operands;
-  Pass segment_pass;  // the pass whose segments `segment` names (kForward or kBackward)
-  // Only for actions of the tensor-parallel group: the collective of that pass's segment, and whether it is a repetition.
-  Collective collective = Collective::kNone;
-  bool repeated = false;
+  StepPart part;
+  Collective collective;  // only for actions of the tensor-parallel group: the collective of a segment
+  Flow flow;              // only for actions between stages and for copies
+
+  // The pass whose segments `segment` names: kForward or kBackward.
+  Pass segment_pass() const {
+    return part == StepPart::kBackward || part == StepPart::kWeight ? Pass::kBackward : Pass::kForward;
+  }
 };
 const ActionInfo& InfoOf(ActionKind kind);
-// The start of the collective that ends a segment of `pass`, or of its repetition. `kind` must not be Collective::kNone;
-// only forward collectives are repeated.
-ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated = false);
+// The start of the collective that ends a segment of `pass`. `kind` must not be Collective::kNone.
+ActionKind CollectiveStart(Collective kind, Pass pass);
+// The start of the repetition of a forward collective.
+ActionKind RepeatedCollectiveStart(Collective kind);
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
@@ -136,6 +149,8 @@ struct Action {
 using Program = std::vector<Action>;
 
 LayerType LayerTypeOf(int32_t layer);
+// The ops that an action computes, in the order of its pass. Empty for all actions but F, B, W and R.
+std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action);
 
 std::string ActionText(const Action& action);
 // Returns InvalidArgument with the word, the character and what was expected there.

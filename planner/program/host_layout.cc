@@ -37,15 +37,17 @@ HostLayout LayOutHost(const Program& program, const StageContext& context) {
   absl::flat_hash_map<BufferKey, int32_t> current;
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
-    if (InfoOf(action.kind).group != Group::kHost) continue;
+    const ActionInfo& info = InfoOf(action.kind);
+    if (info.group != Group::kHost) continue;
+    const bool offloads = info.flow == Flow::kOut && info.phase == Phase::kStart;
     for (const Access& access : AccessesOf(action, context)) {
-      if (action.kind == ActionKind::kOffloadStart || !current.contains(access.key)) {
+      if (offloads || !current.contains(access.key)) {
         current[access.key] = static_cast<int32_t>(pool.buffers.size());
         pool.buffers.push_back({access.key, static_cast<int32_t>(i), static_cast<int32_t>(i), Padded(access.bytes), Bytes(0)});
       }
       const int32_t instance = current.at(access.key);
       pool.buffers[static_cast<size_t>(instance)].last = static_cast<int32_t>(i);
-      if (InfoOf(action.kind).phase == Phase::kStart) instances[i].push_back(instance);
+      if (info.phase == Phase::kStart) instances[i].push_back(instance);
     }
   }
   pool.live_peak = LivePeak(program, pool.buffers);

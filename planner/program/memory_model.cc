@@ -105,39 +105,36 @@ void AddForwardOp(const OpInfo& info, AccessList& list) {
 }
 
 void AddOps(const Action& action, const LayerGraph& graph, AccessList& list) {
-  const LayerType type = LayerTypeOf(action.layer);
-  const bool recompute = action.kind == ActionKind::kRecompute;
-  switch (action.kind) {
-    case ActionKind::kForward:
-    case ActionKind::kRecompute:
-      for (const Op op : graph.OpsOf(type, action.segment, Pass::kForward)) {
-        if (!recompute || Contains(action.ops, op)) AddForwardOp(graph.InfoOf(op), list);
-      }
+  const std::vector<Op> ops = OpsOf(graph, action);
+  switch (InfoOf(action.kind).part) {
+    case StepPart::kForward:
+    case StepPart::kRecompute:
+      for (const Op op : ops) AddForwardOp(graph.InfoOf(op), list);
       return;
-    case ActionKind::kBackward:
-      for (const Op op : graph.OpsOf(type, action.segment, Pass::kBackward)) {
+    case StepPart::kBackward:
+      for (const Op op : ops) {
         const OpInfo& info = graph.InfoOf(op);
         for (const Tensor tensor : info.backward_reads) list.Add(tensor, AccessMode::kRead);
         for (const TensorUse& use : info.gradients) list.Add(use.tensor, use.mode);
         list.NeedWorkspace(WorkspaceBytes(op, Pass::kBackward, list.shape()));
       }
       return;
-    case ActionKind::kWeight:
-      for (const Op op : graph.OpsOf(type, action.segment, Pass::kWeight)) {
+    case StepPart::kWeight:
+      for (const Op op : ops) {
         const OpInfo& info = graph.InfoOf(op);
         for (const Tensor tensor : info.weight_reads) list.Add(tensor, AccessMode::kRead);
         for (const Tensor tensor : info.weight_gradients) list.Add(tensor, AccessMode::kRead);
         list.NeedWorkspace(WorkspaceBytes(op, Pass::kWeight, list.shape()));
       }
       return;
-    default: LYNX_CHECK(!"not an action that runs ops");
+    case StepPart::kOther: LYNX_CHECK(!"not an action that runs ops");
   }
 }
 
 // The tensors that the collective at the end of a segment works on.
 void AddCollective(const Action& action, const LayerGraph& graph, AccessList& list) {
   const ActionInfo& kind = InfoOf(action.kind);
-  const CollectiveInfo& info = graph.CollectiveOf(LayerTypeOf(action.layer), action.segment, kind.segment_pass);
+  const CollectiveInfo& info = graph.CollectiveOf(LayerTypeOf(action.layer), action.segment, kind.segment_pass());
   if (info.kind == Collective::kNone) return;
   const auto add = [&](Tensor tensor, AccessMode mode) {
     if (tensor == Tensor::kX) {
@@ -166,14 +163,36 @@ void AddSharedStates(const Action& action, const StageContext& context, AccessLi
   }
 }
 
-// For host copies: an offload reads the device's buffer until it is done; a reload writes it from its start on.
+// What goes out is read until the transfer is done; what comes in is written from its start on.
+AccessMode ModeOf(const ActionInfo& info) {
+  if (info.flow == Flow::kOut) return AccessMode::kRead;
+  return info.phase == Phase::kStart ? AccessMode::kWrite : AccessMode::kUpdate;
+}
+
 void AddCopy(const Action& action, AccessList& list) {
-  const bool reload = action.kind == ActionKind::kReloadStart || action.kind == ActionKind::kReloadWait;
-  const bool start = InfoOf(action.kind).phase == Phase::kStart;
+  const AccessMode mode = ModeOf(InfoOf(action.kind));
   for (int i = 0; i < kTensorCount; ++i) {
     const auto tensor = static_cast<Tensor>(i);
     if (!Contains(action.tensors, tensor)) continue;
-    list.Add(tensor, !reload ? AccessMode::kRead : start ? AccessMode::kWrite : AccessMode::kUpdate);
+    list.Add(tensor, mode);
+  }
+}
+
+// What a stage sends to its neighbour or receives from it: x forward, the gradient backward.
+void AddBoundary(const ActionInfo& info, const StageSlice& slice, AccessList& list) {
+  if (info.part == StepPart::kBackward) return list.Add(Tensor::kGrad, ModeOf(info));
+  const int32_t output_layer = slice.has_head ? kHeadLayer : slice.end_layer;
+  list.AddBoundaryX(info.flow == Flow::kOut ? output_layer : slice.first_layer, ModeOf(info));
+}
+
+// What replicas reduce or gather, if the arena holds it.
+void AddReplicaStates(const Action& action, const StageContext& context, AccessList& list) {
+  const bool start = InfoOf(action.kind).phase == Phase::kStart;
+  const bool reduces = action.kind == ActionKind::kDataReduceStart || action.kind == ActionKind::kDataReduceWait;
+  if (reduces && ReducesEachMicrobatch(context)) {
+    list.AddStates(Tensor::kWeightGradients, start ? AccessMode::kRead : AccessMode::kRelease);
+  } else if (!reduces && SharesWeights(context)) {
+    list.AddStates(Tensor::kWeights, start ? AccessMode::kWrite : AccessMode::kUpdate);
   }
 }
 
@@ -251,49 +270,22 @@ std::string BufferKeyText(const BufferKey& key) {
 }
 
 std::vector<Access> AccessesOf(const Action& action, const StageContext& context) {
-  using enum ActionKind;
   const StageSlice* slice = context.FindSlice(action.stage);
   LYNX_CHECK(slice != nullptr);
   AccessList list(action, context, *slice);
-  const int32_t output_layer = slice->has_head ? kHeadLayer : slice->end_layer;
-  switch (action.kind) {
-    case kForward:
-    case kBackward:
-    case kWeight:
-    case kRecompute:
+  const ActionInfo& info = InfoOf(action.kind);
+  switch (info.group) {
+    case Group::kNone:
+      if (!info.has_segment) break;  // the optimizer
       AddOps(action, context.graph(), list);
       AddSharedStates(action, context, list);
       break;
-    case kOffloadStart:
-    case kOffloadWait:
-    case kReloadStart:
-    case kReloadWait: AddCopy(action, list); break;
-    case kSendForwardStart:
-    case kSendForwardWait: list.AddBoundaryX(output_layer, AccessMode::kRead); break;
-    case kRecvForwardStart: list.AddBoundaryX(slice->first_layer, AccessMode::kWrite); break;
-    case kRecvForwardWait: list.AddBoundaryX(slice->first_layer, AccessMode::kUpdate); break;
-    case kSendBackwardStart:
-    case kSendBackwardWait: list.Add(Tensor::kGrad, AccessMode::kRead); break;
-    case kRecvBackwardStart: list.Add(Tensor::kGrad, AccessMode::kWrite); break;
-    case kRecvBackwardWait: list.Add(Tensor::kGrad, AccessMode::kUpdate); break;
-    case kDataReduceStart:
-      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRead);
-      break;
-    case kDataReduceWait:
-      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRelease);
-      break;
-    case kWeightGatherStart:
-      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kWrite);
-      break;
-    case kWeightGatherWait:
-      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kUpdate);
-      break;
-    case kNormStart:
-    case kNormWait:
-    case kOptimizer: break;
-    default:  // collectives of the tensor-parallel group
-      LYNX_CHECK(InfoOf(action.kind).group == Group::kTensor);
-      AddCollective(action, context.graph(), list);
+    case Group::kTensor: AddCollective(action, context.graph(), list); break;
+    case Group::kNextStage:
+    case Group::kPreviousStage: AddBoundary(info, *slice, list); break;
+    case Group::kData: AddReplicaStates(action, context, list); break;
+    case Group::kHost: AddCopy(action, list); break;
+    case Group::kWorld: break;
   }
   return std::move(list).Take();
 }

@@ -38,12 +38,9 @@ bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShap
   const auto has_weights = [&](Op op) { return OpParameters(op, shape) > 0; };
   switch (action.kind) {
     case ActionKind::kForward:
-      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward), has_weights);
-    case ActionKind::kRecompute:
-      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward),
-                   [&](Op op) { return Contains(action.ops, op) && has_weights(op); });
+    case ActionKind::kRecompute: return AnyOp(OpsOf(graph, action), has_weights);
     case ActionKind::kBackward:
-      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward), [&](Op op) {
+      return AnyOp(OpsOf(graph, action), [&](Op op) {
         return has_weights(op) && op != Op::kAdd1 && op != Op::kAdd2 && op != Op::kEmbed && op != Op::kPosition;
       });
     default: return false;
@@ -53,8 +50,7 @@ bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShap
 bool AddsWeightGradients(const Action& action, const LayerGraph& graph, const LayerShape& shape) {
   if (action.kind == ActionKind::kWeight) return true;
   if (action.kind != ActionKind::kBackward) return false;
-  return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward),
-               [&](Op op) { return OpParameters(op, shape) > 0 && !graph.InfoOf(op).has_weight_pass; });
+  return AnyOp(OpsOf(graph, action), [&](Op op) { return OpParameters(op, shape) > 0 && !graph.InfoOf(op).has_weight_pass; });
 }
 
 }  // namespace lynx

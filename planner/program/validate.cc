@@ -114,7 +114,7 @@ class StageValidator {
   absl::Status CheckSegment(const Action& action) const {
     const LayerType type = LayerTypeOf(action.layer);
     const ActionInfo& info = InfoOf(action.kind);
-    const std::vector<Segment> segments = graph_.SegmentsOf(type, info.segment_pass);
+    const std::vector<Segment> segments = graph_.SegmentsOf(type, info.segment_pass());
     if (std::find(segments.begin(), segments.end(), action.segment) == segments.end()) {
       return Fail(absl::StrCat("the ", std::string(LayerTypeName(type)), " layer has no such segment in this pass"));
     }
@@ -123,8 +123,8 @@ class StageValidator {
     }
     if (action.kind == kRecompute) return FailIf(remade_.CheckOps(action));
     if (info.group != Group::kTensor) return absl::OkStatus();
-    const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass);
-    if (collective.kind != info.collective || (info.repeated && !remade_.MayRepeat(action))) {
+    const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass());
+    if (collective.kind != info.collective || (info.part == StepPart::kRecompute && !remade_.MayRepeat(action))) {
       return Fail("no such collective ends this segment");
     }
     return absl::OkStatus();
@@ -238,12 +238,12 @@ class StageValidator {
 
   absl::Status CheckOrder(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
-    if (info.group == Group::kTensor && info.repeated) {
+    if (info.group == Group::kTensor && info.part == StepPart::kRecompute) {
       LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
       return FailIf(remade_.RepeatCollective(action));
     }
     if (info.group == Group::kTensor || info.group == Group::kNextStage || info.group == Group::kPreviousStage) {
-      return Advance(action, info.segment_pass);
+      return Advance(action, info.segment_pass());
     }
     switch (action.kind) {
       case kForward:

@@ -129,43 +129,6 @@ TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpa
   return base;
 }
 
-struct Words {
-  std::string_view letters;
-  const char* words;
-};
-constexpr std::array<Words, 24> kWords = {{
-    {"F", "forward"},
-    {"B", "input gradient"},
-    {"W", "weight gradient"},
-    {"R", "recomputation"},
-    {"AR", "all-reduce"},
-    {"BAR", "all-reduce of gradients"},
-    {"RAR", "all-reduce repeated by recomputation"},
-    {"AG", "all-gather"},
-    {"BAG", "all-gather of gradients"},
-    {"RAG", "all-gather repeated by recomputation"},
-    {"RS", "reduce-scatter"},
-    {"BRS", "reduce-scatter of gradients"},
-    {"RRS", "reduce-scatter repeated by recomputation"},
-    {"SF", "send of activations to the next stage"},
-    {"RF", "receipt of activations from the previous stage"},
-    {"SB", "send of gradients to the previous stage"},
-    {"RB", "receipt of gradients from the next stage"},
-    {"DP", "reduction of weight gradients over replicas"},
-    {"NORM", "sum of the gradient norm and the loss"},
-    {"OPT", "optimizer step"},
-    {"PG", "gathering of weights over replicas"},
-    {"OF", "offload to the host"},
-    {"LD", "reload from the host"},
-}};
-
-const char* WordsOf(const ActionInfo& info) {
-  for (const Words& row : kWords) {
-    if (row.letters == info.letters) return row.words;
-  }
-  return info.phase == Phase::kWhole ? "computation" : "transfer";
-}
-
 template <class Enum>
 void AppendNames(uint64_t set, int count, std::string_view (*name)(Enum), std::string& text) {
   const char* separator = " (";
@@ -219,7 +182,7 @@ Breakdown BreakdownOf(const StageTimeline& timeline) {
 std::string ActionMeaning(const Action& action) {
   const ActionInfo& info = InfoOf(action.kind);
   std::string text = info.phase == Phase::kWait ? "wait for the " : "";
-  absl::StrAppend(&text, WordsOf(info));
+  absl::StrAppend(&text, std::string(info.words));
   if (info.operands == Operands::kOps) AppendNames(action.ops, kOpCount, OpName, text);
   if (info.operands == Operands::kTensors) AppendNames(action.tensors, kTensorCount, TensorName, text);
   if (info.has_layer) {

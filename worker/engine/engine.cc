@@ -15,43 +15,8 @@ namespace {
 // Keeps the clipping factor finite if the gradient is all zeros; the same value as in PyTorch's clip_grad_norm_.
 constexpr double kNormEpsilon = 1e-6;
 
-bool IsReduceScatter(ActionKind kind) { return InfoOf(kind).collective == Collective::kReduceScatter; }
-
-bool IsForward(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-    case ActionKind::kAllReduceStart:
-    case ActionKind::kAllReduceWait:
-    case ActionKind::kAllGatherStart:
-    case ActionKind::kAllGatherWait:
-    case ActionKind::kReduceScatterStart:
-    case ActionKind::kReduceScatterWait:
-    case ActionKind::kSendForwardStart:
-    case ActionKind::kSendForwardWait:
-    case ActionKind::kRecvForwardStart:
-    case ActionKind::kRecvForwardWait: return true;
-    default: return false;
-  }
-}
-
 double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
-}
-
-// The ops of a compute action, in the order of its pass; empty for all other actions.
-std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action) {
-  const auto ops_of = [&](Pass pass) { return graph.OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
-  switch (action.kind) {
-    case ActionKind::kForward: return ops_of(Pass::kForward);
-    case ActionKind::kBackward: return ops_of(Pass::kBackward);
-    case ActionKind::kWeight: return ops_of(Pass::kWeight);
-    case ActionKind::kRecompute: {
-      std::vector<Op> ops = ops_of(Pass::kForward);
-      std::erase_if(ops, [&](Op op) { return !Contains(action.ops, op); });
-      return ops;
-    }
-    default: return {};
-  }
 }
 
 absl::Status CheckBatch(const EngineConfig& config) {
@@ -180,7 +145,7 @@ void Engine::ResolveCopies(const MemoryPlan& memory, const std::vector<std::vect
     for (size_t a = 0; a < accesses.size(); ++a) {
       float* const here = arena_.data() + memory.buffers[buffers[i][a]].offset.value / sizeof(float);
       float* const there = host_pool_.memory.data() + host.offsets[i][a].value / sizeof(float);
-      const bool out = config_.program[i].kind == ActionKind::kOffloadStart;
+      const bool out = InfoOf(config_.program[i].kind).flow == Flow::kOut;
       resolved_[i].copies.push_back(out ? HostCopy{here, there, accesses[a].bytes} : HostCopy{there, here, accesses[a].bytes});
     }
   }
@@ -307,7 +272,7 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
 absl::Status Engine::RunForward() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const Action& action = config_.program[i];
-    if (!IsForward(action.kind)) continue;
+    if (InfoOf(action.kind).part != StepPart::kForward) continue;
     const absl::Status status = RunAction(i);
     if (!status.ok()) return Annotate(status, absl::StrCat("action ", ActionText(action)));
   }
@@ -344,7 +309,7 @@ absl::Status Engine::RunAction(int32_t index) {
     case ActionKind::kOffloadStart:
     case ActionKind::kReloadStart:
       copy_tickets_[index] = host_pool_.copies->Start(
-          action.kind == ActionKind::kOffloadStart ? CopyDirection::kToHost : CopyDirection::kToDevice, resolved.copies);
+          InfoOf(action.kind).flow == Flow::kOut ? CopyDirection::kToHost : CopyDirection::kToDevice, resolved.copies);
       return absl::OkStatus();
     case ActionKind::kOffloadWait:
     case ActionKind::kReloadWait:
@@ -368,36 +333,44 @@ absl::Status Engine::StartTransfer(int32_t index) {
 }
 
 absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const ResolvedAction& resolved) {
-  const Route route(InfoOf(action.kind).group, action.stage);
-  switch (action.kind) {
-    case ActionKind::kAllReduceStart:
-    case ActionKind::kBackwardAllReduceStart:
-    case ActionKind::kRecomputeAllReduceStart: return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
-    case ActionKind::kDataReduceStart:
+  const ActionInfo& info = InfoOf(action.kind);
+  const Route route(info.group, action.stage);
+  switch (info.group) {
+    case Group::kTensor: return StartCollective(info.collective, route, resolved);
+    case Group::kNextStage:
+    case Group::kPreviousStage:
+      return info.flow == Flow::kOut ? communicator_.StartSend(route, resolved.transfer, resolved.count)
+                                     : communicator_.StartRecv(route, resolved.transfer, resolved.count);
+    case Group::kData:
+      if (action.kind == ActionKind::kWeightGatherStart) {
+        return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
+      }
       return SharesReduction(action.layer) ? communicator_.StartReduceScatter(route, resolved.transfer, resolved.count)
                                            : communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
-    case ActionKind::kWeightGatherStart: return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
-    case ActionKind::kAllGatherStart:
-    case ActionKind::kBackwardAllGatherStart:
-    case ActionKind::kRecomputeAllGatherStart:
-      if (resolved.source.data != nullptr) Copy(resolved.source, resolved.count, ShareOf(resolved.transfer, resolved));
-      return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
-    case ActionKind::kReduceScatterStart:
-    case ActionKind::kBackwardReduceScatterStart:
-    case ActionKind::kRecomputeReduceScatterStart:
-      return communicator_.StartReduceScatter(route, resolved.source.data != nullptr ? resolved.source : resolved.transfer,
-                                              resolved.count);
-    case ActionKind::kSendForwardStart:
-    case ActionKind::kSendBackwardStart: return communicator_.StartSend(route, resolved.transfer, resolved.count);
-    case ActionKind::kRecvForwardStart:
-    case ActionKind::kRecvBackwardStart: return communicator_.StartRecv(route, resolved.transfer, resolved.count);
-    case ActionKind::kNormStart:
+    case Group::kWorld:
       LYNX_RETURN_IF_ERROR(SumReplicated());
       LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
       return StartWorldSum();
-    default: break;
+    case Group::kNone:
+    case Group::kHost: break;
   }
   LYNX_CHECK(!"not a start");
+  return absl::InternalError("");
+}
+
+// The collective at the end of a segment.
+absl::StatusOr<TransferTicket> Engine::StartCollective(Collective kind, const Route& route, const ResolvedAction& resolved) {
+  switch (kind) {
+    case Collective::kAllReduce: return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
+    case Collective::kAllGather:
+      if (resolved.source.data != nullptr) Copy(resolved.source, resolved.count, ShareOf(resolved.transfer, resolved));
+      return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
+    case Collective::kReduceScatter:
+      return communicator_.StartReduceScatter(route, resolved.source.data != nullptr ? resolved.source : resolved.transfer,
+                                              resolved.count);
+    case Collective::kNone: break;
+  }
+  LYNX_CHECK(!"not a collective");
   return absl::InternalError("");
 }
 
@@ -405,7 +378,7 @@ absl::Status Engine::Wait(int32_t index) {
   const int32_t start = resolved_[index].start;
   LYNX_ASSIGN_OR_RETURN(moments_[start].transfer, communicator_.Wait(tickets_[start]));
   const ResolvedAction& resolved = resolved_[start];
-  if (resolved.source.data != nullptr && IsReduceScatter(config_.program[start].kind)) {
+  if (resolved.source.data != nullptr && InfoOf(config_.program[start].kind).collective == Collective::kReduceScatter) {
     Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
   }
   return absl::OkStatus();

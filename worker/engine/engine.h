@@ -148,6 +148,7 @@ class Engine {
   bool SharesReduction(int32_t layer) const;
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
+  absl::StatusOr<TransferTicket> StartCollective(Collective kind, const Route& route, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
   Elements ShareOf(const Elements& buffer, const ResolvedAction& resolved) const;
   void Copy(const Elements& from, int64_t count, const Elements& to);

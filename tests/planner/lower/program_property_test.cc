@@ -177,7 +177,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
         const Placement placement = p.PolicyOf(s, buffer.key.layer)[static_cast<size_t>(it - tensors.begin())];
         const ActionInfo& last = InfoOf(program[static_cast<size_t>(buffer.last)].kind);
-        const bool forward_collective = last.group == Group::kTensor && last.segment_pass == Pass::kForward && !last.repeated;
+        const bool forward_collective = last.group == Group::kTensor && last.part == StepPart::kForward;
         const bool forward_only = last.kind == ActionKind::kForward || forward_collective;
         ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
       }
@@ -193,7 +193,7 @@ TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
       for (const Action& action : program) {
         const ActionInfo& info = InfoOf(action.kind);
         // Gathers for weight gradients come after the input gradient.
-        if (info.repeated && info.collective == Collective::kAllGather) continue;
+        if (info.part == StepPart::kRecompute && info.collective == Collective::kAllGather) continue;
         if (info.group == Group::kTensor) {
           ASSERT_EQ(window, info.phase == Phase::kWait);
           window = !window;

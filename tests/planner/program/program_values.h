@@ -130,14 +130,14 @@ class ProgramValues {
   // A repeated collective gives the result of the first one.
   void Collect(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
-    const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass);
+    const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
     const BufferKey to = KeyOf(collective.to, collective.to == Tensor::kX);
     if (info.phase == Phase::kStart) {
       collected_ = Get(KeyOf(collective.from, collective.from == Tensor::kX));
       memory_[to] = Fresh();
       return;
     }
-    memory_[to] = Mixed(Mixed(collected_, static_cast<Value>(action.segment)), static_cast<Value>(info.segment_pass));
+    memory_[to] = Mixed(Mixed(collected_, static_cast<Value>(action.segment)), static_cast<Value>(info.segment_pass()));
     if (collective.to == Tensor::kX) RecordX(action);
   }
 
