@@ -123,7 +123,7 @@ class Loop {
     for (const NodeDevice& device : devices_) {
       v1::Device& message = *report.add_devices();
       message.set_index(device.index);
-      message.set_kind(DeviceKindName(device.kind));
+      message.set_kind(EnumName(device.kind));
       message.set_model(device.model);
       message.set_memory_bytes(OfferedMemory(device, profile_.nccl_memory()).value);
       message.mutable_cores()->Assign(device.cores.begin(), device.cores.end());

@@ -34,7 +34,7 @@ absl::StatusOr<DeviceWish> ParseDeviceWish(const std::string& text) {
   } else if (colon == std::string::npos && is_count(word, 0)) {
     wish.kind = DeviceKind::kCpu;
   } else {
-    good = good && ParseDeviceKind(word, wish.kind) && wish.kind != DeviceKind::kAny;
+    good = good && ParseEnum(word, wish.kind) && wish.kind != DeviceKind::kAny;
   }
   if (good) return wish;
   return absl::InvalidArgumentError(absl::StrCat("--devices ", text,
@@ -68,7 +68,7 @@ absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cp
 std::string OfferText(const std::vector<NodeDevice>& devices) {
   std::string text;
   for (const NodeDevice& device : devices) {
-    absl::StrAppend(&text, DeviceKindName(device.kind), " ", device.index, ": ", device.model, ", ", FormatBytes(device.memory),
+    absl::StrAppend(&text, EnumName(device.kind), " ", device.index, ": ", device.model, ", ", FormatBytes(device.memory),
                     device.detail.empty() ? "" : ", ", device.detail, "\n");
   }
   return text;

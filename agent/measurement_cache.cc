@@ -32,7 +32,7 @@ absl::StatusOr<std::string> NodeKey(const MeasurementOptions& options, const std
   std::string key =
       absl::StrCat("binary ", Sha256Hex(binary), "; address ", options.address, "; pacing ", options.pacing_bytes_per_second);
   for (const NodeDevice& device : devices) {
-    absl::StrAppend(&key, "; ", DeviceKindName(device.kind), " ", device.model, device.uuid, " on ",
+    absl::StrAppend(&key, "; ", EnumName(device.kind), " ", device.model, device.uuid, " on ",
                     absl::StrJoin(device.cores, ","));
   }
   return key;

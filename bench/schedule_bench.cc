@@ -37,7 +37,7 @@ std::vector<StagePassTimes> Times(const Schedule& schedule) {
 void SetCounters(benchmark::State& state, const Schedule& schedule) {
   int64_t slots = 0;
   for (const std::vector<Slot>& rank : schedule.ranks) slots += static_cast<int64_t>(rank.size());
-  state.SetLabel(ScheduleKindName(schedule.kind));
+  state.SetLabel(EnumName(schedule.kind));
   state.counters["slots"] = static_cast<double>(slots);
   state.SetItemsProcessed(state.iterations() * slots);
 }

@@ -6,8 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
+
+#include "common/enum_names.h"
 
 namespace lynx {
 
@@ -26,21 +27,11 @@ enum class FaultCause : uint8_t {
 };
 inline constexpr int kFaultCauseCount = 10;
 
-namespace internal {
-inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory", "data", "disk", "device",
-                                                                               "program", "check",  "link", "path", "token"};
-}  // namespace internal
+template <>
+inline constexpr auto kEnumNames<FaultCause> = EnumTable("unknown", "memory", "data", "disk", "device", "program", "check",
+                                                         "link", "path", "token");
+static_assert(kEnumNames<FaultCause>.size() == kFaultCauseCount);
 
-inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }
-inline std::span<const char* const> NamesOf(FaultCause) { return internal::kFaultCauseNames; }  // of all values, in their order
-inline bool ParseFaultCause(const std::string& text, FaultCause& cause) {
-  for (size_t i = 0; i < internal::kFaultCauseNames.size(); ++i) {
-    if (text != internal::kFaultCauseNames[i]) continue;
-    cause = static_cast<FaultCause>(i);
-    return true;
-  }
-  return false;
-}
 // True if the node check before a generation found the fault.
 constexpr bool IsOfCheck(FaultCause cause) { return cause == FaultCause::kCheck || cause == FaultCause::kLink; }
 // Reads the number in a message; a number that this version does not know gives kUnknown.

@@ -8,21 +8,12 @@
 namespace lynx {
 namespace {
 
-bool ParsePlacement(const std::string& name, Placement& placement) {
-  for (int i = 0; i < kPlacementCount; ++i) {
-    if (name != PlacementName(static_cast<Placement>(i))) continue;
-    placement = static_cast<Placement>(i);
-    return true;
-  }
-  return false;
-}
-
 absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, size_t count, const std::string& path) {
   LayerPolicy policy{};
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "placements"), message.placements().size(), count, count, "entries"));
   for (size_t i = 0; i < count; ++i) {
     const std::string& name = message.placements(static_cast<int>(i));
-    if (!ParsePlacement(name, policy[i])) {
+    if (!ParseEnum(name, policy[i])) {
       return BadField(FieldPath(path, "placements", static_cast<int64_t>(i)), absl::StrCat("\"", name.substr(0, 64), "\""),
                       "no placement has this name");
     }
@@ -42,7 +33,7 @@ v1::SlicePlan SliceToProto(const SlicePlan& slice, size_t placements) {
   message.set_end_layer(slice.end_layer);
   for (size_t l = 0; l < slice.policy.layers.size(); ++l) {
     v1::LayerPolicy& to = *message.add_policy();
-    for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(PlacementName(slice.policy.layers[l][i])));
+    for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(EnumName(slice.policy.layers[l][i])));
     to.set_input_recomputed(slice.policy.InputRecomputed(l));
   }
   return message;

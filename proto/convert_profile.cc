@@ -142,7 +142,7 @@ v1::ShapeTimes ShapeTimesToProto(const ShapeTimes& times) {
   for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
     const OpTimes& from = times.ops[static_cast<size_t>(info.op)];
     v1::OpTimes& op = *message.add_ops();
-    op.set_op(std::string(OpName(info.op)));
+    op.set_op(std::string(EnumName(info.op)));
     op.set_forward_ns(from.forward.value);
     op.set_backward_ns(from.backward.value);
     op.set_weight_ns(from.weight.value);
@@ -160,7 +160,7 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
     const v1::OpTimes& from = message.ops(i);
     const std::string at = FieldPath(path, "ops", i);
     Op op;
-    if (!ParseOp(from.op(), op) || !graph.Has(op)) {
+    if (!ParseEnum(from.op(), op) || !graph.Has(op)) {
       return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""),
                       "the shape's layers have no op of this name");
     }
@@ -175,7 +175,7 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
   }
   for (const OpInfo& info : graph.ops()) {
     if (Contains(seen, info.op)) continue;
-    return BadField(FieldPath(path, "ops"), "incomplete", absl::StrCat("op ", std::string(OpName(info.op)), " is missing"));
+    return BadField(FieldPath(path, "ops"), "incomplete", absl::StrCat("op ", EnumName(info.op), " is missing"));
   }
   LYNX_ASSIGN_OR_RETURN(times.optimizer_per_mega_parameter, NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"),
                                                                       message.optimizer_ns_per_mega_parameter()));

@@ -16,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/enum_names.h"
 #include "common/fault_cause.h"
 #include "planner/problem/field.h"
 #include "planner/problem/job_spec.h"
@@ -40,7 +41,7 @@ constexpr int NumberOf(ScheduleKind kind) {
 // False if no value has the number.
 template <class Enum>
 bool EnumOfNumber(int number, Enum& value) {
-  const int count = static_cast<int>(NamesOf(Enum()).size());
+  const int count = static_cast<int>(kEnumNames<Enum>.size());
   for (int i = 0; i < count; ++i) {
     if (NumberOf(static_cast<Enum>(i)) != number) continue;
     value = static_cast<Enum>(i);
@@ -52,12 +53,12 @@ bool EnumOfNumber(int number, Enum& value) {
 // "... is 9: must be one of any (0), cpu (1), cuda (2)", with the choices whose numbers are `least` and above.
 template <class Enum>
 absl::Status BadNumber(const std::string& path, int number, int least = 0) {
-  const int most = static_cast<int>(NamesOf(Enum()).size());  // a number too many if there is no "unspecified"
+  const int most = static_cast<int>(kEnumNames<Enum>.size());  // a number too many if there is no "unspecified"
   std::string choices;
   for (int choice = least; choice <= most; ++choice) {
     Enum value;
     if (!EnumOfNumber(choice, value)) continue;
-    const char* name = NamesOf(value)[static_cast<size_t>(value)];
+    const char* name = EnumName(value);
     absl::StrAppend(&choices, choices.empty() ? "" : ", ", name, " (", choice, ")");
   }
   return BadField(path, absl::StrCat(number), absl::StrCat("must be one of ", choices));
@@ -226,7 +227,7 @@ class MessageReader {
   template <class Name, class Enum>
   void NamedList(const Name& name, std::vector<Enum>& values) {
     const auto& numbers = name.Get(message_);
-    if (!CountFits(name, numbers.size(), {0, static_cast<int64_t>(NamesOf(Enum()).size())})) return;
+    if (!CountFits(name, numbers.size(), {0, static_cast<int64_t>(kEnumNames<Enum>.size())})) return;
     for (int i = 0; i < numbers.size(); ++i) {
       if (!EnumOfNumber(numbers[i], values.emplace_back())) return Fail(BadNumber<Enum>(At(name, i), numbers[i]));
     }

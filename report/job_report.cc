@@ -103,8 +103,8 @@ class Page {
     std::string text = absl::StrCat("job ", job_.id());
     if (plan_ != nullptr) {
       const ModelSpec& m = plan_->model;
-      absl::StrAppend(&text, ": ", ModelFamilyName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
-                      " heads, sequence ", m.seq, ", ", DataTypeName(m.dtype));
+      absl::StrAppend(&text, ": ", EnumName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
+                      " heads, sequence ", m.seq, ", ", EnumName(m.dtype));
     }
     return text;
   }
@@ -115,7 +115,7 @@ class Page {
       chips.insert(chips.end(), {{"layout", LayoutText(plan_->layout)},
                                  {"ranks", absl::StrCat(plan_->layout.ranks())},
                                  {"micro-batch", absl::StrCat(plan_->micro_batch, " × ", plan_->microbatches)},
-                                 {"recompute", RecomputeModeName(plan_->mode)}});
+                                 {"recompute", EnumName(plan_->mode)}});
     }
     chips.emplace_back("attempts", absl::StrCat(job_.generation()));
     std::string html;
@@ -276,10 +276,10 @@ class Page {
     if (comparison.unlimited) row("store everything", *comparison.unlimited, "as if memory had no limit");
     for (const ComparedPolicy& policy : comparison.policies) {
       if (policy.plan) {
-        row(RecomputeModeName(policy.mode), *policy.plan, "");
+        row(EnumName(policy.mode), *policy.plan, "");
       } else {
         table.rows.push_back(
-            {RecomputeModeName(policy.mode), "-", "-", "-", "-", "-",
+            {EnumName(policy.mode), "-", "-", "-", "-", "-",
              policy.lacking
                  ? absl::StrCat("does not fit: ", FormatBytes(policy.lacking->needed - policy.lacking->limit), " are missing")
                  : policy.error});

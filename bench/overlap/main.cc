@@ -170,7 +170,7 @@ class Benchmark {
     request.spec.resources.activation_memory_per_rank = limit;
     LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
     if (Plan* plan = std::get_if<Plan>(&result)) return std::move(*plan);
-    return absl::InternalError(absl::StrCat(RecomputeModeName(mode), ": ", std::get<Infeasible>(result).reason));
+    return absl::InternalError(absl::StrCat(EnumName(mode), ": ", std::get<Infeasible>(result).reason));
   }
 
   static Bytes PeakOf(const Plan& plan) {

@@ -149,7 +149,7 @@ class Benchmark {
                                                "--dropout",     text(options_.dropout),
                                                "--cores",       absl::StrJoin(cores, ","),
                                                "--data",        options_.data,
-                                               "--dtype",       DataTypeName(options_.dtype)}},
+                                               "--dtype",       EnumName(options_.dtype)}},
                                              kPytorchLimit, never)
                                      .front();
     LYNX_RETURN_IF_ERROR(Annotate(result.status, options_.pytorch));
@@ -213,7 +213,7 @@ absl::Status RunAll(const Options& options) {
       "PyTorch's "
       "| that rate (GFLOP/s) | Lynx: forward, backward, weight gradients, optimizer (ms) | foreign load |\n"
       "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout, DataTypeName(options.dtype),
+      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout, EnumName(options.dtype),
       options.batch, options.unfused ? "unfused" : "fused", options.rounds, options.steps);
   for (const int32_t threads : options.threads) {
     LYNX_ASSIGN_OR_RETURN(const Sides sides, benchmark.Run(threads));

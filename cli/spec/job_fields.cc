@@ -53,15 +53,15 @@ JobField DoubleField(std::string path, std::string meaning, Owner owner) {
           ScalarKind::kReal};
 }
 
-template <class Owner, class Parse, class Name>
-JobField EnumField(std::string path, std::string meaning, std::string choices, Owner owner, Parse parse, Name name) {
+template <class Owner>
+JobField EnumField(std::string path, std::string meaning, std::string choices, Owner owner) {
   return {path,
           absl::StrCat(meaning, ": ", choices),
           false,
           [=](const std::string& text, JobSpec& spec) {
-            return parse(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
+            return ParseEnum(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
           },
-          [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); },
+          [=](const JobSpec& spec) { return std::string(EnumName(owner(const_cast<JobSpec&>(spec)))); },
           nullptr,
           ScalarKind::kText,
           absl::StrSplit(absl::StrReplaceAll(choices, {{" or ", ", "}}), ", ")};
@@ -87,12 +87,12 @@ JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
           false,
           [=](const std::string& text, JobSpec& spec) {
             bool on = false;
-            if (ParseChoice(text, owner(spec))) return absl::OkStatus();
+            if (ParseEnum(text, owner(spec))) return absl::OkStatus();
             if (!ReadSwitch(text, on).ok()) return Expected("auto, off or on", text);
             owner(spec) = on ? Choice::kOn : Choice::kOff;
             return absl::OkStatus();
           },
-          [=](const JobSpec& spec) { return std::string(ChoiceName(owner(const_cast<JobSpec&>(spec)))); },
+          [=](const JobSpec& spec) { return std::string(EnumName(owner(const_cast<JobSpec&>(spec)))); },
           nullptr,
           ScalarKind::kBoolean,
           {"auto", "off", "on"}};
@@ -148,7 +148,7 @@ JobField ForbiddenField() {
                 spec.recompute_options.forbids_offload = true;
                 continue;
               }
-              if (!ParseRecomputeMode(name, mode) || mode == RecomputeMode::kAuto) {
+              if (!ParseEnum(name, mode) || mode == RecomputeMode::kAuto) {
                 return Expected("names of policies other than auto, or offload", name);
               }
               spec.recompute_options.forbidden.push_back(mode);
@@ -157,7 +157,7 @@ JobField ForbiddenField() {
           },
           [](const JobSpec& spec) {
             std::vector<std::string> names;
-            for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(RecomputeModeName(mode));
+            for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(EnumName(mode));
             if (spec.recompute_options.forbids_offload) names.push_back(kOffloadWord);
             return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
           }};
@@ -244,8 +244,7 @@ absl::StatusOr<FailureRule> ReadFailureRule(const std::string& line) {
   const absl::string_view action = absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1));
   absl::string_view when = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, colon));
   FailureRule rule;
-  if (!ParseFailureAction(std::string(action), rule.action))
-    return Expected("retry, exclude-node or fail", std::string(action));
+  if (!ParseEnum(std::string(action), rule.action)) return Expected("retry, exclude-node or fail", std::string(action));
   if (absl::ConsumePrefix(&when, "exit ")) {
     LYNX_RETURN_IF_ERROR(ReadInt(std::string(absl::StripAsciiWhitespace(when)), rule.exit_code));
     if (rule.exit_code < 0 || rule.exit_code > 255) return Expected("an exit code from 0 to 255", std::string(when));
@@ -276,7 +275,7 @@ JobField OnFailureField() {
         for (const FailureRule& rule : spec.on_failure) {
           absl::StrAppend(&lines, "\n  ",
                           rule.log.empty() ? absl::StrCat("exit ", rule.exit_code) : absl::StrCat("log ", rule.log), ": ",
-                          FailureActionName(rule.action));
+                          EnumName(rule.action));
         }
         return lines.empty() ? "" : absl::StrCat("|", lines);
       }};
@@ -292,7 +291,7 @@ JobField ScheduleField() {
             ParallelSpec& parallel = spec.parallel;
             parallel.schedule_text.clear();
             if (!absl::StrContains(text, "=")) {
-              const bool known = ParseScheduleKind(text, parallel.schedule) && parallel.schedule != ScheduleKind::kCustom;
+              const bool known = ParseEnum(text, parallel.schedule) && parallel.schedule != ScheduleKind::kCustom;
               return known ? absl::OkStatus()
                            : Expected(
                                  "auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera or a "
@@ -305,7 +304,7 @@ JobField ScheduleField() {
             return absl::OkStatus();
           },
           [](const JobSpec& spec) {
-            if (spec.parallel.schedule != ScheduleKind::kCustom) return std::string(ScheduleKindName(spec.parallel.schedule));
+            if (spec.parallel.schedule != ScheduleKind::kCustom) return std::string(EnumName(spec.parallel.schedule));
             std::string lines = spec.parallel.schedule_text;
             if (!lines.empty()) lines.pop_back();  // the end of the last line
             return absl::StrCat("|\n    ", absl::StrReplaceAll(lines, {{"\n", "\n    "}}));
@@ -328,14 +327,14 @@ JobField PlanOnlyField() {
         spec.model.plan_only = 0;
         for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
           PlanOnlyFeature feature;
-          if (!ParsePlanOnlyFeature(name, feature)) return Expected("names of features that docs/models.md lists", name);
+          if (!ParseEnum(name, feature)) return Expected("names of features that docs/models.md lists", name);
           spec.model.plan_only |= Bit(feature);
         }
         return absl::OkStatus();
       },
       [](const JobSpec& spec) {
         std::vector<std::string> names;
-        for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
+        for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(EnumName(feature));
         return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
       }};
 }
@@ -354,21 +353,16 @@ std::vector<JobField> ModelFields() {
       IntField("model.vocab", "vocabulary size; 256 for bytes", false, model, &ModelSpec::vocab),
       DoubleField("model.dropout", "dropout rate, 0 to below 1; 0 for llama",
                   [](JobSpec& s) -> double& { return s.model.dropout; }),
-      EnumField(
-          "model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; },
-          ParseModelFamily, ModelFamilyName),
+      EnumField("model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; }),
       IntField("model.kvHeads", "key and value heads, a divisor of heads (grouped queries); auto: heads", false, model,
                &ModelSpec::kv_heads, "auto"),
       IntField("model.headDim", "elements of a head; auto: hidden / heads", false, model, &ModelSpec::head_dim, "auto"),
-      EnumField(
-          "model.attention", "whether the scores are stored", "unfused or fused",
-          [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel, AttentionKernelName),
-      EnumField(
-          "model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
-          [](JobSpec& s) -> DataType& { return s.model.dtype; }, ParseDataType, DataTypeName),
-      EnumField(
-          "model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
-          [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }, ParseDropoutMasks, DropoutMasksName),
+      EnumField("model.attention", "whether the scores are stored", "unfused or fused",
+                [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }),
+      EnumField("model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
+                [](JobSpec& s) -> DataType& { return s.model.dtype; }),
+      EnumField("model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
+                [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }),
       BoolField("model.tiedEmbeddings", "the output projection is the token embedding",
                 [](JobSpec& s) -> bool& { return s.model.tied_embeddings; }),
       BoolField("model.qkvBias", "biases of the query, key and value projections of llama, as in Qwen2",
@@ -389,10 +383,8 @@ std::vector<JobField> RotaryFields() {
   return {
       DoubleField("model.rope.theta", "base of llama's rotary positions", [](D s) -> double& { return s.model.rotary.theta; }),
       IntField("model.rope.dims", "elements of a head that turn; all: the whole head", false, rotary, &RotarySpec::dims, "all"),
-      EnumField(
-          "model.rope.scaling", "for sequences longer than those of the first training",
-          "none, linear, dynamic, llama3 or yarn", [](D s) -> RopeScaling& { return s.model.rotary.scaling; }, ParseRopeScaling,
-          RopeScalingName),
+      EnumField("model.rope.scaling", "for sequences longer than those of the first training",
+                "none, linear, dynamic, llama3 or yarn", [](D s) -> RopeScaling& { return s.model.rotary.scaling; }),
       DoubleField("model.rope.factor", "of the scaling, at least 1", [](D s) -> double& { return s.model.rotary.factor; }),
       IntField("model.rope.originalSeq", "positions before scaling: of dynamic, llama3 and yarn", false, rotary,
                &RotarySpec::original_seq, "none"),
@@ -434,17 +426,14 @@ std::vector<JobField> TrainFields() {
                   [](D s) -> double& { return s.train.optimizer.weight_decay; }),
       DoubleField("train.optimizer.clipNorm", "limit of the global gradient norm; 0: none",
                   [](D s) -> double& { return s.train.optimizer.clip_norm; }),
-      EnumField(
-          "train.schedule", "learning rate after the warm-up", "constant, linear or cosine",
-          [](D s) -> LrSchedule& { return s.train.schedule; }, ParseLrSchedule, LrScheduleName),
+      EnumField("train.schedule", "learning rate after the warm-up", "constant, linear or cosine",
+                [](D s) -> LrSchedule& { return s.train.schedule; }),
       IntField("train.warmupSteps", "steps of linear warm-up", false, train, &TrainSpec::warmup_steps),
       DoubleField("train.minLr", "where linear and cosine end", [](D s) -> double& { return s.train.min_lr; }),
       IntField("train.seed", "of weights, dropout and the order of samples", false, train, &TrainSpec::seed),
-      EnumField(
-          "train.onNonFinite",
-          "when the loss or the gradient norm is not a finite number: end the run, or go on without the step's update",
-          "stop or skip", [](D s) -> NonFinitePolicy& { return s.train.on_non_finite; }, ParseNonFinitePolicy,
-          NonFinitePolicyName),
+      EnumField("train.onNonFinite",
+                "when the loss or the gradient norm is not a finite number: end the run, or go on without the step's update",
+                "stop or skip", [](D s) -> NonFinitePolicy& { return s.train.on_non_finite; }),
       IntField("train.evalEvery", "steps between evaluations of the validation loss; 0: never", false, train,
                &TrainSpec::eval_every),
       IntField("train.evalBatches", "global batches of an evaluation, the same ones each time", false, train,
@@ -467,9 +456,7 @@ const std::vector<JobField>& JobFields() {
     append(ModelFields());
     append(RotaryFields());
     append({
-        EnumField(
-            "data.kind", "what the path holds", "text or megatron", [](JobSpec& s) -> DataKind& { return s.data.kind; },
-            ParseDataKind, DataKindName),
+        EnumField("data.kind", "what the path holds", "text or megatron", [](JobSpec& s) -> DataKind& { return s.data.kind; }),
         TextField("data.path", "a text file, or the prefix of a .bin/.idx pair; relative to this file", true,
                   [](JobSpec& s) -> std::string& { return s.data.path; }),
         TextField("data.validationPath", "held-out data of the same kind, for train.evalEvery; relative to this file", false,
@@ -479,9 +466,8 @@ const std::vector<JobField>& JobFields() {
     append({
         RanksField(),
         ActivationMemoryField(),
-        EnumField(
-            "resources.device", "of all ranks; any means cuda where the cluster has enough GPUs, else cpu", "any, cpu or cuda",
-            [](JobSpec& s) -> DeviceKind& { return s.resources.device; }, ParseDeviceKind, DeviceKindName),
+        EnumField("resources.device", "of all ranks; any means cuda where the cluster has enough GPUs, else cpu",
+                  "any, cpu or cuda", [](JobSpec& s) -> DeviceKind& { return s.resources.device; }),
         ParallelWordField(),
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
@@ -492,19 +478,16 @@ const std::vector<JobField>& JobFields() {
         ChoiceField("parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
                     [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }),
         ScheduleField(),
-        EnumField(
-            "parallel.zero", "model states that data-parallel ranks share out", "auto, none, optimizer, gradients or weights",
-            [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; }, ParseZeroStage, ZeroStageName),
+        EnumField("parallel.zero", "model states that data-parallel ranks share out",
+                  "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; }),
         EnumField(
             "parallel.partition",
             "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "
             "backward time alone, by moving one layer at a time",
-            "exact, even, compute or greedy", [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; },
-            ParsePartitionMethod, PartitionMethodName),
-        EnumField(
-            "recompute", "recomputation policy",
-            "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
-            [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),
+            "exact, even, compute or greedy", [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; }),
+        EnumField("recompute", "recomputation policy",
+                  "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
+                  [](JobSpec& s) -> RecomputeMode& { return s.recompute; }),
         IntField(
             "recomputeOptions.layers",
             "N of recompute uniform and block, one for all stages; auto: that of the shortest step that fits", false,
@@ -544,8 +527,7 @@ const std::vector<JobField>& JobFields() {
             "ranks check their devices and links before they train, after failures that may be a node's doing or at every "
             "start "
             "(docs/failures.md)",
-            "auto, always or never", [](JobSpec& s) -> NodeCheckPolicy& { return s.node_check; }, ParseNodeCheckPolicy,
-            NodeCheckPolicyName),
+            "auto, always or never", [](JobSpec& s) -> NodeCheckPolicy& { return s.node_check; }),
     });
     return all;
   }());

@@ -219,7 +219,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   if (type == "default" || type == "mrope") return;
   // transformers reads every scaling of a Phi-3 as longrope, and files of its first versions say "su" or "yarn" for it.
   const bool long_rope = family.weights == WeightNames::kPhi3;
-  if (long_rope || !ParseRopeScaling(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
+  if (long_rope || !ParseEnum(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
     model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
     return;
   }

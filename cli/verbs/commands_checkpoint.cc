@@ -37,7 +37,7 @@ bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
 std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
 std::string ModelText(const ModelSpec& m) {
-  return absl::StrCat(ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
+  return absl::StrCat(EnumName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
                       m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ",
                       m.ffn, ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "",
                       ModelFeaturesText(m));
@@ -87,7 +87,7 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
           {"seed", id.seed},
           {"layout", LayoutText(id.layout)},
           {"model",
-           {{"family", ModelFamilyName(m.family)},
+           {{"family", EnumName(m.family)},
             {"layers", m.layers},
             {"hidden", m.hidden},
             {"heads", m.heads},
@@ -104,7 +104,7 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
             {"rope",
              {{"theta", m.rotary.theta},
               {"dims", m.rotary.dims},
-              {"scaling", RopeScalingName(m.rotary.scaling)},
+              {"scaling", EnumName(m.rotary.scaling)},
               {"factor", m.rotary.factor},
               {"originalSeq", m.rotary.original_seq},
               {"lowFreqFactor", m.rotary.low_freq_factor},

@@ -65,8 +65,8 @@ std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparis
   if (unlimited != nullptr)
     rows.push_back({"policy", "unlimited memory", &request, unlimited, unlimited, "everything stored, as if it fitted"});
   for (const ComparedPolicy& policy : comparison.policies) {
-    PlanRow& row = rows.emplace_back(
-        PlanRow{"policy", RecomputeModeName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
+    PlanRow& row =
+        rows.emplace_back(PlanRow{"policy", EnumName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
     if (policy.plan) {
       row.note = ProofText(*policy.plan);
     } else if (policy.lacking) {
@@ -74,15 +74,15 @@ std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparis
                               FormatBytes(policy.lacking->needed - policy.lacking->limit));
     }
   }
-  rows.push_back({"policy", absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), &request,
-                  &comparison.best, unlimited, ProofText(comparison.best)});
+  rows.push_back({"policy", absl::StrCat("chosen (", EnumName(request.spec.recompute), ")"), &request, &comparison.best,
+                  unlimited, ProofText(comparison.best)});
   return rows;
 }
 
 std::vector<PlanRow> PartitionRows(const PlanRequest& request, const PolicyComparison& comparison) {
   std::vector<PlanRow> rows;
   for (const ComparedPartition& partition : comparison.partitions) {
-    rows.push_back({"partition", PartitionMethodName(partition.method), &request, PlanOf(partition.plan),
+    rows.push_back({"partition", EnumName(partition.method), &request, PlanOf(partition.plan),
                     PlanOf(comparison.partitions.front().plan), partition.reason});
   }
   return rows;
@@ -139,7 +139,7 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
                                   ": predicted, every policy in this layout\n\n",
                                   PlanRowsTable(rows, {"POLICY", "OF UNLIMITED", ""}, LastCell::kNote));
   if (!partitions.empty()) {
-    absl::StrAppend(&text, "\nrecompute ", RecomputeModeName(request->spec.recompute), ", layers spread by\n",
+    absl::StrAppend(&text, "\nrecompute ", EnumName(request->spec.recompute), ", layers spread by\n",
                     PlanRowsTable(partitions, {"PARTITION", "OF EXACT", "LAYERS"}, LastCell::kLayers));
   }
   rows.insert(rows.end(), partitions.begin(), partitions.end());

@@ -25,7 +25,7 @@ std::string MissingText(const ExportOptions& options, const ExportedPlan& export
 
 std::string Json(const ExportTarget& target, const ExportedPlan& exported) {
   nlohmann::ordered_json json;
-  json["format"] = ExportFormatName(target.format);
+  json["format"] = EnumName(target.format);
   json["targetVersion"] = ExportVersions(target.format)[target.version].name;
   json["files"] = nlohmann::ordered_json::array();
   for (const ExportedFile& file : exported.files) json["files"].push_back({{"name", file.name}, {"text", file.text}});
@@ -52,7 +52,7 @@ absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& export
 
 int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   ExportFormat format;
-  if (!ParseExportFormat(options.format, format)) {
+  if (!ParseEnum(options.format, format)) {
     return Fail(
         absl::InvalidArgumentError(absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
   }

@@ -16,7 +16,7 @@ std::string PresetJson() {
   for (const ModelPreset& preset : ModelPresets()) {
     const ModelSpec& m = preset.model;
     list.push_back({{"name", preset.name},
-                    {"family", ModelFamilyName(m.family)},
+                    {"family", EnumName(m.family)},
                     {"parameters", ModelParameters(m)},
                     {"layers", m.layers},
                     {"hidden", m.hidden},
@@ -50,7 +50,7 @@ Listing PresetListing() {
 
 std::vector<std::string> LackingOf(const FamilyTraits& family) {
   std::vector<std::string> names;
-  for (const PlanOnlyFeature feature : FeaturesOf(family.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
+  for (const PlanOnlyFeature feature : FeaturesOf(family.plan_only)) names.push_back(EnumName(feature));
   return names;
 }
 
@@ -60,7 +60,7 @@ std::string FamilyJson() {
     const bool weights = family.weights != WeightNames::kNone;
     list.push_back({{"modelType", family.model_type},
                     {"models", family.models},
-                    {"layersOf", ModelFamilyName(family.base)},
+                    {"layersOf", EnumName(family.base)},
                     {"planned", true},
                     {"trained", family.plan_only == 0},
                     {"imported", weights},

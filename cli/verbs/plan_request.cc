@@ -23,7 +23,7 @@ absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
 // A job that accepts any kind of device uses the kind in the profile.
 bool OnGpus(DeviceKind wanted, const HardwareProfile& profile) {
   if (wanted != DeviceKind::kAny) return wanted == DeviceKind::kCuda;
-  return profile.device_kind.starts_with(DeviceKindName(DeviceKind::kCuda));
+  return profile.device_kind.starts_with(EnumName(DeviceKind::kCuda));
 }
 
 absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, const JobSpec& spec) {

@@ -259,7 +259,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   degree("parallel.virtualStages", &ParallelSpec::virtual_stages);
   if (spec.parallel.schedule == kCustom) return pins;  // it states the pipeline's degrees
   if (spec.parallel.schedule != kAuto) {
-    pins.push_back({absl::StrCat("parallel.schedule ", ScheduleKindName(spec.parallel.schedule)),
+    pins.push_back({absl::StrCat("parallel.schedule ", EnumName(spec.parallel.schedule)),
                     [](JobSpec& s) { s.parallel.schedule = kAuto; }});
   }
   if (spec.train.micro_batch > 0) {

@@ -16,7 +16,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 absl::Status CheckSupported(const ParallelLayout& layout) {
   // The two ranks that hold a piece of the model run its layers at different times and would wait for each other.
   if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {
-    return NotPlanned(absl::StrCat("parallel.zero ", ZeroStageName(layout.zero), " with parallel.schedule chimera"),
+    return NotPlanned(absl::StrCat("parallel.zero ", EnumName(layout.zero), " with parallel.schedule chimera"),
                       "use zero none or optimizer, or another schedule");
   }
   return absl::OkStatus();
@@ -32,7 +32,7 @@ absl::Status CheckSupported(const PlanRequest& request) {
   // The other modes choose by themselves what goes where.
   const bool shares = spec.recompute_options.offload_permille > 0;
   if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
-    return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", RecomputeModeName(spec.recompute)),
+    return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),
                       "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
   return CheckSupported(PinnedLayout(spec.parallel));

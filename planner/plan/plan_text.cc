@@ -173,7 +173,7 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
   if (r == plain.rotary) return text;
-  absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", RopeScalingName(r.scaling), " ",
+  absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", EnumName(r.scaling), " ",
                   ExactText(r.factor), " ", r.original_seq);
   for (const double value : {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, r.attention_factor}) {
     absl::StrAppend(&text, " ", ExactText(value));
@@ -185,13 +185,13 @@ std::string PlanText(const Plan& plan) {
   const ModelSpec& m = plan.model;
   std::string text = "lynx plan 1\n";
   absl::StrAppend(&text, "model layers ", m.layers, " hidden ", m.hidden, " heads ", m.heads, " ffn ", m.ffn, " seq ", m.seq);
-  absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), " family ", ModelFamilyName(m.family),
-                  " kv_heads ", m.key_heads(), " attention ", AttentionKernelName(m.attention));
-  absl::StrAppend(&text, " dtype ", DataTypeName(m.dtype), " masks ", DropoutMasksName(m.dropout_masks), " tied ",
+  absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), " family ", EnumName(m.family), " kv_heads ",
+                  m.key_heads(), " attention ", EnumName(m.attention));
+  absl::StrAppend(&text, " dtype ", EnumName(m.dtype), " masks ", EnumName(m.dropout_masks), " tied ",
                   m.tied_embeddings ? 1 : 0, FeaturesText(m), "\n");
   absl::StrAppend(&text, "layout ", LayoutText(plan.layout), " micro_batch ", plan.micro_batch, " microbatches ",
                   plan.microbatches, "\n");
-  absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ", plan.activation_limit.value, "\n");
+  absl::StrAppend(&text, "recompute ", EnumName(plan.mode), " activation_limit ", plan.activation_limit.value, "\n");
   absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ", plan.measured_profile ? "measured" : "not measured",
                   "\n");
   for (size_t i = 0; i < plan.stages.size(); ++i) {

@@ -14,23 +14,6 @@
 namespace lynx {
 namespace {
 
-constexpr std::array<const char*, 11> kRecomputeModes = {
-    "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"};
-constexpr std::array<const char*, 2> kModelFamilies = {"gpt", "llama"};
-constexpr std::array<const char*, 5> kRopeScalings = {"none", "linear", "dynamic", "llama3", "yarn"};
-constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
-constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
-constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
-constexpr std::array<const char*, 3> kDeviceKinds = {"any", "cpu", "cuda"};
-constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
-constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
-constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
-constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
-constexpr std::array<const char*, 2> kNonFinitePolicies = {"stop", "skip"};
-constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
-constexpr std::array<const char*, 3> kFailureActions = {"retry", "exclude-node", "fail"};
-constexpr std::array<const char*, 3> kNodeCheckPolicies = {"auto", "always", "never"};
-
 // Upper limits, far above what the planner is made for and far below where arithmetic could overflow.
 constexpr int64_t kMaxLayers = 1000;
 constexpr int64_t kMaxHidden = 1 << 17;
@@ -52,16 +35,6 @@ constexpr size_t kMaxFailureText = 256;
 constexpr Nanos kMaxTimeLimit{int64_t{366} * 86'400 * 1'000'000'000};
 constexpr size_t kMaxNameLength = 48;
 constexpr size_t kMaxPathLength = 4096;
-
-template <class Enum, size_t N>
-bool ParseName(const std::array<const char*, N>& names, const std::string& name, Enum& value) {
-  for (size_t i = 0; i < N; ++i) {
-    if (name != names[i]) continue;
-    value = static_cast<Enum>(i);
-    return true;
-  }
-  return false;
-}
 
 template <class Value>
 absl::Status Bad(const char* field, const Value& value, const std::string& rule) {
@@ -95,8 +68,7 @@ absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
   const RopeScaling scaling = rotary.scaling;
   const auto only = [&](const char* field, bool has, double value, double otherwise) {
     if (has || value == otherwise) return absl::OkStatus();
-    return Bad(field, value,
-               absl::StrCat("means nothing with model.rope.scaling ", RopeScalingName(scaling), "; leave it out"));
+    return Bad(field, value, absl::StrCat("means nothing with model.rope.scaling ", EnumName(scaling), "; leave it out"));
   };
   const bool llama3 = scaling == RopeScaling::kLlama3, yarn = scaling == RopeScaling::kYarn;
   const bool from_original = llama3 || yarn || scaling == RopeScaling::kDynamic;
@@ -259,7 +231,7 @@ absl::Status ValidateCustomSchedule(const ParallelSpec& p) {
 absl::Status ValidateSchedule(const ParallelSpec& p) {
   if (p.schedule == ScheduleKind::kCustom) return ValidateCustomSchedule(p);
   if (!p.schedule_text.empty()) {
-    return Bad("parallel.schedule", ScheduleKindName(p.schedule), "only a custom schedule has a text");
+    return Bad("parallel.schedule", EnumName(p.schedule), "only a custom schedule has a text");
   }
   const bool interleaved = p.schedule == ScheduleKind::kInterleaved || p.schedule == ScheduleKind::kAuto;
   if (p.virtual_stages > 1 && !interleaved) {
@@ -426,60 +398,5 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
   LYNX_RETURN_IF_ERROR(ValidateScheduling(spec.scheduling));
   return ValidateFailureRules(spec.on_failure);
 }
-
-const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }
-bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) { return ParseName(kRecomputeModes, name, mode); }
-const char* ModelFamilyName(ModelFamily family) { return kModelFamilies.at(static_cast<size_t>(family)); }
-bool ParseModelFamily(const std::string& name, ModelFamily& family) { return ParseName(kModelFamilies, name, family); }
-const char* RopeScalingName(RopeScaling scaling) { return kRopeScalings.at(static_cast<size_t>(scaling)); }
-bool ParseRopeScaling(const std::string& name, RopeScaling& scaling) { return ParseName(kRopeScalings, name, scaling); }
-const char* AttentionKernelName(AttentionKernel attention) { return kAttentionKernels.at(static_cast<size_t>(attention)); }
-bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention) {
-  return ParseName(kAttentionKernels, name, attention);
-}
-const char* DataTypeName(DataType dtype) { return kDataTypes.at(static_cast<size_t>(dtype)); }
-bool ParseDataType(const std::string& name, DataType& dtype) { return ParseName(kDataTypes, name, dtype); }
-const char* DropoutMasksName(DropoutMasks masks) { return kDropoutMasks.at(static_cast<size_t>(masks)); }
-bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks) { return ParseName(kDropoutMasks, name, masks); }
-const char* DeviceKindName(DeviceKind kind) { return kDeviceKinds.at(static_cast<size_t>(kind)); }
-bool ParseDeviceKind(const std::string& name, DeviceKind& kind) { return ParseName(kDeviceKinds, name, kind); }
-const char* ChoiceName(Choice choice) { return kChoices.at(static_cast<size_t>(choice)); }
-bool ParseChoice(const std::string& name, Choice& choice) { return ParseName(kChoices, name, choice); }
-const char* ZeroStageName(ZeroStage zero) { return kZeroStages.at(static_cast<size_t>(zero)); }
-bool ParseZeroStage(const std::string& name, ZeroStage& zero) { return ParseName(kZeroStages, name, zero); }
-const char* PartitionMethodName(PartitionMethod method) { return kPartitionMethods.at(static_cast<size_t>(method)); }
-bool ParsePartitionMethod(const std::string& name, PartitionMethod& method) {
-  return ParseName(kPartitionMethods, name, method);
-}
-const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
-bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) { return ParseName(kLrSchedules, name, schedule); }
-const char* NonFinitePolicyName(NonFinitePolicy policy) { return kNonFinitePolicies.at(static_cast<size_t>(policy)); }
-bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
-  return ParseName(kNonFinitePolicies, name, policy);
-}
-const char* FailureActionName(FailureAction action) { return kFailureActions.at(static_cast<size_t>(action)); }
-bool ParseFailureAction(const std::string& name, FailureAction& action) { return ParseName(kFailureActions, name, action); }
-const char* NodeCheckPolicyName(NodeCheckPolicy policy) { return kNodeCheckPolicies.at(static_cast<size_t>(policy)); }
-bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy) {
-  return ParseName(kNodeCheckPolicies, name, policy);
-}
-const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
-bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }
-
-std::span<const char* const> NamesOf(RecomputeMode) { return kRecomputeModes; }
-std::span<const char* const> NamesOf(ModelFamily) { return kModelFamilies; }
-std::span<const char* const> NamesOf(RopeScaling) { return kRopeScalings; }
-std::span<const char* const> NamesOf(AttentionKernel) { return kAttentionKernels; }
-std::span<const char* const> NamesOf(DataType) { return kDataTypes; }
-std::span<const char* const> NamesOf(DropoutMasks) { return kDropoutMasks; }
-std::span<const char* const> NamesOf(DeviceKind) { return kDeviceKinds; }
-std::span<const char* const> NamesOf(Choice) { return kChoices; }
-std::span<const char* const> NamesOf(ZeroStage) { return kZeroStages; }
-std::span<const char* const> NamesOf(PartitionMethod) { return kPartitionMethods; }
-std::span<const char* const> NamesOf(LrSchedule) { return kLrSchedules; }
-std::span<const char* const> NamesOf(NonFinitePolicy) { return kNonFinitePolicies; }
-std::span<const char* const> NamesOf(FailureAction) { return kFailureActions; }
-std::span<const char* const> NamesOf(NodeCheckPolicy) { return kNodeCheckPolicies; }
-std::span<const char* const> NamesOf(DataKind) { return kDataKinds; }
 
 }  // namespace lynx

@@ -5,11 +5,11 @@
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/enum_names.h"
 #include "common/units.h"
 #include "planner/schedule/schedule.h"
 
@@ -19,23 +19,33 @@ namespace lynx {
 // causal attention, GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no
 // dropout. Both may have grouped queries. planner/problem/model_families.h says which model has which fields.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
+template <>
+inline constexpr auto kEnumNames<ModelFamily> = EnumTable("gpt", "llama");
 
 // kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes the scores (FlashAttention, Dao
 // et al. 2022); it keeps the log-sum-exp of each row.
 enum class AttentionKernel : uint8_t { kUnfused, kFused };
+template <>
+inline constexpr auto kEnumNames<AttentionKernel> = EnumTable("unfused", "fused");
 
 // Type of the weights in use, of activations and of communication. Master weights and optimizer states are always 32-bit.
 enum class DataType : uint8_t { kFloat32, kBfloat16 };
+template <>
+inline constexpr auto kEnumNames<DataType> = EnumTable("float32", "bfloat16");
 
 // kRegenerated: a dropout mask is a function of counters and is drawn again in the backward pass, as in Lynx's engine.
 // kStored: the mask is kept beside the dropped output, one byte per element, as in Megatron-LM.
 enum class DropoutMasks : uint8_t { kRegenerated, kStored };
+template <>
+inline constexpr auto kEnumNames<DropoutMasks> = EnumTable("regenerated", "stored");
 
 // How rotary positions are scaled for sequences longer than those that the model was first trained on. kLinear: every
 // angle is divided by `factor` (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), computed for sequences of
 // model.seq tokens. kLlama3: slow pairs are divided by `factor`, fast pairs stay as they are (Llama 3.1). kYarn: Peng et
 // al. 2024.
 enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
+template <>
+inline constexpr auto kEnumNames<RopeScaling> = EnumTable("none", "linear", "dynamic", "llama3", "yarn");
 
 // Rotary positions (Su et al. 2021). Names and meanings are those of Hugging Face's `rope_theta` and `rope_scaling`;
 // worker/model/rotary_table.h has the formulas.
@@ -76,6 +86,14 @@ enum class PlanOnlyFeature : uint8_t {
   kUnknownFamily,
 };
 inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kUnknownFamily) + 1;
+template <>
+inline constexpr auto kEnumNames<PlanOnlyFeature> = EnumTable("gated-gelu", "exact-gelu", "other-activation", "layer-norm",
+                                                              "norm-offset", "post-norms", "whole-query-norm",
+                                                              "parallel-residual", "soft-capping", "multipliers",
+                                                              "skipped-rotary", "local-layers", "other-rope-scaling",
+                                                              "rotary-with-layer-norm", "linear-biases", "other-positions",
+                                                              "unknown-family");
+static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
 
@@ -108,6 +126,8 @@ struct ModelSpec {
 };
 
 enum class DataKind : uint8_t { kText, kMegatron };
+template <>
+inline constexpr auto kEnumNames<DataKind> = EnumTable("text", "megatron");
 
 struct DataSpec {
   DataKind kind = DataKind::kText;
@@ -120,10 +140,14 @@ struct DataSpec {
 };
 
 enum class LrSchedule : uint8_t { kConstant, kLinear, kCosine };
+template <>
+inline constexpr auto kEnumNames<LrSchedule> = EnumTable("constant", "linear", "cosine");
 
 // What happens in a step whose loss or gradient norm is not finite. kStop: the run ends before it changes a weight.
 // kSkip: no rank updates its weights in that step, and training goes on.
 enum class NonFinitePolicy : uint8_t { kStop, kSkip };
+template <>
+inline constexpr auto kEnumNames<NonFinitePolicy> = EnumTable("stop", "skip");
 
 struct OptimizerSpec {  // AdamW
   double lr = 3e-4;
@@ -155,6 +179,8 @@ struct TrainSpec {
 // The device that a rank computes on. All ranks of a job use one kind. kAny is only for jobs: GPUs if the cluster has
 // enough of them, else CPUs.
 enum class DeviceKind : uint8_t { kAny, kCpu, kCuda };
+template <>
+inline constexpr auto kEnumNames<DeviceKind> = EnumTable("any", "cpu", "cuda");
 
 struct ResourceSpec {
   int32_t min_ranks = 1;
@@ -168,16 +194,22 @@ struct ResourceSpec {
 
 // A choice that the user may leave to the planner.
 enum class Choice : uint8_t { kAuto, kOff, kOn };
+template <>
+inline constexpr auto kEnumNames<Choice> = EnumTable("auto", "off", "on");
 
 // Which model states the data-parallel ranks shard instead of replicating (Rajbhandari et al. 2020). Each value includes
 // those before it: optimizer states, then gradients, then weights.
 enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights };
+template <>
+inline constexpr auto kEnumNames<ZeroStage> = EnumTable("auto", "none", "optimizer", "gradients", "weights");
 
 // How layers are distributed over the stages. kExact: the longest stage, recomputation included, is as short as possible.
 // The other values are baselines. kEven: the same number of layers each. kCompute: balances forward and backward time
 // only. kGreedy: starts from the even split and moves one layer at a time out of the longest stage, recomputation
 // included, as long as that makes the longest stage shorter (Lynx, arXiv 2406.08756).
 enum class PartitionMethod : uint8_t { kExact, kEven, kCompute, kGreedy };
+template <>
+inline constexpr auto kEnumNames<PartitionMethod> = EnumTable("exact", "even", "compute", "greedy");
 inline constexpr int kPartitionMethodCount = 4;
 
 struct ParallelSpec {  // 0 = auto
@@ -216,6 +248,9 @@ enum class RecomputeMode : uint8_t {
   kHeu,
   kOpt,
 };
+template <>
+inline constexpr auto kEnumNames<RecomputeMode> = EnumTable("auto", "none", "full", "full-keep-collectives", "selective",
+                                                            "uniform", "block", "balanced", "no-overlap", "heu", "opt");
 
 struct RecomputeOptions {
   int32_t layers = 0;                    // N of kUniform and kBlock; 0 = the N with the shortest step that fits
@@ -261,6 +296,8 @@ struct SchedulingSpec {
 // What happens to a job after a rank has failed: it starts again (which uses one of max_restarts), starts again without
 // that rank's node, or fails.
 enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
+template <>
+inline constexpr auto kEnumNames<FailureAction> = EnumTable("retry", "exclude-node", "fail");
 
 // Matches failures with this exit code (128 + signal if a signal ended the rank), or failures whose reason or one of the
 // rank's last lines contains this text. Exactly one of the two is set.
@@ -275,6 +312,8 @@ struct FailureRule {
 // When ranks check their devices and links before they train. kAuto: after failures that a node may have caused. kAlways:
 // at the beginning of every generation. kNever: not at all.
 enum class NodeCheckPolicy : uint8_t { kAuto, kAlways, kNever };
+template <>
+inline constexpr auto kEnumNames<NodeCheckPolicy> = EnumTable("auto", "always", "never");
 
 struct JobSpec {
   std::string name;  // [a-z0-9-]{1,48}
@@ -306,55 +345,6 @@ absl::Status ValidateJobSpec(const JobSpec& spec);
 
 // Checks the name of a job or a queue; the error names `field`.
 absl::Status ValidateName(const std::string& name, const char* field);
-
-// "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"
-const char* RecomputeModeName(RecomputeMode mode);
-bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode);
-const char* ModelFamilyName(ModelFamily family);  // "gpt", "llama"
-bool ParseModelFamily(const std::string& name, ModelFamily& family);
-const char* RopeScalingName(RopeScaling scaling);  // "none", "linear", "dynamic", "llama3", "yarn"
-bool ParseRopeScaling(const std::string& name, RopeScaling& scaling);
-const char* AttentionKernelName(AttentionKernel attention);  // "unfused", "fused"
-bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention);
-const char* DataTypeName(DataType dtype);  // "float32", "bfloat16"
-bool ParseDataType(const std::string& name, DataType& dtype);
-const char* DropoutMasksName(DropoutMasks masks);  // "regenerated", "stored"
-bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
-const char* DeviceKindName(DeviceKind kind);  // "any", "cpu", "cuda"
-bool ParseDeviceKind(const std::string& name, DeviceKind& kind);
-const char* ChoiceName(Choice choice);  // "auto", "off", "on"
-bool ParseChoice(const std::string& name, Choice& choice);
-const char* ZeroStageName(ZeroStage zero);  // "auto", "none", "optimizer", "gradients", "weights"
-bool ParseZeroStage(const std::string& name, ZeroStage& zero);
-const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "compute", "greedy"
-bool ParsePartitionMethod(const std::string& name, PartitionMethod& method);
-const char* LrScheduleName(LrSchedule schedule);  // "constant", "linear", "cosine"
-bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
-const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
-bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
-const char* FailureActionName(FailureAction action);  // "retry", "exclude-node", "fail"
-bool ParseFailureAction(const std::string& name, FailureAction& action);
-const char* NodeCheckPolicyName(NodeCheckPolicy policy);  // "auto", "always", "never"
-bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy);
-const char* DataKindName(DataKind kind);  // "text", "megatron"
-bool ParseDataKind(const std::string& name, DataKind& kind);
-
-// The names of all values of an enum, in their order.
-std::span<const char* const> NamesOf(RecomputeMode);
-std::span<const char* const> NamesOf(ModelFamily);
-std::span<const char* const> NamesOf(RopeScaling);
-std::span<const char* const> NamesOf(AttentionKernel);
-std::span<const char* const> NamesOf(DataType);
-std::span<const char* const> NamesOf(DropoutMasks);
-std::span<const char* const> NamesOf(DeviceKind);
-std::span<const char* const> NamesOf(Choice);
-std::span<const char* const> NamesOf(ZeroStage);
-std::span<const char* const> NamesOf(PartitionMethod);
-std::span<const char* const> NamesOf(LrSchedule);
-std::span<const char* const> NamesOf(NonFinitePolicy);
-std::span<const char* const> NamesOf(FailureAction);
-std::span<const char* const> NamesOf(NodeCheckPolicy);
-std::span<const char* const> NamesOf(DataKind);
 
 }  // namespace lynx
 

@@ -10,34 +10,6 @@ namespace {
 
 using enum Tensor;
 
-// Indexed by Tensor.
-constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
-    "x",         "ln1",          "ln1_full",   "qkv",      "qk_normed", "probs",      "probs_mask",  "probs_dropped",
-    "context",   "lse",          "proj_sum",   "x1",       "mask1",     "ln2",        "ln2_full",    "fc1",
-    "gelu",      "silu",         "swiglu",     "fc2_sum",  "mask2",     "embed_sum",  "embed_mask",  "lnf",
-    "lnf_full",  "logits",       "loss_stats", "grad",     "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",
-    "grad_proj", "grad_context", "grad_qkv",   "grad_ln1", "grad_lnf",  "grad_embed", "weights",     "weight_grads",
-    "workspace"};
-
-// Indexed by Op.
-constexpr std::array<std::string_view, kOpCount> kOpNames = {
-    "embed", "position", "ln1",  "qkv",  "rope",   "probs", "drop",  "context", "flash", "proj",   "mask1", "add1",
-    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2",   "mask2", "add2",    "lnf",   "logits", "loss",  "qk_norm"};
-
-constexpr std::array<std::string_view, kSegmentCount> kSegmentNames = {"none", "embed", "norm1", "attn", "norm2",
-                                                                       "mlp",  "head",  "out",   "end"};
-constexpr std::array<std::string_view, kLayerTypeCount> kLayerTypeNames = {"embedding", "transformer", "head"};
-
-template <size_t N, class Enum>
-bool ParseName(const std::array<std::string_view, N>& names, std::string_view name, size_t first, Enum& value) {
-  for (size_t i = first; i < N; ++i) {
-    if (names[i] != name) continue;
-    value = static_cast<Enum>(i);
-    return true;
-  }
-  return false;
-}
-
 constexpr auto kRead = AccessMode::kRead;
 constexpr auto kWrite = AccessMode::kWrite;
 constexpr auto kUpdate = AccessMode::kUpdate;
@@ -383,14 +355,5 @@ TensorSet LayerGraph::FindReadBy(Segment backward_segment) const {
   }
   return set;
 }
-
-std::string_view OpName(Op op) { return kOpNames[Index(op)]; }
-std::string_view TensorName(Tensor tensor) { return kTensorNames[Index(tensor)]; }
-std::string_view SegmentName(Segment segment) { return kSegmentNames[Index(segment)]; }
-std::string_view LayerTypeName(LayerType type) { return kLayerTypeNames[Index(type)]; }
-
-bool ParseOp(std::string_view name, Op& op) { return ParseName(kOpNames, name, 0, op); }
-bool ParseTensor(std::string_view name, Tensor& tensor) { return ParseName(kTensorNames, name, 0, tensor); }
-bool ParseSegment(std::string_view name, Segment& segment) { return ParseName(kSegmentNames, name, 1, segment); }
 
 }  // namespace lynx

@@ -61,6 +61,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/enum_names.h"
 #include "common/units.h"
 #include "planner/problem/job_spec.h"
 #include "planner/problem/layout.h"
@@ -70,9 +71,15 @@ namespace lynx {
 
 enum class LayerType : uint8_t { kEmbedding, kTransformer, kHead };
 inline constexpr int kLayerTypeCount = 3;
+template <>
+inline constexpr auto kEnumNames<LayerType> = EnumTable("embedding", "transformer", "head");
+static_assert(kEnumNames<LayerType>.size() == kLayerTypeCount);
 
 enum class Segment : uint8_t { kNone, kEmbed, kNorm1, kAttn, kNorm2, kMlp, kHead, kOut, kEnd };
 inline constexpr int kSegmentCount = 9;
+template <>
+inline constexpr auto kEnumNames<Segment> = EnumTable("none", "embed", "norm1", "attn", "norm2", "mlp", "head", "out", "end");
+static_assert(kEnumNames<Segment>.size() == kSegmentCount);
 
 enum class Op : uint8_t {
   // embedding
@@ -105,6 +112,11 @@ enum class Op : uint8_t {
   kQkNorm,
 };
 inline constexpr int kOpCount = 24;
+template <>
+inline constexpr auto kEnumNames<Op> = EnumTable("embed", "position", "ln1", "qkv", "rope", "probs", "drop", "context", "flash",
+                                                 "proj", "mask1", "add1", "ln2", "fc1", "gelu", "silu", "swiglu", "fc2",
+                                                 "mask2", "add2", "lnf", "logits", "loss", "qk_norm");
+static_assert(kEnumNames<Op>.size() == kOpCount);
 
 // A set of ops, as a bit mask over Op.
 using OpSet = uint64_t;
@@ -158,6 +170,15 @@ enum class Tensor : uint8_t {
   kWorkspace,        // scratch of one action
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
+template <>
+inline constexpr auto kEnumNames<Tensor> = EnumTable("x", "ln1", "ln1_full", "qkv", "qk_normed", "probs", "probs_mask",
+                                                     "probs_dropped", "context", "lse", "proj_sum", "x1", "mask1", "ln2",
+                                                     "ln2_full", "fc1", "gelu", "silu", "swiglu", "fc2_sum", "mask2",
+                                                     "embed_sum", "embed_mask", "lnf", "lnf_full", "logits", "loss_stats",
+                                                     "grad", "grad_fc2", "grad_fc1", "grad_swiglu", "grad_ln2", "grad_proj",
+                                                     "grad_context", "grad_qkv", "grad_ln1", "grad_lnf", "grad_embed",
+                                                     "weights", "weight_grads", "workspace");
+static_assert(kEnumNames<Tensor>.size() == kTensorCount);
 
 // A set of tensors, as a bit mask over Tensor.
 using TensorSet = uint64_t;
@@ -342,14 +363,6 @@ int64_t OpParameters(Op op, const LayerShape& shape);
 int64_t LayerParameters(LayerType type, const LayerShape& shape);
 // Parameters of the whole model; tied embeddings count once.
 int64_t ModelParameters(const ModelSpec& model);
-
-std::string_view OpName(Op op);
-std::string_view TensorName(Tensor tensor);
-std::string_view SegmentName(Segment segment);
-std::string_view LayerTypeName(LayerType type);
-bool ParseOp(std::string_view name, Op& op);
-bool ParseTensor(std::string_view name, Tensor& tensor);
-bool ParseSegment(std::string_view name, Segment& segment);
 
 }  // namespace lynx
 

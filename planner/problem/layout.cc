@@ -14,9 +14,9 @@ std::string LayoutText(const ParallelLayout& layout) {
   if (layout.cp > 1) absl::StrAppend(&text, " cp", layout.cp);
   if (layout.virtual_stages > 1) absl::StrAppend(&text, " vp", layout.virtual_stages);
   if (layout.sequence_parallel) text += " sp";
-  if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", ZeroStageName(layout.zero));
+  if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", EnumName(layout.zero));
   if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
-    absl::StrAppend(&text, " ", ScheduleKindName(layout.schedule));
+    absl::StrAppend(&text, " ", EnumName(layout.schedule));
   }
   return text;
 }
@@ -75,7 +75,7 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   }
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
-  if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", ZeroStageName(layout.zero), "none or optimizer");
+  if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");
   return absl::OkStatus();
 }
 

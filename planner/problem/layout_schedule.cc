@@ -16,7 +16,7 @@ absl::Status SetCustomSchedule(std::string_view text, ParallelLayout& layout) {
   if (layout.schedule != ScheduleKind::kCustom) {
     if (text.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("a text comes with the schedule ", ScheduleKindName(layout.schedule), "; only a custom one has it"));
+        absl::StrCat("a text comes with the schedule ", EnumName(layout.schedule), "; only a custom one has it"));
   }
   LYNX_ASSIGN_OR_RETURN(layout.custom, ReadCustomSchedule(text));
   return CheckScheduleOf(layout, layout.custom.schedule->microbatches);

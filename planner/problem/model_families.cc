@@ -13,29 +13,28 @@ namespace {
 
 struct FeatureInfo {
   PlanOnlyFeature feature;
-  const char* name;
   const char* text;
 };
 
 using enum PlanOnlyFeature;
 constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
-    {kGatedGelu, "gated-gelu", "a feed-forward gate that passes through GELU"},
-    {kExactGelu, "exact-gelu", "GELU by the error function, not its approximation by tanh"},
-    {kOtherActivation, "other-activation", "an activation function other than GELU and SiLU"},
-    {kLayerNorm, "layer-norm", "LayerNorm with gated feed-forward layers"},
-    {kNormOffset, "norm-offset", "norms whose weights are offsets from one"},
-    {kPostNorms, "post-norms", "norms after attention and after feed-forward layers"},
-    {kWholeQueryNorm, "whole-query-norm", "norms over all queries and over all keys of a token, not over each head"},
-    {kParallelResidual, "parallel-residual", "attention and feed-forward layers side by side on one input"},
-    {kSoftCapping, "soft-capping", "caps on scores or logits"},
-    {kMultipliers, "multipliers", "constant factors on embeddings, residuals, scores or logits"},
-    {kSkippedRotary, "skipped-rotary", "layers without positions"},
-    {kLocalLayers, "local-layers", "sliding windows in some layers only"},
-    {kOtherRopeScaling, "other-rope-scaling", "a scaling of rotary positions other than linear, dynamic, llama3 and yarn"},
-    {kRotaryWithLayerNorm, "rotary-with-layer-norm", "rotary positions in layers with LayerNorm and biases"},
-    {kLinearBiases, "linear-biases", "biases in gated layers beyond those of query, key and value"},
-    {kOtherPositions, "other-positions", "positions that are neither learned embeddings nor rotary"},
-    {kUnknownFamily, "unknown-family", "a model_type that is not in the table of families"},
+    {kGatedGelu, "a feed-forward gate that passes through GELU"},
+    {kExactGelu, "GELU by the error function, not its approximation by tanh"},
+    {kOtherActivation, "an activation function other than GELU and SiLU"},
+    {kLayerNorm, "LayerNorm with gated feed-forward layers"},
+    {kNormOffset, "norms whose weights are offsets from one"},
+    {kPostNorms, "norms after attention and after feed-forward layers"},
+    {kWholeQueryNorm, "norms over all queries and over all keys of a token, not over each head"},
+    {kParallelResidual, "attention and feed-forward layers side by side on one input"},
+    {kSoftCapping, "caps on scores or logits"},
+    {kMultipliers, "constant factors on embeddings, residuals, scores or logits"},
+    {kSkippedRotary, "layers without positions"},
+    {kLocalLayers, "sliding windows in some layers only"},
+    {kOtherRopeScaling, "a scaling of rotary positions other than linear, dynamic, llama3 and yarn"},
+    {kRotaryWithLayerNorm, "rotary positions in layers with LayerNorm and biases"},
+    {kLinearBiases, "biases in gated layers beyond those of query, key and value"},
+    {kOtherPositions, "positions that are neither learned embeddings nor rotary"},
+    {kUnknownFamily, "a model_type that is not in the table of families"},
 }};
 
 constexpr bool InEnumOrder() {
@@ -186,23 +185,12 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
   if (model.rotary.dims != 0 && model.head_dim != 0) return NotExported("both model.rope.dims and model.headDim");
   if (model.rotary.dims != 0 && model.rotary.scaling != RopeScaling::kNone) {
     return NotExported(
-        absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ", RopeScalingName(model.rotary.scaling)));
+        absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ", EnumName(model.rotary.scaling)));
   }
   if (model.rotary.dims != 0) return FindModelFamily("phi3");
   if (model.qk_norm) return FindModelFamily("qwen3");
   if (model.qkv_bias) return FindModelFamily("qwen2");
   return FindModelFamily(model.window != 0 ? "mistral" : "llama");
-}
-
-const char* PlanOnlyFeatureName(PlanOnlyFeature feature) { return kFeatures.at(static_cast<size_t>(feature)).name; }
-
-bool ParsePlanOnlyFeature(const std::string& name, PlanOnlyFeature& feature) {
-  for (const FeatureInfo& info : kFeatures) {
-    if (name != info.name) continue;
-    feature = info.feature;
-    return true;
-  }
-  return false;
 }
 
 const char* PlanOnlyFeatureText(PlanOnlyFeature feature) { return kFeatures.at(static_cast<size_t>(feature)).text; }
@@ -217,7 +205,7 @@ std::vector<PlanOnlyFeature> FeaturesOf(PlanOnlyFeatures set) {
 
 std::string PlanOnlyText(PlanOnlyFeatures set) {
   return absl::StrJoin(FeaturesOf(set), ", ", [](std::string* out, PlanOnlyFeature feature) {
-    absl::StrAppend(out, PlanOnlyFeatureName(feature), " (", PlanOnlyFeatureText(feature), ")");
+    absl::StrAppend(out, EnumName(feature), " (", PlanOnlyFeatureText(feature), ")");
   });
 }
 
@@ -230,7 +218,7 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
   if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
   if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
-  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", RopeScalingName(r.scaling), " scaling by ", r.factor);
+  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", EnumName(r.scaling), " scaling by ", r.factor);
   if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
   if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
   return text;

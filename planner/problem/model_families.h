@@ -54,8 +54,6 @@ std::string WhyNotPlanned(const std::string& model_type);
 // model's. InvalidArgument with the field if no family fits.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
 
-const char* PlanOnlyFeatureName(PlanOnlyFeature feature);  // "gated-gelu", ...
-bool ParsePlanOnlyFeature(const std::string& name, PlanOnlyFeature& feature);
 // "a feed-forward gate that passes through GELU", as errors and docs say it.
 const char* PlanOnlyFeatureText(PlanOnlyFeature feature);
 // The features in a set, in order.

@@ -147,12 +147,12 @@ std::string LayerText(int32_t layer) {
 }
 
 template <class Enum>
-void AppendSet(uint64_t set, int count, std::string_view (*name)(Enum), std::string& text) {
+void AppendSet(uint64_t set, std::string& text) {
   char separator = '(';
-  for (int i = 0; i < count; ++i) {
+  for (size_t i = 0; i < kEnumNames<Enum>.size(); ++i) {
     if (!Contains(set, static_cast<Enum>(i))) continue;
     text += separator;
-    text += name(static_cast<Enum>(i));
+    text += EnumName(static_cast<Enum>(i));
     separator = ',';
   }
   text += ')';
@@ -178,14 +178,14 @@ class ActionParser {
     if (info.has_segment) {
       LYNX_RETURN_IF_ERROR(Expect('.'));
       const size_t start = at_;
-      if (!ParseSegment(Name(), action.segment)) {
+      if (!ParseEnum(Name(), action.segment) || action.segment == Segment::kNone) {
         return Error(start, "a segment (embed, norm1, attn, norm2, mlp, head, out or end)");
       }
     }
     if (info.operands == Operands::kOps) {
-      LYNX_ASSIGN_OR_RETURN(action.ops, Set("an op name", "each op once", ParseOp));
+      LYNX_ASSIGN_OR_RETURN(action.ops, Set<Op>("an op name", "each op once"));
     } else if (info.operands == Operands::kTensors) {
-      LYNX_ASSIGN_OR_RETURN(action.tensors, Set("a tensor name", "each tensor once", ParseTensor));
+      LYNX_ASSIGN_OR_RETURN(action.tensors, Set<Tensor>("a tensor name", "each tensor once"));
     }
     if (at_ != text_.size()) return Error(at_, "the end of the action");
     return action;
@@ -252,13 +252,13 @@ class ActionParser {
 
   // Names in parentheses, as a bit mask over their enum.
   template <class Enum>
-  absl::StatusOr<uint64_t> Set(const char* what, const char* once, bool (*parse)(std::string_view, Enum&)) {
+  absl::StatusOr<uint64_t> Set(const char* what, const char* once) {
     LYNX_RETURN_IF_ERROR(Expect('('));
     uint64_t set = 0;
     while (true) {
       const size_t start = at_;
       Enum value;
-      if (!parse(Name(), value)) return Error(start, what);
+      if (!ParseEnum(Name(), value)) return Error(start, what);
       if (Contains(set, value)) return Error(start, once);
       set |= Bit(value);
       if (!At(',')) break;
@@ -314,9 +314,9 @@ std::string ActionText(const Action& action) {
   if (info.phase != Phase::kWhole) text += info.phase == Phase::kStart ? '+' : '-';
   if (info.has_microbatch) absl::StrAppend(&text, action.microbatch);
   if (info.has_layer) absl::StrAppend(&text, ":", LayerText(action.layer));
-  if (info.has_segment) absl::StrAppend(&text, ".", std::string(SegmentName(action.segment)));
-  if (info.operands == Operands::kOps) AppendSet<Op>(action.ops, kOpCount, OpName, text);
-  if (info.operands == Operands::kTensors) AppendSet<Tensor>(action.tensors, kTensorCount, TensorName, text);
+  if (info.has_segment) absl::StrAppend(&text, ".", EnumName(action.segment));
+  if (info.operands == Operands::kOps) AppendSet<Op>(action.ops, text);
+  if (info.operands == Operands::kTensors) AppendSet<Tensor>(action.tensors, text);
   return text;
 }
 

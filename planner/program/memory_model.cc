@@ -256,7 +256,7 @@ class CurrentInstances {
 }  // namespace
 
 std::string BufferKeyText(const BufferKey& key) {
-  std::string text = absl::StrCat(std::string(TensorName(key.tensor)), "[");
+  std::string text = absl::StrCat(EnumName(key.tensor), "[");
   if (key.layer == kHeadLayer) {
     text += "h";
   } else if (key.layer == kEmbeddingLayer) {

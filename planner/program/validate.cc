@@ -116,7 +116,7 @@ class StageValidator {
     const ActionInfo& info = InfoOf(action.kind);
     const std::vector<Segment> segments = graph_.SegmentsOf(type, info.segment_pass());
     if (std::find(segments.begin(), segments.end(), action.segment) == segments.end()) {
-      return Fail(absl::StrCat("the ", std::string(LayerTypeName(type)), " layer has no such segment in this pass"));
+      return Fail(absl::StrCat("the ", EnumName(type), " layer has no such segment in this pass"));
     }
     if (action.kind == kWeight && graph_.OpsOf(type, action.segment, Pass::kWeight).empty()) {
       return Fail("the segment has no weight pass");

@@ -68,15 +68,15 @@ RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor,
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {
     if (state != (context_.layout.tp > 1 ? Sum::kComplete : Sum::kPartial)) {
-      return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", std::string(TensorName(tensor)),
-                          ", unless ", std::string(OpName(first)), " and its all-reduce have just been recomputed");
+      return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", EnumName(tensor), ", unless ",
+                          EnumName(first), " and its all-reduce have just been recomputed");
     }
     state = Sum::kWhole;
     return std::nullopt;
   }
   const bool start = InfoOf(action.kind).phase == Phase::kStart;
   if (state != (start ? Sum::kPartial : Sum::kReducing)) {
-    return absl::StrCat("a repeated all-reduce follows the recomputation of ", std::string(OpName(first)), ", once");
+    return absl::StrCat("a repeated all-reduce follows the recomputation of ", EnumName(first), ", once");
   }
   state = start ? Sum::kReducing : Sum::kComplete;
   return std::nullopt;
@@ -101,7 +101,7 @@ RecomputeRules::Broken RecomputeRules::CheckWhole(const Action& action, const st
   for (const Tensor tensor : reads) {
     if (tensor != Tensor::kX && tensor != Tensor::kX1) continue;
     if (StateOf({tensor, action.layer, action.microbatch}) == Sum::kWhole) continue;
-    return absl::StrCat("reads ", std::string(TensorName(tensor)), ", whose recomputation is not complete");
+    return absl::StrCat("reads ", EnumName(tensor), ", whose recomputation is not complete");
   }
   return std::nullopt;
 }

@@ -9,9 +9,6 @@
 namespace lynx {
 namespace {
 
-constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {
-    "store", "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "o1", "o2", "o3", "o4", "critical", "offload"};
-
 // Outputs of norms and activation functions.
 bool IsBalanced(Tensor tensor) {
   switch (tensor) {
@@ -66,14 +63,12 @@ void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy
 std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
   std::string text;
   for (size_t i = 0; i < graph.recomputable().size(); ++i) {
-    if (policy[i] == placement) absl::StrAppend(&text, " ", std::string(TensorName(graph.recomputable()[i])));
+    if (policy[i] == placement) absl::StrAppend(&text, " ", EnumName(graph.recomputable()[i]));
   }
   return text;
 }
 
 }  // namespace
-
-std::string_view PlacementName(Placement placement) { return kPlacementNames[static_cast<size_t>(placement)]; }
 
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers) {
   LayerPolicy policy{};
@@ -114,7 +109,7 @@ std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy) 
     if (!IsRecomputed(placement)) {
       absl::StrAppend(&text, tensors.substr(1), placement == Placement::kStore ? " stored" : " offloaded");
     } else {
-      absl::StrAppend(&text, std::string(PlacementName(placement)), ":", tensors);
+      absl::StrAppend(&text, EnumName(placement), ":", tensors);
     }
   }
   return text;

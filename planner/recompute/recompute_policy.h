@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/enum_names.h"
 #include "planner/problem/job_spec.h"
 #include "planner/problem/layer_graph.h"
 
@@ -37,6 +38,10 @@ enum class Placement : uint8_t {
   kOffload,   // not recomputed: kept in the host's memory between forward and backward
 };
 inline constexpr int kPlacementCount = 16;
+template <>
+inline constexpr auto kEnumNames<Placement> = EnumTable("store", "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "o1",
+                                                        "o2", "o3", "o4", "critical", "offload");
+static_assert(kEnumNames<Placement>.size() == kPlacementCount);
 constexpr Placement ForwardWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kForward1) + i); }
 constexpr Placement AboveWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kAbove1) + i); }
 constexpr Placement OwnWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kOwn1) + i); }
@@ -44,8 +49,6 @@ constexpr bool IsForwardWindow(Placement p) { return p >= Placement::kForward1 &
 constexpr bool IsAboveWindow(Placement p) { return p >= Placement::kAbove1 && p <= Placement::kAbove4; }
 constexpr bool IsOwnWindow(Placement p) { return p >= Placement::kOwn1 && p <= Placement::kOwn4; }
 constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p != Placement::kOffload; }
-// "store", "f1".."f4", "stall", "b1".."b4", "o1".."o4", "critical", "offload"
-std::string_view PlacementName(Placement placement);
 
 // Indexed by position in LayerGraph::recomputable(); kStore at unused positions.
 using LayerPolicy = std::array<Placement, kMaxRecomputable>;

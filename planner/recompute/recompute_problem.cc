@@ -44,7 +44,7 @@ struct Remaking {
 };
 
 absl::Status Refuse(int item, Placement placement, const char* why) {
-  return absl::InvalidArgumentError(absl::StrCat("item ", item, " in ", std::string(PlacementName(placement)), ": ", why));
+  return absl::InvalidArgumentError(absl::StrCat("item ", item, " in ", EnumName(placement), ": ", why));
 }
 
 absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {

@@ -117,11 +117,9 @@ RecomputeItem ReadItem(Reader& reader) {
 
 Placement ReadPlacement(Reader& reader) {
   const std::string word = reader.Word();
-  for (int i = 0; i < kPlacementCount; ++i) {
-    if (word == PlacementName(static_cast<Placement>(i))) return static_cast<Placement>(i);
-  }
-  reader.Fail(absl::StrCat("'", word, "' is not a placement"));
-  return Placement::kStore;
+  Placement placement = Placement::kStore;
+  if (!ParseEnum(word, placement)) reader.Fail(absl::StrCat("'", word, "' is not a placement"));
+  return placement;
 }
 
 absl::Status CheckSolution(const RecomputeProblem& problem, const StageAnswer& answer) {
@@ -186,7 +184,7 @@ std::string AnswerText(const RecomputeProblem& problem, const StageAnswer& answe
   if (answer.solution) {
     for (const LayerPolicy& layer : answer.solution->policy.layers) {
       text += "layer";
-      for (size_t i = 0; i < problem.items.size(); ++i) absl::StrAppend(&text, " ", std::string(PlacementName(layer[i])));
+      for (size_t i = 0; i < problem.items.size(); ++i) absl::StrAppend(&text, " ", EnumName(layer[i]));
       text += "\n";
     }
   }

@@ -16,7 +16,6 @@
 namespace lynx {
 namespace {
 
-constexpr std::array<const char*, 3> kFormatNames = {"megatron", "deepspeed", "torchtitan"};
 constexpr std::array<const char*, 3> kFrameworks = {"Megatron-LM", "DeepSpeed", "torchtitan"};
 
 constexpr ExportVersion kMegatronVersions[] = {
@@ -156,17 +155,6 @@ std::vector<std::string> PolicyMissing(const char* framework, const Plan& plan, 
 
 }  // namespace
 
-const char* ExportFormatName(ExportFormat format) { return kFormatNames[static_cast<size_t>(format)]; }
-
-bool ParseExportFormat(const std::string& name, ExportFormat& format) {
-  for (size_t i = 0; i < kFormatNames.size(); ++i) {
-    if (name != kFormatNames[i]) continue;
-    format = static_cast<ExportFormat>(i);
-    return true;
-  }
-  return false;
-}
-
 absl::Span<const ExportVersion> ExportVersions(ExportFormat format) {
   switch (format) {
     case ExportFormat::kMegatron: return kMegatronVersions;
@@ -250,7 +238,7 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute) {
 }
 
 std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs) {
-  return absl::StrCat("the schedule ", ScheduleKindName(layout.schedule), ": ", runs,
+  return absl::StrCat("the schedule ", EnumName(layout.schedule), ": ", runs,
                       ", with other memory and time; set parallel.schedule to that and export again");
 }
 

@@ -16,13 +16,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/enum_names.h"
 #include "planner/plan/plan.h"
 
 namespace lynx {
 
 enum class ExportFormat : uint8_t { kMegatron, kDeepSpeed, kTorchtitan };
-const char* ExportFormatName(ExportFormat format);  // "megatron", "deepspeed", "torchtitan"
-bool ParseExportFormat(const std::string& name, ExportFormat& format);
+template <>
+inline constexpr auto kEnumNames<ExportFormat> = EnumTable("megatron", "deepspeed", "torchtitan");
 
 // A version of a framework for which exports are written.
 struct ExportVersion {

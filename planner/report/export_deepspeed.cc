@@ -218,10 +218,9 @@ class DeepSpeed {
   }
 
   void Model() {
-    Miss(absl::StrCat("the model: the training script builds ", ModelFamilyName(plan_.model.family), " with ",
-                      plan_.model.layers, " layers, hidden ", plan_.model.hidden, ", ", plan_.model.heads,
-                      " heads, feed-forward ", plan_.model.ffn, ", sequence ", plan_.model.seq, ", vocabulary ",
-                      plan_.model.vocab, ModelFeaturesText(plan_.model)));
+    Miss(absl::StrCat("the model: the training script builds ", EnumName(plan_.model.family), " with ", plan_.model.layers,
+                      " layers, hidden ", plan_.model.hidden, ", ", plan_.model.heads, " heads, feed-forward ", plan_.model.ffn,
+                      ", sequence ", plan_.model.seq, ", vocabulary ", plan_.model.vocab, ModelFeaturesText(plan_.model)));
   }
 
   const ExportInput& input_;

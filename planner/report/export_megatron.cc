@@ -137,7 +137,7 @@ class Megatron {
       args_.Value("--rotary-seq-len-interpolation-factor", static_cast<int64_t>(rotary.factor));
     } else {
       Miss(absl::StrCat(
-          RopeScalingName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
+          EnumName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
           ": Megatron-LM's arguments have linear scaling by whole numbers, and Llama 3.1's with its own frequencies"));
     }
   }
@@ -218,7 +218,7 @@ class Megatron {
     args_.Value("--optimizer", "adam");
     args_.Value("--lr", RealText(train.optimizer.lr));
     args_.Value("--min-lr", RealText(train.min_lr));
-    args_.Value("--lr-decay-style", LrScheduleName(train.schedule));
+    args_.Value("--lr-decay-style", EnumName(train.schedule));
     if (train.warmup_steps > 0) args_.Value("--lr-warmup-iters", train.warmup_steps);
     args_.Value("--adam-beta1", RealText(train.optimizer.beta1));
     args_.Value("--adam-beta2", RealText(train.optimizer.beta2));

@@ -68,7 +68,7 @@ class Chooser {
       Miss(absl::StrCat("rotary positions of ", model.rotary.dims, " elements of a head: torchtitan turns all of them"));
     }
     if (scaling != RopeScaling::kNone && scaling != RopeScaling::kLlama3) {
-      Miss(absl::StrCat(RopeScalingName(scaling), " scaling of rotary positions: written without"));
+      Miss(absl::StrCat(EnumName(scaling), " scaling of rotary positions: written without"));
     }
     if (model.window != 0 && model.seq > model.window) {
       Miss(absl::StrCat("attention within a window of ", model.window, " positions: the plan counts attention to all of them"));

@@ -160,7 +160,7 @@ class Writer {
     training.Number("num_tokens_per_microbatch_per_dp_rank", tokens);
     training.Number("num_tokens_per_train_step", tokens * plan_.microbatches * layout_.dp);
     training.Number("max_context_length", model_.seq).Number("steps", spec_.train.steps);
-    training.Real("max_norm", choices_.max_norm).Text("mixed_precision_param", DataTypeName(model_.dtype));
+    training.Real("max_norm", choices_.max_norm).Text("mixed_precision_param", EnumName(model_.dtype));
     if (layout_.pp > 1) training.Bool("disable_cuda_graphs", true);  // CUDA graphs do not work with a pipeline
     return training;
   }
@@ -186,7 +186,7 @@ class Writer {
     PythonCall scheduler("LRSchedulersContainer.Config");
     scheduler.Number("warmup_steps", spec_.train.warmup_steps);
     if (spec_.train.schedule == LrSchedule::kConstant) return scheduler.Real("decay_ratio", 0);
-    scheduler.Text("decay_type", LrScheduleName(spec_.train.schedule));
+    scheduler.Text("decay_type", EnumName(spec_.train.schedule));
     return scheduler.Real("min_lr_factor", choices_.min_lr_factor);
   }
 

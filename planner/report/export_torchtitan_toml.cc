@@ -65,7 +65,7 @@ class Writer {
     toml_.Number("seq_len", plan_.model.seq);
     toml_.Number("steps", train.steps);
     toml_.Real("max_norm", choices_.max_norm);
-    toml_.Text("mixed_precision_param", DataTypeName(plan_.model.dtype));
+    toml_.Text("mixed_precision_param", EnumName(plan_.model.dtype));
     toml_.Section("debug");
     toml_.Number("seed", choices_.seed);
     toml_.Section("optimizer");
@@ -80,7 +80,7 @@ class Writer {
     if (train.schedule == LrSchedule::kConstant) {
       toml_.Real("decay_ratio", 0);
     } else {
-      toml_.Text("decay_type", LrScheduleName(train.schedule));
+      toml_.Text("decay_type", EnumName(train.schedule));
       toml_.Real("min_lr_factor", choices_.min_lr_factor);
     }
   }

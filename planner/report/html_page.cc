@@ -103,8 +103,8 @@ class Page {
  private:
   std::string Subtitle() const {
     const ModelSpec& m = plan_.model;
-    return absl::StrCat(ModelFamilyName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
-                        " heads, sequence ", m.seq, ", vocabulary ", m.vocab, ", ", DataTypeName(m.dtype));
+    return absl::StrCat(EnumName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
+                        " heads, sequence ", m.seq, ", vocabulary ", m.vocab, ", ", EnumName(m.dtype));
   }
 
   std::string Chips() const {
@@ -112,8 +112,8 @@ class Page {
         {"layout", LayoutText(plan_.layout)},
         {"ranks", absl::StrCat(plan_.layout.ranks())},
         {"micro-batch", absl::StrCat(plan_.micro_batch, " × ", plan_.microbatches)},
-        {"recompute", RecomputeModeName(plan_.mode)},
-        {"schedule", ScheduleKindName(plan_.layout.schedule)}};
+        {"recompute", EnumName(plan_.mode)},
+        {"schedule", EnumName(plan_.layout.schedule)}};
     std::string html;
     for (const auto& [name, value] : chips) {
       absl::StrAppend(&html, "<li>", name, " <b>", HtmlEscaped(value), "</b></li>");

@@ -52,7 +52,7 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   std::string text;
   for (int i = 1; i < kPlacementCount; ++i) {
     if (ops[i] == 0 || !IsRecomputed(static_cast<Placement>(i))) continue;
-    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":", ops[i]);
+    absl::StrAppend(&text, text.empty() ? "" : " ", EnumName(static_cast<Placement>(i)), ":", ops[i]);
   }
   return text.empty() ? "-" : text;
 }
@@ -111,7 +111,7 @@ std::string Prediction(const Plan& plan) {
 std::string ModelNotes(const ModelSpec& model) {
   std::string text;
   if (model.plan_only != 0) {
-    absl::StrAppend(&text, "note: planned as the nearest layers of ", ModelFamilyName(model.family),
+    absl::StrAppend(&text, "note: planned as the nearest layers of ", EnumName(model.family),
                     "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
   }
   if (model.window != 0 && model.seq > model.window) {
@@ -214,10 +214,9 @@ std::string PercentText(int64_t part, int64_t whole) {
 
 std::string PlanTable(const Plan& plan) {
   const int32_t ranks = plan.layout.ranks();
-  std::string text =
-      absl::StrCat(LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks", "), micro-batch ", plan.micro_batch,
-                   " x ", plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
-                   RecomputeModeName(plan.mode), "\n\n");
+  std::string text = absl::StrCat(
+      LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks", "), micro-batch ", plan.micro_batch, " x ",
+      plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ", EnumName(plan.mode), "\n\n");
   absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");
   const Table proofs = ProofTable(plan);
   if (!proofs.rows.empty()) {

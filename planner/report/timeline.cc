@@ -130,11 +130,11 @@ TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpa
 }
 
 template <class Enum>
-void AppendNames(uint64_t set, int count, std::string_view (*name)(Enum), std::string& text) {
+void AppendNames(uint64_t set, std::string& text) {
   const char* separator = " (";
-  for (int i = 0; i < count; ++i) {
+  for (size_t i = 0; i < kEnumNames<Enum>.size(); ++i) {
     if (!Contains(set, static_cast<Enum>(i))) continue;
-    absl::StrAppend(&text, separator, std::string(name(static_cast<Enum>(i))));
+    absl::StrAppend(&text, separator, EnumName(static_cast<Enum>(i)));
     separator = ", ";
   }
   text += ")";
@@ -183,14 +183,14 @@ std::string ActionMeaning(const Action& action) {
   const ActionInfo& info = InfoOf(action.kind);
   std::string text = info.phase == Phase::kWait ? "wait for the " : "";
   absl::StrAppend(&text, std::string(info.words));
-  if (info.operands == Operands::kOps) AppendNames(action.ops, kOpCount, OpName, text);
-  if (info.operands == Operands::kTensors) AppendNames(action.tensors, kTensorCount, TensorName, text);
+  if (info.operands == Operands::kOps) AppendNames<Op>(action.ops, text);
+  if (info.operands == Operands::kTensors) AppendNames<Tensor>(action.tensors, text);
   if (info.has_layer) {
     absl::StrAppend(&text, action.layer == kEmbeddingLayer ? ", embedding"
                            : action.layer == kHeadLayer    ? ", head"
                                                            : absl::StrCat(", layer ", action.layer));
   }
-  if (info.has_segment) absl::StrAppend(&text, ", segment ", std::string(SegmentName(action.segment)));
+  if (info.has_segment) absl::StrAppend(&text, ", segment ", EnumName(action.segment));
   if (info.has_microbatch) absl::StrAppend(&text, ", microbatch ", action.microbatch);
   return text;
 }

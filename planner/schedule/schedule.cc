@@ -23,10 +23,6 @@ constexpr std::array<ScheduleKindInfo, kScheduleKindCount - 1> kKinds = {{
     {kCustom, StagePlacement::kLooping, 1, kMaxPipelineChunks, false},
 }};
 
-constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
-    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"};
-constexpr std::array<std::string_view, 3> kPlacementNames = {"looping", "v", "bidirectional"};
-
 absl::Status CheckBounds(const PipelineShape& shape, int32_t microbatches, bool splits_weight) {
   if (shape.ranks < 1 || shape.ranks > kMaxPipelineRanks) {
     return absl::InvalidArgumentError(absl::StrCat("a pipeline has 1 to ", kMaxPipelineRanks, " ranks, not ", shape.ranks));
@@ -36,7 +32,7 @@ absl::Status CheckBounds(const PipelineShape& shape, int32_t microbatches, bool 
   }
   if (shape.placement != StagePlacement::kLooping && shape.chunks != 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("placement ", PlacementName(shape.placement), " puts 2 chunks on each rank, not ", shape.chunks));
+        absl::StrCat("placement ", EnumName(shape.placement), " puts 2 chunks on each rank, not ", shape.chunks));
   }
   const int64_t passes = splits_weight ? 3 : 2;
   const int64_t most = kMaxScheduleSlots / (passes * shape.pieces());
@@ -56,43 +52,19 @@ const ScheduleKindInfo& InfoOf(ScheduleKind kind) {
   return info;
 }
 
-const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
-
-std::span<const char* const> NamesOf(ScheduleKind) { return kScheduleKinds; }
-
-bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) {
-  for (size_t i = 0; i < kScheduleKinds.size(); ++i) {
-    if (name != kScheduleKinds[i]) continue;
-    kind = static_cast<ScheduleKind>(i);
-    return true;
-  }
-  return false;
-}
-
 bool SharedSchedule::operator==(const SharedSchedule& other) const {
   if (schedule == other.schedule) return true;
   return schedule && other.schedule && *schedule == *other.schedule;
 }
 
-std::string PlacementName(StagePlacement placement) { return std::string(kPlacementNames[static_cast<size_t>(placement)]); }
-
-bool ParsePlacement(std::string_view name, StagePlacement& placement) {
-  for (size_t i = 0; i < kPlacementNames.size(); ++i) {
-    if (kPlacementNames[i] != name) continue;
-    placement = static_cast<StagePlacement>(i);
-    return true;
-  }
-  return false;
-}
-
 absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches, bool splits_weight) {
   if (kind == kAuto) return absl::InvalidArgumentError("auto is no schedule but the choice of one");
   const ScheduleKindInfo& info = InfoOf(kind);
-  const std::string name = ScheduleKindName(kind);
+  const std::string name = EnumName(kind);
   if (kind != kCustom) {
     if (shape.placement != info.placement) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " has placement ", PlacementName(info.placement), ", not ",
-                                                     PlacementName(shape.placement), "; a custom schedule may"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " has placement ", EnumName(info.placement), ", not ",
+                                                     EnumName(shape.placement), "; a custom schedule may"));
     }
     if (splits_weight != info.splits_weight) {
       return absl::InvalidArgumentError(absl::StrCat(name, info.splits_weight ? " splits" : " does not split",

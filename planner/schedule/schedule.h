@@ -32,13 +32,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/enum_names.h"
 
 namespace lynx {
 
@@ -55,10 +55,16 @@ enum class ScheduleKind : uint8_t {
   kCustom,
 };
 inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kCustom) + 1;
+template <>
+inline constexpr auto kEnumNames<ScheduleKind> = EnumTable("auto", "gpipe", "1f1b", "interleaved", "zero-bubble",
+                                                           "zero-bubble-v", "chimera", "custom");
+static_assert(kEnumNames<ScheduleKind>.size() == kScheduleKindCount);
 
 enum class Pass : uint8_t { kForward, kBackward, kWeight };
 
 enum class StagePlacement : uint8_t { kLooping, kV, kBidirectional };
+template <>
+inline constexpr auto kEnumNames<StagePlacement> = EnumTable("looping", "v", "bidirectional");
 
 inline constexpr int32_t kNoStage = -1;
 
@@ -77,12 +83,6 @@ struct ScheduleKindInfo {
 };
 // The kind must not be kAuto.
 const ScheduleKindInfo& InfoOf(ScheduleKind kind);
-// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"
-const char* ScheduleKindName(ScheduleKind kind);
-std::span<const char* const> NamesOf(ScheduleKind);  // of all values, in their order
-bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
-std::string PlacementName(StagePlacement placement);
-bool ParsePlacement(std::string_view name, StagePlacement& placement);
 
 // Says which rank holds which virtual stage, and in which order the data passes through the stages. Stages must be in [0,
 // stages()).

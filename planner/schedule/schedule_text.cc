@@ -94,7 +94,7 @@ absl::Status ReadField(std::string_view word, Header& header) {
   if (key == "placement") {
     if (header.has_placement) return absl::InvalidArgumentError("placement is said twice");
     header.has_placement = true;
-    if (ParsePlacement(value, header.placement)) return absl::OkStatus();
+    if (ParseEnum(value, header.placement)) return absl::OkStatus();
     return absl::InvalidArgumentError("placement must be looping, v or bidirectional");
   }
   if (key == "weight") {
@@ -113,9 +113,9 @@ absl::Status AtWord(const absl::Status& status, const Words& words, std::string_
 
 // "gpipe, 1f1b, ..., custom"
 std::string KindNames() {
-  std::string names = ScheduleKindName(ScheduleKind::kGpipe);
+  std::string names = EnumName(ScheduleKind::kGpipe);
   for (int kind = 2; kind < kScheduleKindCount; ++kind) {
-    absl::StrAppend(&names, ", ", ScheduleKindName(static_cast<ScheduleKind>(kind)));
+    absl::StrAppend(&names, ", ", EnumName(static_cast<ScheduleKind>(kind)));
   }
   return names;
 }
@@ -124,7 +124,7 @@ std::string KindNames() {
 absl::StatusOr<Schedule> ReadHeader(Words words) {
   const std::string_view name = words.Next();
   Header header;
-  if (!ParseScheduleKind(std::string(name), header.kind) || header.kind == ScheduleKind::kAuto) {
+  if (!ParseEnum(std::string(name), header.kind) || header.kind == ScheduleKind::kAuto) {
     return AtWord(absl::InvalidArgumentError(absl::StrCat("expected a schedule's kind: ", KindNames())), words, name);
   }
   while (!words.empty()) {
@@ -181,10 +181,10 @@ std::string SlotText(const Slot& slot) {
 }
 
 std::string ScheduleText(const Schedule& schedule) {
-  std::string text = absl::StrCat(ScheduleKindName(schedule.kind), " ranks=", schedule.shape.ranks,
-                                  " chunks=", schedule.shape.chunks, " microbatches=", schedule.microbatches);
+  std::string text = absl::StrCat(EnumName(schedule.kind), " ranks=", schedule.shape.ranks, " chunks=", schedule.shape.chunks,
+                                  " microbatches=", schedule.microbatches);
   if (schedule.kind == ScheduleKind::kCustom) {
-    absl::StrAppend(&text, " placement=", PlacementName(schedule.shape.placement),
+    absl::StrAppend(&text, " placement=", EnumName(schedule.shape.placement),
                     " weight=", schedule.splits_weight ? "split" : "fused");
   }
   text += '\n';

@@ -336,7 +336,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
   comparison.policies.resize(static_cast<size_t>(last - first + 1));
   for (int mode = first; mode <= last; ++mode) {
     tasks.push_back([&, mode] {
-      Tell(options, absl::StrCat("recompute ", RecomputeModeName(static_cast<RecomputeMode>(mode))));
+      Tell(options, absl::StrCat("recompute ", EnumName(static_cast<RecomputeMode>(mode))));
       comparison.policies[static_cast<size_t>(mode - first)] = PlanPolicy(pinned, static_cast<RecomputeMode>(mode));
     });
   }
@@ -345,7 +345,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
   for (size_t i = 0; i < comparison.partitions.size(); ++i) {
     tasks.push_back([&, i] {
       const auto method = static_cast<PartitionMethod>(i);
-      Tell(options, absl::StrCat("partition ", PartitionMethodName(method)));
+      Tell(options, absl::StrCat("partition ", EnumName(method)));
       comparison.partitions[i] = PlanPartition(pinned, method);
     });
   }

@@ -20,7 +20,7 @@ constexpr int64_t kLayoutShare = 32;
 std::string Reason(const PlanRequest& request, const Candidate& candidate, const Shortfall& shortfall) {
   const RecomputeMode mode = request.spec.recompute;
   std::string how = mode == RecomputeMode::kAuto ? std::string("with everything recomputed")
-                                                 : absl::StrCat("with recompute ", RecomputeModeName(mode));
+                                                 : absl::StrCat("with recompute ", EnumName(mode));
   if (shortfall.offloading) how += " or in the host's memory";
   std::string text = LackingText(shortfall, how);
   const Bytes device = DeviceMemoryOfStage(request.cluster, candidate.layout, shortfall.stage);

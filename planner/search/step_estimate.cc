@@ -211,7 +211,7 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) c
 
 absl::StatusOr<StepEstimate> Estimator::Run() {
   if (!TreatsLayersAlike(request_.recompute)) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", RecomputeModeName(request_.recompute),
+    return absl::InvalidArgumentError(absl::StrCat("\"", EnumName(request_.recompute),
                                                    "\" does not treat every layer alike, so a step under it has to be "
                                                    "planned and simulated"));
   }

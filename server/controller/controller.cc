@@ -13,12 +13,6 @@ constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for 
 
 }  // namespace
 
-const char* JobStateName(JobState state) {
-  static constexpr std::array<const char*, kJobStateCount> kNames = {"queued",    "planning", "starting", "running",
-                                                                     "succeeded", "failed",   "cancelled"};
-  return kNames.at(static_cast<size_t>(state));
-}
-
 Controller::Controller(ControllerOptions options)
     : options_(std::move(options)), nodes_(options_, step_), leases_(options_, step_, nodes_), checkpoints_(step_, jobs_),
       devices_(options_, jobs_, nodes_), waiting_(options_, step_, jobs_), measurements_(options_, step_, jobs_, nodes_),

@@ -72,7 +72,7 @@ ServerMetrics::ServerMetrics()
     for (const char* result : kResults) plan_seconds_.Add({{"trigger", trigger}, {"result", result}}, kSecondsBuckets);
   }
   for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled})
-    ended_.Add({{"state", JobStateName(state)}});
+    ended_.Add({{"state", EnumName(state)}});
   Counted({});
 }
 
@@ -82,7 +82,7 @@ std::shared_ptr<prometheus::Collectable> ServerMetrics::page() const {
 
 void ServerMetrics::Counted(const ClusterStats& stats) {
   for (int i = 0; i < kJobStateCount; ++i) {
-    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(stats.jobs[static_cast<size_t>(i)]));
+    jobs_.Add({{"state", EnumName(static_cast<JobState>(i))}}).Set(static_cast<double>(stats.jobs[static_cast<size_t>(i)]));
   }
   for (const char* reason : kReasons) {
     const auto found = stats.pending.find(reason);
@@ -133,7 +133,7 @@ void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& 
   const bool shown = devices > 0 || of_jobs_.Shows(job.id);
   for (const JobEvent& event : events) {
     if (event.kind == EventKindName(EventKind::kSubmitted)) submitted_->Increment();
-    if (IsFinal(event.state)) ended_.Add({{"state", JobStateName(event.state)}}).Increment();
+    if (IsFinal(event.state)) ended_.Add({{"state", EnumName(event.state)}}).Increment();
     if (shown) of_jobs_.Happened(job, event);
     Account(job, timelines_[job.id].OnEvent(event, devices));
   }

@@ -360,7 +360,7 @@ absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::Trac
   LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core_.store().LoadTrace(id));
   if (!trace.has_value() || trace->plan_digest != job.plan_digest) {
     return absl::FailedPreconditionError(
-        absl::StrCat("no step of job ", id.value, ", which is ", JobStateName(job.state),
+        absl::StrCat("no step of job ", id.value, ", which is ", EnumName(job.state),
                      ", has been traced yet: ranks trace their first step, then the 2nd, 4th, 8th and so on"));
   }
   LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, PlanPrograms::kIncluded));

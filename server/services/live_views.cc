@@ -65,7 +65,7 @@ std::string ClusterJson(const ClusterSummary& cluster) {
   MapCell all;
   for (const NodeSummary& node : cluster.nodes) Add(node, all);
   ordered_json jobs = ordered_json::object();
-  for (size_t i = 0; i < cluster.jobs.size(); ++i) jobs[JobStateName(static_cast<JobState>(i))] = cluster.jobs[i];
+  for (size_t i = 0; i < cluster.jobs.size(); ++i) jobs[EnumName(static_cast<JobState>(i))] = cluster.jobs[i];
   ordered_json cells = ordered_json::array();
   for (const MapCell& cell : MapOf(cluster.nodes)) cells.push_back(CellJson(cell));
   return Text({{"version", kVersion},
@@ -82,7 +82,7 @@ std::string JobsJson(const std::vector<JobSummary>& jobs, bool more) {
     for (size_t i = 0; i < std::min(job.pending.size(), kMaxReasons); ++i) pending.push_back(job.pending[i].text);
     list.push_back({{"id", job.id.value},
                     {"name", job.name},
-                    {"state", JobStateName(job.state)},
+                    {"state", EnumName(job.state)},
                     {"queue", job.queue},
                     {"reason", job.reason},
                     {"pending", pending},

@@ -53,7 +53,7 @@ std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 // `more`: there are more nodes in the requested range, which were left out.
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
-// `state`: a name from JobStateName.
+// `state`: the name of a JobState.
 std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
                     const std::vector<ReportPart>& parts);
 

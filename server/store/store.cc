@@ -76,15 +76,6 @@ constexpr char kJobColumns[] =
     "generation, restarts, restart_charge, best_steps, base_steps, resume_step, stop, stop_reason, cancel_requested, "
     "checkpoint_path, checkpoint_step, plan_digest, figures";
 
-bool ParseJobState(const std::string& name, JobState& state) {
-  for (int i = 0; i < kJobStateCount; ++i) {
-    if (name != JobStateName(static_cast<JobState>(i))) continue;
-    state = static_cast<JobState>(i);
-    return true;
-  }
-  return false;
-}
-
 // Progress and measurements are stored as a message, because doubles may be NaN, which an SQLite column cannot hold.
 std::string FiguresOf(const JobRecord& record) {
   v1::Job figures;
@@ -302,7 +293,7 @@ absl::Status Store::WriteRecord(const JobRecord& job) {
                                   "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
                                   "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
                                   "figures=? WHERE id=?"));
-  LYNX_RETURN_IF_ERROR(statement.Bind(std::string(JobStateName(job.state)))
+  LYNX_RETURN_IF_ERROR(statement.Bind(std::string(EnumName(job.state)))
                            .Bind(job.reason)
                            .Bind(job.started.value)
                            .Bind(job.ended.value)
@@ -350,7 +341,7 @@ absl::Status Store::WriteEvent(const InsertEvent& insert) {
   LYNX_RETURN_IF_ERROR(statement.Bind(insert.job.value)
                            .Bind(insert.event.sequence)
                            .Bind(insert.event.time.value)
-                           .Bind(std::string(JobStateName(insert.event.state)))
+                           .Bind(std::string(EnumName(insert.event.state)))
                            .Bind(insert.event.kind)
                            .Bind(insert.event.reason)
                            .Run());
@@ -390,7 +381,7 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   absl::StatusOr<JobSpec> spec = FromProto(spec_message);
   if (!spec.ok()) return damaged(std::string(spec.status().message()).c_str());
   job.spec = std::make_shared<const JobSpec>(*std::move(spec));
-  if (!ParseJobState(row.Text(5), job.state)) return damaged("its state is unknown");
+  if (!ParseEnum(row.Text(5), job.state)) return damaged("its state is unknown");
   job.reason = row.Text(6);
   job.submitted = Nanos(row.Int(7));
   job.started = Nanos(row.Int(8));
@@ -565,7 +556,7 @@ absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) return events;
     JobEvent event{.sequence = row.Int(0), .time = Nanos(row.Int(1)), .kind = row.Text(3), .reason = row.Text(4)};
-    if (!ParseJobState(row.Text(2), event.state)) {
+    if (!ParseEnum(row.Text(2), event.state)) {
       return Damaged(absl::StrCat("job ", job.value, ": event ", event.sequence, " has an unknown state"));
     }
     events.push_back(std::move(event));

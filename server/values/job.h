@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/enum_names.h"
 #include "common/ids.h"
 #include "common/units.h"
 #include "planner/plan/plan.h"
@@ -17,7 +18,10 @@ namespace lynx {
 
 enum class JobState : uint8_t { kQueued, kPlanning, kStarting, kRunning, kSucceeded, kFailed, kCancelled };
 inline constexpr int kJobStateCount = 7;
-const char* JobStateName(JobState state);  // "queued", ...
+template <>
+inline constexpr auto kEnumNames<JobState> = EnumTable("queued", "planning", "starting", "running", "succeeded", "failed",
+                                                       "cancelled");
+static_assert(kEnumNames<JobState>.size() == kJobStateCount);
 constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
 // A change of state, or something else worth knowing. Kept as long as the job.

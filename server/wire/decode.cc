@@ -33,7 +33,7 @@ constexpr int64_t kMaxSequence = int64_t{1} << 60;
 absl::StatusOr<Device> DeviceOf(const v1::Device& m, const std::string& path) {
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "index"), m.index(), 0, static_cast<int64_t>(kMaxDevices) - 1));
   Device device;
-  if (!ParseDeviceKind(m.kind(), device.kind) || device.kind == DeviceKind::kAny) {
+  if (!ParseEnum(m.kind(), device.kind) || device.kind == DeviceKind::kAny) {
     return BadField(FieldPath(path, "kind"), m.kind(), "must be cpu or cuda");
   }
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "model"), m.model().size(), 0, kMaxShortText, "characters"));
@@ -138,7 +138,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
     }
     // A node has one speed profile, so all its devices must be of one kind.
     if (!state.devices.empty() && state.devices.front().kind != device.kind) {
-      return BadField(FieldPath(path, "kind"), DeviceKindName(device.kind), "must be that of the node's other devices");
+      return BadField(FieldPath(path, "kind"), EnumName(device.kind), "must be that of the node's other devices");
     }
     state.devices.push_back(std::move(device));
   }

@@ -235,7 +235,7 @@ v1::Node Encode(const NodeView& node, ProfileShapes shapes) {
   for (const Device& device : node.devices) {
     v1::Device& to = *m.add_devices();
     to.set_index(device.index);
-    to.set_kind(DeviceKindName(device.kind));
+    to.set_kind(EnumName(device.kind));
     to.set_model(device.model);
     to.set_memory_bytes(device.memory.value);
     for (const int32_t core : device.cores) to.add_cores(core);

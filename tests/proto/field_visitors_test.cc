@@ -193,9 +193,9 @@ std::string NameInMessages(std::string name) {
 template <class Enum>
 void ExpectSameNumbers(const std::string& prefix, const pb::EnumDescriptor* type) {
   Names known;
-  for (size_t i = 0; i < NamesOf(Enum()).size(); ++i) {
+  for (size_t i = 0; i < kEnumNames<Enum>.size(); ++i) {
     const Enum value = static_cast<Enum>(i);
-    const std::string name = prefix + "_" + NameInMessages(NamesOf(value)[i]);
+    const std::string name = prefix + "_" + NameInMessages(kEnumNames<Enum>[i]);
     known.insert(name);
     const pb::EnumValueDescriptor* found = type->FindValueByName(name);
     ASSERT_NE(found, nullptr) << name;

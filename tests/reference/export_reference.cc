@@ -27,11 +27,11 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
   const RotarySpec& rotary = model.rotary;
   file << "norm_epsilon " << model.norm_epsilon << "\nhead_size " << model.head_size() << "\nrope_theta " << rotary.theta
        << "\nrope_dims " << (rotary.dims == 0 ? model.head_size() : rotary.dims) << "\nrope_scaling "
-       << RopeScalingName(rotary.scaling) << "\nrope_factor " << rotary.factor << "\nrope_original_seq " << rotary.original_seq
+       << EnumName(rotary.scaling) << "\nrope_factor " << rotary.factor << "\nrope_original_seq " << rotary.original_seq
        << "\nrope_low_freq_factor " << rotary.low_freq_factor << "\nrope_high_freq_factor " << rotary.high_freq_factor
        << "\nrope_beta_fast " << rotary.beta_fast << "\nrope_beta_slow " << rotary.beta_slow << "\ntied "
        << (model.tied_embeddings ? 1 : 0) << "\n";
-  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers
+  file << "family " << EnumName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers
        << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn << "\nseq " << model.seq
        << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch " << train.global_batch << "\nlr "
        << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps

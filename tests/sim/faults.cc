@@ -170,7 +170,7 @@ void World::CheckEnd() {
       continue;
     }
     const JobRecord& job = stored->second.record;
-    common_.Tell(absl::StrCat("job ", job.id.value, " is ", JobStateName(job.state), ": ", job.reason));
+    common_.Tell(absl::StrCat("job ", job.id.value, " is ", EnumName(job.state), ": ", job.reason));
     for (const NodeId& node : job.excluded) {
       ++common_.outcome.excluded;
       if (node != bad_)
@@ -195,8 +195,7 @@ void World::CheckEnd() {
         ++common_.outcome.cancelled;
         if (!MayBeCancelled(client, job)) common_.Violation(absl::StrCat("job ", job.id.value, " was cancelled by nobody"));
         break;
-      default:
-        common_.Violation(absl::StrCat("job ", job.id.value, " never ends: ", JobStateName(job.state), ", ", job.reason));
+      default: common_.Violation(absl::StrCat("job ", job.id.value, " never ends: ", EnumName(job.state), ", ", job.reason));
     }
   }
   if (store_.size() > clients_.size()) common_.Violation("there are jobs that nobody submitted");

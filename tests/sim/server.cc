@@ -178,7 +178,7 @@ void World::CheckStore(const std::vector<Effect>& effects) {
                                 !event->event.reason.empty());
     }
     if (!explained) {
-      common_.Violation(absl::StrCat("job ", after.id.value, " became ", JobStateName(after.state), " without an event"));
+      common_.Violation(absl::StrCat("job ", after.id.value, " became ", EnumName(after.state), " without an event"));
     }
   }
 }

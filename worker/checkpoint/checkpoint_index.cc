@@ -29,7 +29,7 @@ constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 // Writes only features that differ from what all models had at first, so the index of a model without them has not changed.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
-  if (m.dtype != plain.dtype) model["dtype"] = DataTypeName(m.dtype);
+  if (m.dtype != plain.dtype) model["dtype"] = EnumName(m.dtype);
   if (m.head_dim != 0) model["head_dim"] = m.head_dim;
   if (m.qkv_bias) model["qkv_bias"] = true;
   if (m.qk_norm) model["qk_norm"] = true;
@@ -39,7 +39,7 @@ void AddFeatures(const ModelSpec& m, json& model) {
   if (r == plain.rotary) return;
   model["rotary"] = {{"theta", r.theta},
                      {"dims", r.dims},
-                     {"scaling", RopeScalingName(r.scaling)},
+                     {"scaling", EnumName(r.scaling)},
                      {"factor", r.factor},
                      {"original_seq", r.original_seq},
                      {"low_freq_factor", r.low_freq_factor},
@@ -56,36 +56,35 @@ json Canonical(const CheckpointIndex& index) {
   for (const ShardRecord& file : index.files) {
     files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
   }
-  json canonical = {
-      {"format", kFormat},
-      {"version", kVersion},
-      {"job", id.job.value},
-      {"generation", id.generation.value},
-      {"step", id.step},
-      {"seed", id.seed},
-      {"model",
-       {{"layers", m.layers},
-        {"hidden", m.hidden},
-        {"heads", m.heads},
-        {"ffn", m.ffn},
-        {"seq", m.seq},
-        {"vocab", m.vocab},
-        {"dropout", m.dropout},
-        {"family", ModelFamilyName(m.family)},
-        {"kv_heads", m.kv_heads},
-        {"attention", AttentionKernelName(m.attention)},
-        {"tied_embeddings", m.tied_embeddings}}},
-      {"layout",
-       {{"tp", id.layout.tp},
-        {"pp", id.layout.pp},
-        {"dp", id.layout.dp},
-        {"virtual_stages", id.layout.virtual_stages},
-        {"schedule", ScheduleKindName(id.layout.schedule)},
-        {"schedule_text", CustomScheduleText(id.layout)},
-        {"sequence_parallel", id.layout.sequence_parallel},
-        {"zero", ZeroStageName(id.layout.zero)}}},
-      {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
-      {"files", files}};
+  json canonical = {{"format", kFormat},
+                    {"version", kVersion},
+                    {"job", id.job.value},
+                    {"generation", id.generation.value},
+                    {"step", id.step},
+                    {"seed", id.seed},
+                    {"model",
+                     {{"layers", m.layers},
+                      {"hidden", m.hidden},
+                      {"heads", m.heads},
+                      {"ffn", m.ffn},
+                      {"seq", m.seq},
+                      {"vocab", m.vocab},
+                      {"dropout", m.dropout},
+                      {"family", EnumName(m.family)},
+                      {"kv_heads", m.kv_heads},
+                      {"attention", EnumName(m.attention)},
+                      {"tied_embeddings", m.tied_embeddings}}},
+                    {"layout",
+                     {{"tp", id.layout.tp},
+                      {"pp", id.layout.pp},
+                      {"dp", id.layout.dp},
+                      {"virtual_stages", id.layout.virtual_stages},
+                      {"schedule", EnumName(id.layout.schedule)},
+                      {"schedule_text", CustomScheduleText(id.layout)},
+                      {"sequence_parallel", id.layout.sequence_parallel},
+                      {"zero", EnumName(id.layout.zero)}}},
+                    {"data", {{"kind", EnumName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
+                    {"files", files}};
   AddFeatures(m, canonical["model"]);
   return canonical;
 }
@@ -151,7 +150,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Integer(rotary, "dims", 0, kMaxExtent, out.dims);
   std::string scaling;
   fields.Text(rotary, "scaling", scaling);
-  if (!ParseRopeScaling(scaling, out.scaling)) fields.Fail(absl::StrCat("model.rotary.scaling is ", scaling));
+  if (!ParseEnum(scaling, out.scaling)) fields.Fail(absl::StrCat("model.rotary.scaling is ", scaling));
   fields.Rate(rotary, "factor", out.factor);
   fields.Integer(rotary, "original_seq", 0, kMaxExtent, out.original_seq);
   fields.Rate(rotary, "low_freq_factor", out.low_freq_factor);
@@ -167,7 +166,7 @@ void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (model.contains("dtype")) {
     std::string dtype;
     fields.Text(model, "dtype", dtype);
-    if (!ParseDataType(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
+    if (!ParseEnum(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
   }
   if (model.contains("head_dim")) fields.Integer(model, "head_dim", 1, kMaxExtent, out.head_dim);
   if (model.contains("qkv_bias")) fields.Flag(model, "qkv_bias", out.qkv_bias);
@@ -192,8 +191,8 @@ void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& 
   std::string family, attention;
   fields.Text(model, "family", family);
   fields.Text(model, "attention", attention);
-  if (!ParseModelFamily(family, out.family)) fields.Fail(absl::StrCat("model.family is ", family));
-  if (!ParseAttentionKernel(attention, out.attention)) fields.Fail(absl::StrCat("model.attention is ", attention));
+  if (!ParseEnum(family, out.family)) fields.Fail(absl::StrCat("model.family is ", family));
+  if (!ParseEnum(attention, out.attention)) fields.Fail(absl::StrCat("model.attention is ", attention));
 }
 
 void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelLayout& out) {
@@ -210,10 +209,10 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   std::string schedule, zero;
   fields.Text(layout, "schedule", schedule);
   fields.Text(layout, "zero", zero);
-  if (!ParseScheduleKind(schedule, out.schedule) || out.schedule == ScheduleKind::kAuto) {
+  if (!ParseEnum(schedule, out.schedule) || out.schedule == ScheduleKind::kAuto) {
     fields.Fail(absl::StrCat("layout.schedule is ", schedule));
   }
-  if (!ParseZeroStage(zero, out.zero) || out.zero == ZeroStage::kAuto) {
+  if (!ParseEnum(zero, out.zero) || out.zero == ZeroStage::kAuto) {
     fields.Fail(absl::StrCat("layout.zero is ", zero));
   }
   std::string text;
@@ -235,7 +234,7 @@ void DecodeIdentity(const json& root, int64_t version, Fields& fields, Checkpoin
     fields.Text(*data, "kind", kind);
     fields.Integer(*data, "bytes", 0, kMaxElementCount, id.data.bytes.value);
     fields.Text(*data, "sha256", id.data.sha256);
-    if (!ParseDataKind(kind, id.data.kind)) fields.Fail(absl::StrCat("data.kind is ", kind));
+    if (!ParseEnum(kind, id.data.kind)) fields.Fail(absl::StrCat("data.kind is ", kind));
   }
 }
 
@@ -276,7 +275,7 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   const RotarySpec &from = was.rotary, &to = is.rotary;
   Compare("model.rope.theta", from.theta, to.theta, differences);
   Compare("model.rope.dims", from.dims, to.dims, differences);
-  Compare<std::string>("model.rope.scaling", RopeScalingName(from.scaling), RopeScalingName(to.scaling), differences);
+  Compare<std::string>("model.rope.scaling", EnumName(from.scaling), EnumName(to.scaling), differences);
   Compare("model.rope.factor", from.factor, to.factor, differences);
   Compare("model.rope.originalSeq", from.original_seq, to.original_seq, differences);
   Compare("model.rope.lowFreqFactor", from.low_freq_factor, to.low_freq_factor, differences);
@@ -293,7 +292,7 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.heads", was.heads, is.heads, differences);
   Compare("model.ffn", was.ffn, is.ffn, differences);
   Compare("model.vocab", was.vocab, is.vocab, differences);
-  Compare<std::string>("model.family", ModelFamilyName(was.family), ModelFamilyName(is.family), differences);
+  Compare<std::string>("model.family", EnumName(was.family), EnumName(is.family), differences);
   Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
   Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
   Compare("model.headDim", was.head_size(), is.head_size(), differences);
@@ -373,8 +372,8 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   CompareWeights(was, is, differences);
   if (was.family != ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
   Compare("model.dropout", was.dropout, is.dropout, differences);
-  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention), differences);
-  Compare<std::string>("model.dtype", DataTypeName(was.dtype), DataTypeName(is.dtype), differences);
+  Compare<std::string>("model.attention", EnumName(was.attention), EnumName(is.attention), differences);
+  Compare<std::string>("model.dtype", EnumName(was.dtype), EnumName(is.dtype), differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   return absl::StrJoin(differences, "; ");

@@ -107,7 +107,7 @@ using Config = nlohmann::ordered_json;
 // In the form of transformers' rope_scaling; null without scaling.
 Config RopeScalingConfig(const ModelSpec& model) {
   const RotarySpec& r = model.rotary;
-  Config scaling = {{"rope_type", RopeScalingName(r.scaling)}, {"factor", r.factor}};
+  Config scaling = {{"rope_type", EnumName(r.scaling)}, {"factor", r.factor}};
   switch (r.scaling) {
     case RopeScaling::kNone: return nullptr;
     case RopeScaling::kLinear: break;

@@ -408,11 +408,10 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
     return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
   }
   const OperationHeader& announced = result.announced;
-  const absl::Status mismatch = absl::FailedPreconditionError(
-      absl::StrCat(other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ", announced.count,
-                   " elements of ", DataTypeName(announced.type), " where ", Name(options_.rank), " expects ",
-                   OperationText(lane), " with ", lane.queue.front().count, " elements of ",
-                   DataTypeName(lane.queue.front().data.type), "; the ranks run different programs"));
+  const absl::Status mismatch = absl::FailedPreconditionError(absl::StrCat(
+      other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ", announced.count, " elements of ",
+      EnumName(announced.type), " where ", Name(options_.rank), " expects ", OperationText(lane), " with ",
+      lane.queue.front().count, " elements of ", EnumName(lane.queue.front().data.type), "; the ranks run different programs"));
   FailHere(mismatch, mismatch);
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/enum_names.h"
 #include "common/units.h"
 #include "planner/problem/field.h"
 
@@ -92,7 +93,7 @@ class JsonWriter : public JsonDescription<JsonWriter> {
 
   template <class Enum>
   void Named(const char* name, Enum& value) {
-    std::string text = NamesOf(value)[static_cast<size_t>(value)];
+    std::string text = EnumName(value);
     Field(name, text);
   }
   template <class T>
@@ -146,7 +147,7 @@ class JsonReader : public JsonDescription<JsonReader> {
 
   template <class Enum>
   void Named(const char* name, Enum& value) {
-    value = static_cast<Enum>(IndexOfName(name, NamesOf(value)));
+    value = static_cast<Enum>(IndexOfName(name, kEnumNames<Enum>));
   }
   template <class T>
   void Object(const char* name, T& value) {

@@ -17,27 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::pair<RecordedPhase, const char*> kPhaseNames[] = {{RecordedPhase::kStarting, "starting"},
-                                                                 {RecordedPhase::kRunning, "running"},
-                                                                 {RecordedPhase::kExited, "exited"},
-                                                                 {RecordedPhase::kReleased, "released"}};
-
-const char* PhaseName(RecordedPhase phase) {
-  for (const auto& [value, name] : kPhaseNames) {
-    if (value == phase) return name;
-  }
-  LYNX_CHECK(false);
-}
-
-bool ParsePhase(const std::string& text, RecordedPhase& phase) {
-  for (const auto& [value, name] : kPhaseNames) {
-    if (text != name) continue;
-    phase = value;
-    return true;
-  }
-  return false;
-}
-
 // "JOB.gG.rR". The job's id may contain dots, so the name is parsed from its end.
 bool ParseFolderName(const std::string& name, RankKey& key) {
   const size_t r = name.rfind(".r");
@@ -55,7 +34,7 @@ std::string StoredRankText(const StoredRank& record) {
   return json{{"job", record.key.job.value},
               {"generation", record.key.generation.value},
               {"rank", record.key.rank},
-              {"phase", PhaseName(record.phase)},
+              {"phase", EnumName(record.phase)},
               {"host", record.address.host},
               {"port", record.address.port},
               {"pid", record.process.pid},
@@ -64,7 +43,7 @@ std::string StoredRankText(const StoredRank& record) {
               {"exit_code", record.exit_code},
               {"reason", record.reason},
               {"peer_lost", record.peer_lost},
-              {"cause", FaultCauseName(record.cause)}}  // A reason may quote bytes of a file that are not UTF-8.
+              {"cause", EnumName(record.cause)}}  // A reason may quote bytes of a file that are not UTF-8.
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 
@@ -74,7 +53,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     StoredRank record;
     record.key = {JobId(value.at("job").get<std::string>()), Generation(value.at("generation").get<int64_t>()),
                   value.at("rank").get<int32_t>()};
-    if (!ParsePhase(value.at("phase").get<std::string>(), record.phase)) {
+    if (!ParseEnum(value.at("phase").get<std::string>(), record.phase)) {
       return absl::DataLossError(absl::StrCat("unknown phase ", value.at("phase").dump()));
     }
     record.address = {value.at("host").get<std::string>(), value.at("port").get<int32_t>()};
@@ -83,7 +62,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     record.exit_code = value.at("exit_code").get<int32_t>();
     record.reason = value.at("reason").get<std::string>();
     record.peer_lost = value.at("peer_lost").get<bool>();
-    ParseFaultCause(value.value("cause", ""), record.cause);  // absent in records of daemons that did not have it yet
+    ParseEnum(value.value("cause", ""), record.cause);  // absent in records of daemons that did not have it yet
     return record;
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());

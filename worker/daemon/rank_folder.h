@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/enum_names.h"
 #include "common/fault_cause.h"
 #include "common/rank_key.h"
 #include "node/process.h"
@@ -27,6 +28,8 @@
 namespace lynx {
 
 enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited, kReleased };
+template <>
+inline constexpr auto kEnumNames<RecordedPhase> = EnumTable("starting", "running", "exited", "released");
 
 struct StoredRank {
   RankKey key;

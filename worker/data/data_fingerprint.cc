@@ -38,7 +38,7 @@ DataFingerprint FingerprintOf(DataKind kind, std::initializer_list<std::span<con
 }
 
 std::string FingerprintText(const DataFingerprint& fingerprint) {
-  return absl::StrCat(DataKindName(fingerprint.kind), " of ", fingerprint.bytes.value, " bytes, SHA-256 ",
+  return absl::StrCat(EnumName(fingerprint.kind), " of ", fingerprint.bytes.value, " bytes, SHA-256 ",
                       fingerprint.sha256.substr(0, 16));
 }
 

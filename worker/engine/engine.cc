@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "common/core_wait.h"
 #include "common/status.h"
 #include "planner/program/validate.h"
+#include "worker/engine/core_wait.h"
 #include "worker/engine/lr_schedule.h"
 
 namespace lynx {

@@ -137,7 +137,7 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
   step_.AddEvent(
       job, EventKind::kPlanned,
       absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ", job.plan->microbatches,
-                   " microbatches, ", RecomputeModeName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
+                   " microbatches, ", EnumName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
                    job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
 }
 

@@ -70,7 +70,7 @@ absl::Status Requests::ResolveDependencies(const JobSpec& spec, std::vector<JobI
     if (other.state == JobState::kSucceeded) continue;
     if (IsFinal(other.state)) {
       return absl::FailedPreconditionError(absl::StrCat("scheduling.after: job ", name, " (", id->value, ") is ",
-                                                        JobStateName(other.state), ", so this one would never begin"));
+                                                        EnumName(other.state), ", so this one would never begin"));
     }
     waits_for.push_back(*id);
   }
@@ -126,7 +126,7 @@ void Requests::OnHold(const HoldRequested& event) {
     step_.Emit(Reply{event.request,
                      job == nullptr ? absl::NotFoundError(absl::StrCat("no job ", event.job.value))
                                     : absl::FailedPreconditionError(absl::StrCat("job ", event.job.value, " has ended: it is ",
-                                                                                 JobStateName(job->record.state))),
+                                                                                 EnumName(job->record.state))),
                      event.job});
     return;
   }

@@ -181,7 +181,7 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   };
   for (const auto& c : cases) {
     const ModelSpec model = Read(c.text);
-    EXPECT_TRUE((model.plan_only & Bit(c.feature)) != 0) << PlanOnlyFeatureName(c.feature) << "\n" << c.text;
+    EXPECT_TRUE((model.plan_only & Bit(c.feature)) != 0) << EnumName(c.feature) << "\n" << c.text;
     EXPECT_GT(model.layers, 0);
     const auto weights = ParseModelConfigOfWeights(c.text, "config.json");
     EXPECT_THAT(std::string(weights.status().message()), HasSubstr(PlanOnlyFeatureText(c.feature)));

@@ -98,7 +98,7 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
   request.cluster = UniformCluster(8, 1, SmallGpu());
   for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights}) {
     for (const int32_t pp : {1, 2}) {
-      SCOPED_TRACE(testing::Message() << ZeroStageName(zero) << ", " << pp << " stages");
+      SCOPED_TRACE(testing::Message() << EnumName(zero) << ", " << pp << " stages");
       const Candidate candidate{.layout = {.pp = pp, .dp = 8 / pp, .zero = zero}, .microbatches = 4};
       PlanCaches caches(request);
       const std::optional<Nanos> bound = CandidateBound(request, candidate, caches).Bound();

@@ -82,7 +82,7 @@ TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
 TEST(StagePeaks, OfNamedPoliciesAreExact) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kBalanced,
                                    RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull}) {
-    SCOPED_TRACE(RecomputeModeName(mode));
+    SCOPED_TRACE(EnumName(mode));
     const ParallelLayout layout{.tp = 2, .pp = 5};
     const ModelSpec model = SmallModel(15);
     StagePeaks peaks(model, layout, 2);

@@ -56,7 +56,7 @@ TEST(OpCost, ProductsHaveTheFlopsOfTheirOps) {
       for (const Pass pass : kPasses) {
         const auto gemm = GemmOf(op, pass, shape);
         ASSERT_TRUE(gemm.has_value());
-        EXPECT_EQ(2 * gemm->rows * gemm->columns * gemm->depth, OpFlops(op, pass, shape)) << OpName(op);
+        EXPECT_EQ(2 * gemm->rows * gemm->columns * gemm->depth, OpFlops(op, pass, shape)) << EnumName(op);
         EXPECT_EQ(gemm->accumulates, pass == Pass::kWeight);
       }
     }

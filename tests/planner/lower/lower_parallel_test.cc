@@ -79,7 +79,7 @@ TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
                                               {kRecomputeAllGatherStart, 2 * microbatches}};
         // The result of the attention block is computed again, including its collective.
         if (mode == RecomputeMode::kFull) expected[kRecomputeReduceScatterStart] = microbatches;
-        EXPECT_EQ(StartsOfLayer(p.programs[0], layer), expected) << RecomputeModeName(mode);
+        EXPECT_EQ(StartsOfLayer(p.programs[0], layer), expected) << EnumName(mode);
       }
     }
   }
@@ -100,10 +100,10 @@ TEST(SequenceParallel, StoresAShareOfEveryTensorOfHiddenWidth) {
     };
     const std::map<Tensor, Bytes> whole = stored({.tp = 2}), shared = stored(kTp2Sp);
     for (const Tensor tensor : {Tensor::kX, Tensor::kLn1, Tensor::kX1, Tensor::kLn2}) {
-      EXPECT_EQ(shared.at(tensor) * 2, whole.at(tensor)) << TensorName(tensor);
+      EXPECT_EQ(shared.at(tensor) * 2, whole.at(tensor)) << EnumName(tensor);
     }
     for (const Tensor tensor : {Tensor::kQkv, Tensor::kContext, Tensor::kFc1}) {
-      EXPECT_EQ(shared.at(tensor), whole.at(tensor)) << TensorName(tensor);
+      EXPECT_EQ(shared.at(tensor), whole.at(tensor)) << EnumName(tensor);
     }
   }
 }
@@ -302,8 +302,7 @@ TEST(Zero, SimulationAgreesWithTheClosedForm) {
                                                                     .traits = {}},
                                                                    StatedCpuProfile());
         ASSERT_TRUE(estimate.ok()) << estimate.status();
-        EXPECT_NEAR(Seconds(estimate->step), simulated, 0.04 * simulated)
-            << LayoutText(layout) << " " << RecomputeModeName(mode);
+        EXPECT_NEAR(Seconds(estimate->step), simulated, 0.04 * simulated) << LayoutText(layout) << " " << EnumName(mode);
       }
     }
   }
@@ -342,7 +341,7 @@ TEST(ContextParallel, EveryTensorIsOfTheRanksOwnTokens) {
   const Pipeline two = NamedPipeline(RecomputeMode::kNone, SmallLlama(2), {.cp = 2}, 1);
   const auto bytes = [](const Pipeline& p, Tensor tensor) { return TensorBytes(tensor, p.contexts[0].shape()); };
   for (const Tensor tensor : {Tensor::kX, Tensor::kQkv, Tensor::kContext, Tensor::kFc1, Tensor::kLogits}) {
-    EXPECT_EQ(bytes(two, tensor) * 2, bytes(one, tensor)) << TensorName(tensor);
+    EXPECT_EQ(bytes(two, tensor) * 2, bytes(one, tensor)) << EnumName(tensor);
   }
   EXPECT_EQ(ValidatePrograms(two.programs, two.contexts), absl::OkStatus());
 }

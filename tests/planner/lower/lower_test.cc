@@ -81,7 +81,7 @@ std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& si
     if (ops[i] == 0) continue;
     text += (text.empty() ? "" : "; ") + std::string(kNames[i]) + ":";
     for (const OpInfo& info : LayerGraph::Of({}).ops()) {
-      if (Contains(ops[i], info.op)) text += " " + std::string(OpName(info.op));
+      if (Contains(ops[i], info.op)) text += " " + std::string(EnumName(info.op));
     }
   }
   return text;

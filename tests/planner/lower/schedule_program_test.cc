@@ -45,9 +45,9 @@ void ExpectSameValues(const Pipeline& p) {
     const StepValues of_rank = ProgramValues(p.programs[rank], p.contexts[rank], &whole).Run();
     for (const auto& [what, value] : of_rank.reads) {
       const auto [pass, op, layer, microbatch] = what;
-      ASSERT_TRUE(reads.emplace(what, value).second) << OpName(op) << " of layer " << layer << " runs on two ranks";
-      ASSERT_EQ(value, whole.reads.at(what)) << "pass " << static_cast<int>(pass) << " of " << OpName(op) << ", layer " << layer
-                                             << ", microbatch " << microbatch << " reads something else";
+      ASSERT_TRUE(reads.emplace(what, value).second) << EnumName(op) << " of layer " << layer << " runs on two ranks";
+      ASSERT_EQ(value, whole.reads.at(what)) << "pass " << static_cast<int>(pass) << " of " << EnumName(op) << ", layer "
+                                             << layer << ", microbatch " << microbatch << " reads something else";
     }
   }
   EXPECT_EQ(reads.size(), whole.reads.size());

@@ -190,35 +190,35 @@ TEST(JobSpecTest, WhatSaysNothingIsDropped) {
 TEST(JobSpecTest, EnumNamesParseBack) {
   for (const char* name : {"none", "linear", "dynamic", "llama3", "yarn"}) {
     RopeScaling scaling;
-    ASSERT_TRUE(ParseRopeScaling(name, scaling));
-    EXPECT_STREQ(RopeScalingName(scaling), name);
+    ASSERT_TRUE(ParseEnum(name, scaling));
+    EXPECT_STREQ(EnumName(scaling), name);
   }
   for (const char* name : {"auto", "none", "full", "full-keep-collectives", "selective"}) {
     RecomputeMode mode;
-    ASSERT_TRUE(ParseRecomputeMode(name, mode));
-    EXPECT_STREQ(RecomputeModeName(mode), name);
+    ASSERT_TRUE(ParseEnum(name, mode));
+    EXPECT_STREQ(EnumName(mode), name);
   }
   for (const char* name : {"constant", "linear", "cosine"}) {
     LrSchedule schedule;
-    ASSERT_TRUE(ParseLrSchedule(name, schedule));
-    EXPECT_STREQ(LrScheduleName(schedule), name);
+    ASSERT_TRUE(ParseEnum(name, schedule));
+    EXPECT_STREQ(EnumName(schedule), name);
   }
   for (const char* name : {"stop", "skip"}) {
     NonFinitePolicy policy;
-    ASSERT_TRUE(ParseNonFinitePolicy(name, policy));
-    EXPECT_STREQ(NonFinitePolicyName(policy), name);
+    ASSERT_TRUE(ParseEnum(name, policy));
+    EXPECT_STREQ(EnumName(policy), name);
   }
   for (const char* name : {"text", "megatron"}) {
     DataKind kind;
-    ASSERT_TRUE(ParseDataKind(name, kind));
-    EXPECT_STREQ(DataKindName(kind), name);
+    ASSERT_TRUE(ParseEnum(name, kind));
+    EXPECT_STREQ(EnumName(kind), name);
   }
   RecomputeMode mode;
   LrSchedule schedule;
   DataKind kind;
-  EXPECT_FALSE(ParseRecomputeMode("Auto", mode));
-  EXPECT_FALSE(ParseLrSchedule("", schedule));
-  EXPECT_FALSE(ParseDataKind("texts", kind));
+  EXPECT_FALSE(ParseEnum("Auto", mode));
+  EXPECT_FALSE(ParseEnum("", schedule));
+  EXPECT_FALSE(ParseEnum("texts", kind));
 }
 
 }  // namespace

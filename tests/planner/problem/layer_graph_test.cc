@@ -54,7 +54,7 @@ TEST(LayerGraphTest, EveryOpRunsOnceInEachPassOfItsLayer) {
         const std::vector<Op> ops = LayerGraph::Of({}).OpsOf(info.layer_type, segment, pass);
         runs += static_cast<int>(std::count(ops.begin(), ops.end(), info.op));
       }
-      EXPECT_EQ(runs, 1) << OpName(info.op);
+      EXPECT_EQ(runs, 1) << EnumName(info.op);
     }
   }
 }
@@ -144,7 +144,7 @@ TEST(LayerGraphTest, FlopsAddUpToThePublishedFormula) {
   LayerShape sharded = shape;
   sharded.tp = 4;
   for (const OpInfo& info : LayerGraph::Of({}).ops()) {
-    EXPECT_EQ(OpFlops(info.op, Pass::kForward, sharded) * 4, OpFlops(info.op, Pass::kForward, shape)) << OpName(info.op);
+    EXPECT_EQ(OpFlops(info.op, Pass::kForward, sharded) * 4, OpFlops(info.op, Pass::kForward, shape)) << EnumName(info.op);
   }
 }
 
@@ -158,8 +158,8 @@ TEST(LayerGraphTest, TrafficCountsTensorsAndWeights) {
   EXPECT_EQ(OpTraffic(Op::kFc1, Pass::kWeight, shape), Bytes(x + 2 * 8 * 20 * 4 + 2 * (13 * 20) * 4));
   EXPECT_EQ(OpTraffic(Op::kEmbed, Pass::kForward, shape), Bytes(2 * x));
   for (const OpInfo& info : LayerGraph::Of({}).ops()) {
-    EXPECT_GT(OpTraffic(info.op, Pass::kForward, shape), Bytes(0)) << OpName(info.op);
-    EXPECT_GT(OpTraffic(info.op, Pass::kBackward, shape), Bytes(0)) << OpName(info.op);
+    EXPECT_GT(OpTraffic(info.op, Pass::kForward, shape), Bytes(0)) << EnumName(info.op);
+    EXPECT_GT(OpTraffic(info.op, Pass::kBackward, shape), Bytes(0)) << EnumName(info.op);
   }
 }
 
@@ -178,30 +178,30 @@ TEST(LayerGraphTest, NamesAreDistinctAndParseBack) {
   std::set<std::string_view> names;
   for (const OpInfo& info : LayerGraph::Of({}).ops()) {
     Op op;
-    ASSERT_TRUE(ParseOp(OpName(info.op), op));
+    ASSERT_TRUE(ParseEnum(EnumName(info.op), op));
     EXPECT_EQ(op, info.op);
-    EXPECT_TRUE(names.insert(OpName(info.op)).second);
+    EXPECT_TRUE(names.insert(EnumName(info.op)).second);
   }
   EXPECT_EQ(names.size(), LayerGraph::Of({}).ops().size());
   names.clear();
   for (int i = 0; i < kTensorCount; ++i) {
     Tensor tensor;
-    ASSERT_TRUE(ParseTensor(TensorName(static_cast<Tensor>(i)), tensor));
+    ASSERT_TRUE(ParseEnum(EnumName(static_cast<Tensor>(i)), tensor));
     EXPECT_EQ(tensor, static_cast<Tensor>(i));
-    EXPECT_TRUE(names.insert(TensorName(tensor)).second);
+    EXPECT_TRUE(names.insert(EnumName(tensor)).second);
   }
   for (const Segment s : {Segment::kEmbed, Segment::kAttn, Segment::kMlp, Segment::kHead, Segment::kEnd}) {
     Segment segment;
-    ASSERT_TRUE(ParseSegment(SegmentName(s), segment));
+    ASSERT_TRUE(ParseEnum(EnumName(s), segment));
     EXPECT_EQ(segment, s);
   }
   Op op;
   Tensor tensor;
   Segment segment;
-  EXPECT_FALSE(ParseOp("softmax", op));
-  EXPECT_FALSE(ParseTensor("", tensor));
-  EXPECT_FALSE(ParseSegment("none", segment));
-  EXPECT_EQ(LayerTypeName(LayerType::kHead), "head");
+  EXPECT_FALSE(ParseEnum("softmax", op));
+  EXPECT_FALSE(ParseEnum("", tensor));
+  EXPECT_FALSE(ParseEnum("none", segment));
+  EXPECT_STREQ(EnumName(LayerType::kHead), "head");
 }
 
 TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
@@ -272,8 +272,8 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
   const auto text = [&](LayerType type, Pass pass) {
     std::string out;
     for (Segment segment : graph.SegmentsOf(type, pass)) {
-      out += (out.empty() ? "" : " ") + std::string(SegmentName(segment)) + "=";
-      for (Op op : graph.OpsOf(type, segment, pass)) out += std::string(OpName(op)) + ",";
+      out += (out.empty() ? "" : " ") + std::string(EnumName(segment)) + "=";
+      for (Op op : graph.OpsOf(type, segment, pass)) out += std::string(EnumName(op)) + ",";
       const Collective kind = graph.CollectiveOf(type, segment, pass).kind;
       out += kind == Collective::kAllGather ? "AG" : kind == Collective::kReduceScatter ? "RS" : "";
     }
@@ -308,13 +308,13 @@ TEST(LayerGraphTest, EveryKindIsWhole) {
     std::set<Tensor> written{Tensor::kX};
     for (const OpInfo& info : graph.ops()) {
       for (Tensor read : info.reads) {
-        EXPECT_TRUE(written.contains(read)) << bits << " " << OpName(info.op) << " reads " << TensorName(read);
+        EXPECT_TRUE(written.contains(read)) << bits << " " << EnumName(info.op) << " reads " << EnumName(read);
       }
       written.insert(info.output);
       written.insert(info.side_outputs.begin(), info.side_outputs.end());
       const CollectiveInfo& c = graph.CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
       if (c.from == info.output) written.insert(c.to);
-      for (Tensor read : info.backward_reads) EXPECT_TRUE(written.contains(read)) << OpName(info.op);
+      for (Tensor read : info.backward_reads) EXPECT_TRUE(written.contains(read)) << EnumName(info.op);
       for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
         EXPECT_GE(OpTraffic(info.op, pass, shape), Bytes(0));
         int runs = 0;
@@ -322,7 +322,7 @@ TEST(LayerGraphTest, EveryKindIsWhole) {
           const std::vector<Op>& ops = graph.OpsOf(info.layer_type, segment, pass);
           runs += static_cast<int>(std::count(ops.begin(), ops.end(), info.op));
         }
-        EXPECT_EQ(runs, 1) << OpName(info.op);
+        EXPECT_EQ(runs, 1) << EnumName(info.op);
       }
     }
     EXPECT_LE(graph.recomputable().size(), static_cast<size_t>(kMaxRecomputable));

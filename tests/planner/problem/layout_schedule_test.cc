@@ -118,15 +118,15 @@ TEST(CustomSchedule, ThePlanIsThatOfTheScheduleThatItSays) {
     PlanRequest request = RequestWith(Generated(kind, 2, chunks, 4));
     request.spec.recompute = RecomputeMode::kFull;
     const Plan custom = PlanOf(request);
-    EXPECT_EQ(CheckPlan(custom), absl::OkStatus()) << ScheduleKindName(kind);
+    EXPECT_EQ(CheckPlan(custom), absl::OkStatus()) << EnumName(kind);
     request.spec.parallel.schedule = kind;
     request.spec.parallel.schedule_text.clear();
     const Plan plan = PlanOf(request);
-    EXPECT_EQ(custom.step, plan.step) << ScheduleKindName(kind);
+    EXPECT_EQ(custom.step, plan.step) << EnumName(kind);
     ASSERT_EQ(custom.stages.size(), plan.stages.size());
     for (size_t i = 0; i < plan.stages.size(); ++i) {
-      EXPECT_EQ(custom.stages[i].program, plan.stages[i].program) << ScheduleKindName(kind) << ", stage " << i;
-      EXPECT_EQ(custom.stages[i].arena, plan.stages[i].arena) << ScheduleKindName(kind) << ", stage " << i;
+      EXPECT_EQ(custom.stages[i].program, plan.stages[i].program) << EnumName(kind) << ", stage " << i;
+      EXPECT_EQ(custom.stages[i].arena, plan.stages[i].arena) << EnumName(kind) << ", stage " << i;
     }
   }
 }

@@ -50,11 +50,11 @@ TEST(ModelFamilies, FeaturesParseBack) {
   for (int i = 0; i < kPlanOnlyFeatureCount; ++i) {
     const auto feature = static_cast<PlanOnlyFeature>(i);
     PlanOnlyFeature parsed;
-    ASSERT_TRUE(ParsePlanOnlyFeature(PlanOnlyFeatureName(feature), parsed));
+    ASSERT_TRUE(ParseEnum(EnumName(feature), parsed));
     EXPECT_EQ(parsed, feature);
   }
   PlanOnlyFeature parsed;
-  EXPECT_FALSE(ParsePlanOnlyFeature("gelu", parsed));
+  EXPECT_FALSE(ParseEnum("gelu", parsed));
   EXPECT_EQ(PlanOnlyText(Bit(PlanOnlyFeature::kSoftCapping) | Bit(PlanOnlyFeature::kLayerNorm)),
             "layer-norm (LayerNorm with gated feed-forward layers), soft-capping (caps on scores or logits)");
 }

@@ -229,8 +229,7 @@ TEST(PlanMemoryTest, TheArenaIsTheLivePeakUnderNamedPolicies) {
       for (size_t s = 0; s < p.programs.size(); ++s) {
         const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s]);
         ASSERT_TRUE(plan.ok());
-        EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.005)
-            << RecomputeModeName(mode) << " stage " << s << " of " << pp;
+        EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.005) << EnumName(mode) << " stage " << s << " of " << pp;
       }
     }
   }

@@ -157,7 +157,7 @@ class ProgramValues {
       }
       return access.key;
     }
-    ADD_FAILURE() << ActionText(*action_) << " does not touch " << TensorName(tensor);
+    ADD_FAILURE() << ActionText(*action_) << " does not touch " << EnumName(tensor);
     return {};
   }
 

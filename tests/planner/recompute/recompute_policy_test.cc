@@ -46,9 +46,9 @@ TEST(RecomputePolicyTest, StageTextGroupsEqualLayers) {
 
 TEST(RecomputePolicyTest, PlacementNamesAreDistinct) {
   std::set<std::string_view> names;
-  for (int i = 0; i < kPlacementCount; ++i) names.insert(PlacementName(static_cast<Placement>(i)));
+  for (int i = 0; i < kPlacementCount; ++i) names.insert(EnumName(static_cast<Placement>(i)));
   EXPECT_EQ(names.size(), static_cast<size_t>(kPlacementCount));
-  EXPECT_EQ(PlacementName(kCritical), "critical");
+  EXPECT_STREQ(EnumName(kCritical), "critical");
 }
 
 }  // namespace

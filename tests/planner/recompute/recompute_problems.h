@@ -22,7 +22,7 @@ inline std::string PolicyText(const RecomputeProblem& problem, const LayerPolicy
   std::string text;
   for (size_t i = 0; i < problem.items.size(); ++i) {
     if (policy[i] == Placement::kStore) continue;
-    absl::StrAppend(&text, text.empty() ? "i" : ", i", i, " ", std::string(PlacementName(policy[i])));
+    absl::StrAppend(&text, text.empty() ? "i" : ", i", i, " ", EnumName(policy[i]));
   }
   return text.empty() ? "all stored" : text;
 }

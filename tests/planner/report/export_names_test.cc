@@ -60,7 +60,7 @@ std::vector<NamedCase> DozenPlans() {
       one.Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; });
       one.spec.train.schedule = schedule;
       one.spec.train.warmup_steps = warmup;
-      plans.push_back({absl::StrCat(LrScheduleName(schedule), "-", warmup), one});
+      plans.push_back({absl::StrCat(EnumName(schedule), "-", warmup), one});
     }
   }
   plans.push_back({"llama3", Llama().Model([](ModelSpec& m) {
@@ -90,7 +90,7 @@ void ForAllFiles(ExportFormat format, Check check) {
         const char* folder = std::getenv("LYNX_EXPORTS");
         if (folder == nullptr) continue;
         const std::filesystem::path path =
-            std::filesystem::path(folder) / ExportFormatName(format) / ExportVersions(format)[version].name / plan.name;
+            std::filesystem::path(folder) / EnumName(format) / ExportVersions(format)[version].name / plan.name;
         std::filesystem::create_directories(path);
         std::ofstream(path / file.name) << file.text;
       }

@@ -474,11 +474,11 @@ TEST(Export, NumbersHaveAllTheirDigits) {
 TEST(Export, FormatsHaveNames) {
   for (const ExportFormat format : {ExportFormat::kMegatron, ExportFormat::kDeepSpeed, ExportFormat::kTorchtitan}) {
     ExportFormat parsed = ExportFormat::kMegatron;
-    EXPECT_TRUE(ParseExportFormat(ExportFormatName(format), parsed));
+    EXPECT_TRUE(ParseEnum(EnumName(format), parsed));
     EXPECT_EQ(parsed, format);
   }
   ExportFormat unchanged = ExportFormat::kDeepSpeed;
-  EXPECT_FALSE(ParseExportFormat("Megatron", unchanged));
+  EXPECT_FALSE(ParseEnum("Megatron", unchanged));
   EXPECT_EQ(unchanged, ExportFormat::kDeepSpeed);
 }
 

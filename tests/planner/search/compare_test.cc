@@ -38,9 +38,9 @@ TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   std::map<RecomputeMode, const ComparedPolicy*> rows;
   for (const ComparedPolicy& row : comparison->policies) {
-    EXPECT_EQ(row.plan.has_value(), row.error.empty() && !row.lacking) << RecomputeModeName(row.mode);
+    EXPECT_EQ(row.plan.has_value(), row.error.empty() && !row.lacking) << EnumName(row.mode);
     if (row.plan) {
-      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus()) << RecomputeModeName(row.mode);
+      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus()) << EnumName(row.mode);
       EXPECT_EQ(row.plan->layout, comparison->best.layout);
       for (const StagePlan& stage : row.plan->stages) EXPECT_LE(stage.arena, kKiB * 1000);
     }
@@ -79,7 +79,7 @@ TEST(Compare, NoPartitionIsBetterThanTheExactOne) {
       EXPECT_NE(row.plan.has_value(), !row.reason.empty());
       if (!row.plan) continue;
       EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus());
-      EXPECT_GE(row.plan->step, exact.plan->step) << PartitionMethodName(row.method);
+      EXPECT_GE(row.plan->step, exact.plan->step) << EnumName(row.method);
       differ += row.plan->step > exact.plan->step;
     }
     const ComparedPartition& even = comparison->partitions[1];

@@ -61,7 +61,7 @@ bool Offloads(const Plan& plan) {
 TEST(PlanOffload, IsChosenWhereRecomputingIsLongAndCopiesAreFast) {
   for (const RecomputeMode mode : {RecomputeMode::kAuto, RecomputeMode::kHeu}) {
     for (const int64_t kib : {4000, 5000, 6500}) {
-      SCOPED_TRACE(testing::Message() << RecomputeModeName(mode) << ", " << kib << " KiB");
+      SCOPED_TRACE(testing::Message() << EnumName(mode) << ", " << kib << " KiB");
       PlanRequest request = Request(kib);
       request.spec.recompute = mode;
       const Plan plan = PlanOf(request);
@@ -144,7 +144,7 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
   std::vector<std::string> offloading;
   for (const ScheduleKind schedule : {kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera}) {
     for (const int64_t host : {64, 4096, 65536}) {
-      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << ", host " << host << " KiB");
+      SCOPED_TRACE(testing::Message() << EnumName(schedule) << ", host " << host << " KiB");
       const int64_t kib = InfoOf(schedule).splits_weight ? 8000 : 5000;
       PlanRequest request = Request(kib);
       request.spec.parallel.schedule = schedule;
@@ -156,7 +156,7 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
         EXPECT_LE(stage.host, kKiB * host / 4);
         EXPECT_LE(stage.arena, kKiB * kib);
       }
-      if (Offloads(plan)) offloading.push_back(absl::StrCat(ScheduleKindName(schedule), " ", host));
+      if (Offloads(plan)) offloading.push_back(absl::StrCat(EnumName(schedule), " ", host));
     }
   }
   // With 64 KiB, a device's share of the host is smaller than any tensor of the microbatches in flight.

@@ -81,7 +81,7 @@ TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
        {Case{kGpipe, 1}, Case{kOneForwardOneBackward, 1}, Case{kInterleaved, 2}, Case{kInterleaved, 3}, Case{kZeroBubble, 1},
         Case{kZeroBubbleV, 1}, Case{kChimera, 1}}) {
     for (const int64_t limit : {0, 6000, 3000}) {
-      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << " v" << virtual_stages << " limit " << limit);
+      SCOPED_TRACE(testing::Message() << EnumName(schedule) << " v" << virtual_stages << " limit " << limit);
       PlanRequest request;
       request.target = PlanTarget::kAnyFramework;
       request.spec.model = {.layers = 13, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
@@ -118,7 +118,7 @@ TEST(PlanSearch, FindsAPlanWhateverTheLimitFromTheLeastOn) {
     request.spec.recompute = mode;
     std::optional<Nanos> last;
     for (int64_t kib = 20'000; kib >= 3'000; kib -= 170) {
-      SCOPED_TRACE(testing::Message() << RecomputeModeName(mode) << ", " << kib << " KiB");
+      SCOPED_TRACE(testing::Message() << EnumName(mode) << ", " << kib << " KiB");
       request.spec.resources.activation_memory_per_rank = kKiB * kib;
       const absl::StatusOr<PlanResult> result = MakePlan(request);
       ASSERT_TRUE(result.ok()) << result.status();

@@ -204,7 +204,7 @@ TEST(Plan, AutoIsNeverSlowerThanANamedPolicy) {
       const Plan& named = std::get<Plan>(*result);
       EXPECT_EQ(named.mode, mode);
       EXPECT_EQ(CheckPlan(named), absl::OkStatus());
-      EXPECT_LE(best.step, named.step) << RecomputeModeName(mode) << " at " << percent;
+      EXPECT_LE(best.step, named.step) << EnumName(mode) << " at " << percent;
     }
   }
 }

@@ -51,8 +51,7 @@ TEST(StepEstimate, AgreesWithTheSimulatorOnPlainPrograms) {
                                        RecomputeMode::kSelective, RecomputeMode::kBalanced}) {
         const StepRequest request = Request(layout, mode);
         const double simulated = Seconds(Simulated(request));
-        EXPECT_NEAR(Seconds(Estimated(request)), simulated, 0.03 * simulated)
-            << LayoutText(layout) << " " << RecomputeModeName(mode);
+        EXPECT_NEAR(Seconds(Estimated(request)), simulated, 0.03 * simulated) << LayoutText(layout) << " " << EnumName(mode);
       }
     }
   }

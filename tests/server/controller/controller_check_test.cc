@@ -118,15 +118,15 @@ TEST(ControllerCheck, RanksDoNotCheckAfterOtherFailures) {
     const JobId job = FourRanks(cluster, 2);
     cluster.Say(job, 1, RankFailure{"no", false, cause});
     cluster.AnswerPlans(kFour);
-    ASSERT_EQ(cluster.State(job), JobState::kStarting) << FaultCauseName(cause);
-    EXPECT_FALSE(Checks(cluster, job)) << FaultCauseName(cause);
+    ASSERT_EQ(cluster.State(job), JobState::kStarting) << EnumName(cause);
+    EXPECT_FALSE(Checks(cluster, job)) << EnumName(cause);
   }
   for (const FaultCause cause : {FaultCause::kDisk, FaultCause::kDevice, FaultCause::kUnknown}) {
     Cluster cluster;
     const JobId job = FourRanks(cluster, 2);
     cluster.Say(job, 1, RankFailure{"no", false, cause});
-    ASSERT_EQ(cluster.State(job), JobState::kStarting) << FaultCauseName(cause);
-    EXPECT_TRUE(Checks(cluster, job)) << FaultCauseName(cause);
+    ASSERT_EQ(cluster.State(job), JobState::kStarting) << EnumName(cause);
+    EXPECT_TRUE(Checks(cluster, job)) << EnumName(cause);
   }
 }
 

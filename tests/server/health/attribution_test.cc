@@ -32,7 +32,7 @@ TEST(Attribution, ACauseThatIsKnownDecides) {
   for (const auto& [cause, expected] : cases) {
     RankFailureFacts failure = Kill("n0");
     failure.cause = cause;
-    EXPECT_EQ(Of(failure), expected) << FaultCauseName(cause);
+    EXPECT_EQ(Of(failure), expected) << EnumName(cause);
     EXPECT_FALSE(Attribute(failure, {}, true).again);
   }
 }

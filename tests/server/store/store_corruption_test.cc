@@ -26,8 +26,8 @@ absl::StatusOr<std::string> ReadAll(Store& store) {
   if (!jobs.ok()) return jobs.status();
   for (const Store::StoredJob& job : *jobs) {
     const JobRecord& r = job.record;
-    absl::StrAppend(&text, r.id.value, " ", r.idempotency_key, " ", JobStateName(r.state), " ", r.reason, " ",
-                    r.generation.value, " ", r.events, " ", r.submission, " ", r.checkpoint_step, " ", r.checkpoint_path, "\n");
+    absl::StrAppend(&text, r.id.value, " ", r.idempotency_key, " ", EnumName(r.state), " ", r.reason, " ", r.generation.value,
+                    " ", r.events, " ", r.submission, " ", r.checkpoint_step, " ", r.checkpoint_path, "\n");
     for (const RankRecord& rank : r.ranks)
       absl::StrAppend(&text, rank.where.node.value, "/", rank.where.device, ":", rank.port, " ");
     const auto events = store.LoadEvents(r.id, 0, 1000);

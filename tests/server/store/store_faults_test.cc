@@ -33,8 +33,8 @@ absl::StatusOr<Contents> Read(Store& store) {
   if (!jobs.ok()) return jobs.status();
   for (const Store::StoredJob& job : *jobs) {
     const JobRecord& record = job.record;
-    std::string text = absl::StrCat(record.idempotency_key, " ", JobStateName(record.state), " ", record.reason, " ranks ",
-                                    record.ranks.size());
+    std::string text =
+        absl::StrCat(record.idempotency_key, " ", EnumName(record.state), " ", record.reason, " ranks ", record.ranks.size());
     const auto events = store.LoadEvents(record.id, 0, 100);
     if (!events.ok()) return events.status();
     for (const JobEvent& event : *events) text += EventText(event);

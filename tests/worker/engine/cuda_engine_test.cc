@@ -39,8 +39,8 @@ TEST_P(CudaEngine, PoliciesHaveTheSameBits) {
   for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kSelective}) {
     job.Lower(GetParam().layout, mode);
     const TinyRun run = Train(job, kSteps);
-    EXPECT_EQ(run.losses(), expected.losses()) << RecomputeModeName(mode);
-    EXPECT_TRUE(run.weights == expected.weights) << RecomputeModeName(mode);
+    EXPECT_EQ(run.losses(), expected.losses()) << EnumName(mode);
+    EXPECT_TRUE(run.weights == expected.weights) << EnumName(mode);
   }
 }
 

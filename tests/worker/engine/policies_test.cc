@@ -43,7 +43,7 @@ TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
   const TinyRun expected = Train(job, kSteps);
   for (RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
     job.Lower(GetParam().layout, mode);
-    ExpectSameBits(Train(job, kSteps), expected, RecomputeModeName(mode));
+    ExpectSameBits(Train(job, kSteps), expected, EnumName(mode));
   }
 }
 

@@ -285,7 +285,7 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, c
 std::string TestName(const TinySetting& setting) {
   std::string model = TinyModelName(setting.model);
   std::erase(model, '-');
-  const std::string dtype = setting.dtype == DataType::kFloat32 ? "" : DataTypeName(setting.dtype);
+  const std::string dtype = setting.dtype == DataType::kFloat32 ? "" : EnumName(setting.dtype);
   return model + TestName(setting.layout) + dtype;
 }
 

@@ -84,8 +84,8 @@ TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
     EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
-      EXPECT_GT(op.forward, Nanos(0)) << OpName(info.op);
-      EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << OpName(info.op);
+      EXPECT_GT(op.forward, Nanos(0)) << EnumName(info.op);
+      EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << EnumName(info.op);
     }
   }
 }

@@ -93,7 +93,7 @@ class ShapeBench {
   absl::StatusOr<void*> AllocateNoise(Tensor tensor, Bytes bytes) {
     constexpr int64_t kWord = sizeof(float);
     const Bytes words((bytes.value + kWord - 1) / kWord * kWord);
-    LYNX_ASSIGN_OR_RETURN(const std::span<float> values, backend_.Allocate(words, std::string(TensorName(tensor))));
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> values, backend_.Allocate(words, std::string(EnumName(tensor))));
     if (shape_.dtype == DataType::kBfloat16) {
       FillWithNoise<Bfloat16>(values, backend_);
     } else {

@@ -113,10 +113,10 @@ Json ShapeJson(const LayerShape& shape) {
           {"vocab", shape.vocab},
           {"tp", shape.tp},
           {"dropout", shape.dropout},
-          {"family", ModelFamilyName(shape.family)},
+          {"family", EnumName(shape.family)},
           {"kv_heads", shape.kv_heads},
-          {"attention", AttentionKernelName(shape.attention)},
-          {"dtype", DataTypeName(shape.dtype)},
+          {"attention", EnumName(shape.attention)},
+          {"dtype", EnumName(shape.dtype)},
           {"sequence_parallel", shape.sequence_parallel},
           {"head_dim", shape.head_dim},
           {"qkv_bias", shape.qkv_bias},
@@ -153,9 +153,9 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   positive("ffn", shape.ffn);
   positive("vocab", shape.vocab);
   positive("tp", shape.tp);
-  reader.Require(ParseModelFamily(family, shape.family), "family", "gpt or llama");
-  reader.Require(ParseAttentionKernel(attention, shape.attention), "attention", "unfused or fused");
-  reader.Require(ParseDataType(dtype, shape.dtype), "dtype", "float32 or bfloat16");
+  reader.Require(ParseEnum(family, shape.family), "family", "gpt or llama");
+  reader.Require(ParseEnum(attention, shape.attention), "attention", "unfused or fused");
+  reader.Require(ParseEnum(dtype, shape.dtype), "dtype", "float32 or bfloat16");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.head_dim >= 0, "head_dim", "0 or more");
@@ -179,7 +179,7 @@ Json TimesJson(const ShapeTimes& times) {
   Json ops = Json::object();
   for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
     const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
-    ops[std::string(OpName(info.op))] = {
+    ops[std::string(EnumName(info.op))] = {
         {"forward_ns", op.forward.value}, {"backward_ns", op.backward.value}, {"weight_ns", op.weight.value}};
   }
   return {{"shape", ShapeJson(times.shape)},
@@ -197,7 +197,7 @@ absl::StatusOr<ShapeTimes> ReadTimes(const Json& json, const std::string& path) 
   LYNX_ASSIGN_OR_RETURN(times.shape, ReadShape(shape, reader.PathOf("shape")));
   FieldReader ops_reader(ops, reader.PathOf("ops"));
   for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
-    const std::string name(OpName(info.op));
+    const std::string name(EnumName(info.op));
     OpTimes& op = times.ops[static_cast<size_t>(info.op)];
     FieldReader op_reader(ops_reader.Object(name.c_str()), ops_reader.PathOf(name));
     LYNX_RETURN_IF_ERROR(ops_reader.status());
@@ -248,12 +248,9 @@ void ReadOverlap(FieldReader& reader, int32_t& slowdown_permille, int32_t& compu
 std::string MeasureRequestText(const MeasureRequest& request) {
   Json shapes = Json::array();
   for (const LayerShape& shape : request.shapes) shapes.push_back(ShapeJson(shape));
-  const Json json = {{"shapes", shapes},
-                     {"device_kind", DeviceKindName(request.device_kind)},
-                     {"device_uuid", request.device_uuid},
-                     {"cores", request.cores},
-                     {"repetitions", request.repetitions},
-                     {"budget_seconds", request.budget_seconds}};
+  const Json json = {
+      {"shapes", shapes},       {"device_kind", EnumName(request.device_kind)}, {"device_uuid", request.device_uuid},
+      {"cores", request.cores}, {"repetitions", request.repetitions},           {"budget_seconds", request.budget_seconds}};
   return json.dump(2);
 }
 
@@ -264,8 +261,7 @@ absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text) {
   std::string kind;
   reader.Text("device_kind", kind);
   reader.Text("device_uuid", request.device_uuid);
-  reader.Require(ParseDeviceKind(kind, request.device_kind) && request.device_kind != DeviceKind::kAny, "device_kind",
-                 "cpu or cuda");
+  reader.Require(ParseEnum(kind, request.device_kind) && request.device_kind != DeviceKind::kAny, "device_kind", "cpu or cuda");
   reader.Require((request.device_kind == DeviceKind::kCuda) != request.device_uuid.empty(), "device_uuid",
                  "a GPU's, and empty for a CPU");
   reader.Numbers("cores", request.cores);

@@ -17,7 +17,7 @@ constexpr char kPeersPayload[] = "lynx/fault-peers";  // decimal numbers, separa
 
 absl::Status WithCause(absl::Status status, FaultCause cause) {
   if (status.ok() || IsPeerLoss(status) || status.GetPayload(kPayload).has_value()) return status;
-  if (cause != FaultCause::kUnknown) status.SetPayload(kPayload, absl::Cord(FaultCauseName(cause)));
+  if (cause != FaultCause::kUnknown) status.SetPayload(kPayload, absl::Cord(EnumName(cause)));
   return status;
 }
 
@@ -36,7 +36,7 @@ absl::Status WithCauseOfCode(absl::Status status) {
 
 FaultCause CauseOf(const absl::Status& status) {
   FaultCause cause = FaultCause::kUnknown;
-  if (const auto payload = status.GetPayload(kPayload); payload.has_value()) ParseFaultCause(std::string(*payload), cause);
+  if (const auto payload = status.GetPayload(kPayload); payload.has_value()) ParseEnum(std::string(*payload), cause);
   return cause;
 }
 

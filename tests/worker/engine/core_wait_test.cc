@@ -1,4 +1,4 @@
-#include "common/core_wait.h"
+#include "worker/engine/core_wait.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

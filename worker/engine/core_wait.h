@@ -1,6 +1,6 @@
 // Core wait: how long a thread had to wait for a processor core, as Linux reports it. Thread-safe.
-#ifndef LYNX_COMMON_CORE_WAIT_H_
-#define LYNX_COMMON_CORE_WAIT_H_
+#ifndef LYNX_WORKER_ENGINE_CORE_WAIT_H_
+#define LYNX_WORKER_ENGINE_CORE_WAIT_H_
 
 #include <string_view>
 
@@ -17,4 +17,4 @@ Nanos ThreadCoreWait();
 
 }  // namespace lynx
 
-#endif  // LYNX_COMMON_CORE_WAIT_H_
+#endif  // LYNX_WORKER_ENGINE_CORE_WAIT_H_
