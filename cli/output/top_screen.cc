@@ -64,6 +64,7 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
   });
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
+  const Glyphs glyphs = style.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
   for (const size_t i : order) {
     const v1::Job& job = view.jobs[i];
     const v1::Progress& p = job.progress();
@@ -75,8 +76,9 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
     rows.push_back({job.id(), job.spec().name(), StateName(job.state()),
                     absl::StrFormat("%d%%", static_cast<int>(100 * std::min(1.0, share))),
                     p.steps_done() > 0 ? absl::StrFormat("%.3f", p.loss()) : "-",
-                    Sparkline(Losses(curves), kSparks / 2, false, style.unicode), trains ? Count(p.tokens_per_second()) : "-",
-                    Sparkline(Rates(curves), kSparks, true, style.unicode), trains ? FormatDuration(Nanos(p.step_ns())) : "-",
+                    Sparkline(Losses(curves), kSparks / 2, LowestBar::kSmallestValue, glyphs),
+                    trains ? Count(p.tokens_per_second()) : "-", Sparkline(Rates(curves), kSparks, LowestBar::kZero, glyphs),
+                    trains ? FormatDuration(Nanos(p.step_ns())) : "-",
                     trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
                     trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
   }
@@ -124,7 +126,7 @@ std::string Toned(const std::string& line, const TopStyle& style) {
 
 }  // namespace
 
-std::string Sparkline(const std::vector<double>& values, size_t width, bool from_zero, bool unicode) {
+std::string Sparkline(const std::vector<double>& values, size_t width, LowestBar lowest, Glyphs glyphs) {
   static constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr const char* kLetters[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
   std::vector<double> numbers;
@@ -139,12 +141,12 @@ std::string Sparkline(const std::vector<double>& values, size_t width, bool from
   }
   if (means.empty()) return "";
   const double high = *std::max_element(means.begin(), means.end());
-  const double low = from_zero ? std::min(0.0, high) : *std::min_element(means.begin(), means.end());
+  const double low = lowest == LowestBar::kZero ? std::min(0.0, high) : *std::min_element(means.begin(), means.end());
   std::string text;
   for (const double mean : means) {
     const double share = high > low ? (mean - low) / (high - low) : 0;
     const auto level = static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 7));
-    absl::StrAppend(&text, unicode ? kBlocks[level] : kLetters[level]);
+    absl::StrAppend(&text, glyphs == Glyphs::kUnicode ? kBlocks[level] : kLetters[level]);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #define LYNX_CLI_OUTPUT_TOP_SCREEN_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,12 @@ struct TopStyle {
 // The lines, each with its newline. Jobs that train come first.
 std::string TopScreen(const TopView& view, const TopStyle& style);
 
+// What the lowest bar of a sparkline means.
+enum class LowestBar : uint8_t { kZero, kSmallestValue };
+enum class Glyphs : uint8_t { kAscii, kUnicode };
 // Draws the values as at most `width` small bars, the newest at the right. Each bar is the mean of the values that fall
-// into it; fewer values give fewer bars. `from_zero`: the lowest bar means 0, otherwise the smallest value. Values that
-// are not finite are left out.
-std::string Sparkline(const std::vector<double>& values, size_t width, bool from_zero, bool unicode);
+// into it; fewer values give fewer bars. Values that are not finite are left out.
+std::string Sparkline(const std::vector<double>& values, size_t width, LowestBar lowest, Glyphs glyphs);
 
 }  // namespace lynx
 

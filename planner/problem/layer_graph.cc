@@ -29,63 +29,72 @@ Places PlacesOf(bool sequence_parallel) {
 
 using Ops = std::vector<OpInfo>;
 
+// What of a model decides which ops its layers have.
+struct Features {
+  bool gpt;      // otherwise Llama
+  bool fused;    // the attention kernel
+  bool masks;    // stored dropout masks
+  bool sharded;  // sequence parallelism
+  bool qk_norm;
+};
+
 // Columns of all tables: op, layer type, forward segment, backward segment | reads, output, in place |
 // backward reads, gradients | weight reads, weight gradients, has a weight pass | side outputs.
 // clang-format off
 
-void AddEmbedding(bool gpt, bool masks, bool sp, Ops& ops) {
-  ops.push_back({Op::kEmbed, kE, Segment::kEmbed, Segment::kEmbed, {}, sp ? kEmbedSum : kX, false,
-                 {}, {{sp ? kGradEmbed : kGrad, kRead}}, {}, {}, false});
-  if (!gpt) return;
-  ops.push_back({Op::kPosition, kE, Segment::kEnd, sp ? Segment::kOut : Segment::kEmbed, {}, kX, true,
-                 {}, {{kGrad, masks ? kUpdate : kRead}}, {}, {}, false, {}});
-  if (!masks) return;
+void AddEmbedding(const Features& model, Ops& ops) {
+  ops.push_back({Op::kEmbed, kE, Segment::kEmbed, Segment::kEmbed, {}, model.sharded ? kEmbedSum : kX, false,
+                 {}, {{model.sharded ? kGradEmbed : kGrad, kRead}}, {}, {}, false});
+  if (!model.gpt) return;
+  ops.push_back({Op::kPosition, kE, Segment::kEnd, model.sharded ? Segment::kOut : Segment::kEmbed, {}, kX, true,
+                 {}, {{kGrad, model.masks ? kUpdate : kRead}}, {}, {}, false, {}});
+  if (!model.masks) return;
   ops.back().backward_reads = {kEmbedMask};
   ops.back().side_outputs = {kEmbedMask};
 }
 
 // `heads` is the tensor of queries, keys and values that attention reads.
-void AddAttentionCore(Tensor heads, bool fused, bool masks, Ops& ops) {
+void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
-  if (fused) {
+  if (model.fused) {
     ops.push_back({Op::kFlash, kT, kSeg, kSeg, {heads}, kContext, false,
                    {heads, kContext, kLse}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false, {kLse}});
     return;
   }
   ops.push_back({Op::kProbs, kT, kSeg, kSeg, {heads}, kProbs, false,
                  {kProbs, heads}, {{kGradQkv, kUpdate}}, {}, {}, false});
-  if (masks) {
+  if (model.masks) {
     ops.push_back({Op::kDrop, kT, kSeg, kSeg, {kProbs}, kProbsDropped, false,
                    {kProbsMask}, {}, {}, {}, false, {kProbsMask}});
   }
-  const Tensor probs = masks ? kProbsDropped : kProbs;
+  const Tensor probs = model.masks ? kProbsDropped : kProbs;
   ops.push_back({Op::kContext, kT, kSeg, kSeg, {probs, heads}, kContext, false,
                  {probs, heads}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false});
 }
 
-void AddAttention(bool gpt, bool fused, bool masks, bool sp, bool qk_norm, Ops& ops) {
-  const Places at = PlacesOf(sp);
+void AddAttention(const Features& model, Ops& ops) {
+  const Places at = PlacesOf(model.sharded);
   constexpr auto kSeg = Segment::kAttn;
-  const Tensor input = sp ? kLn1Full : kLn1;
+  const Tensor input = model.sharded ? kLn1Full : kLn1;
   ops.push_back({Op::kLn1, kT, at.forward_norm1, Segment::kEnd, {kX}, kLn1, false,
                  {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false});
   ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
                  {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
-  const Tensor heads = qk_norm ? kQkNormed : kQkv;
-  if (qk_norm) {
+  const Tensor heads = model.qk_norm ? kQkNormed : kQkv;
+  if (model.qk_norm) {
     ops.push_back({Op::kQkNorm, kT, kSeg, kSeg, {kQkv}, kQkNormed, false, {kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
   }
-  if (!gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, heads, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
-  AddAttentionCore(heads, fused, masks, ops);
-  ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, sp ? kProjSum : kX1, false,
+  if (!model.gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, heads, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  AddAttentionCore(heads, model, ops);
+  ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, model.sharded ? kProjSum : kX1, false,
                  {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
-  if (masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
+  if (model.masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
   // With sequence parallelism the input-gradient pass of add1 and add2 computes their biases' gradients, from the share
   // that is gathered afterwards.
-  const bool bias_pass = gpt && !sp;
+  const bool bias_pass = model.gpt && !model.sharded;
   ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
                  {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
-  if (masks) ops.back().reads.push_back(kMask1), ops.back().backward_reads = {kMask1};
+  if (model.masks) ops.back().reads.push_back(kMask1), ops.back().backward_reads = {kMask1};
   if (bias_pass) ops.back().weight_gradients = {kGradProj};
 }
 
@@ -100,23 +109,23 @@ void AddActivation(bool gpt, Ops& ops) {
                  {kFc1, kSilu}, {{kGradSwiglu, kRead}, {kGradFc1, kWrite}}, {}, {}, false});
 }
 
-void AddMlp(bool gpt, bool masks, bool sp, Ops& ops) {
-  const Places at = PlacesOf(sp);
+void AddMlp(const Features& model, Ops& ops) {
+  const Places at = PlacesOf(model.sharded);
   constexpr auto kSeg = Segment::kMlp;
-  const Tensor input = sp ? kLn2Full : kLn2;
-  const Tensor inner = gpt ? kGelu : kSwiglu;
+  const Tensor input = model.sharded ? kLn2Full : kLn2;
+  const Tensor inner = model.gpt ? kGelu : kSwiglu;
   ops.push_back({Op::kLn2, kT, at.forward_norm2, at.backward_norm2, {kX1}, kLn2, false,
                  {kX1}, {{kGradLn2, kRead}, {kGrad, kUpdate}}, {}, {}, false});
   ops.push_back({Op::kFc1, kT, kSeg, kSeg, {input}, kFc1, false,
                  {}, {{kGradFc1, kRead}, {kGradLn2, kWrite}}, {input}, {kGradFc1}, true});
-  AddActivation(gpt, ops);
-  ops.push_back({Op::kFc2, kT, kSeg, kSeg, {inner}, sp ? kFc2Sum : kX, false,
-                 {}, {{kGradFc2, kRead}, {gpt ? kGradFc1 : kGradSwiglu, kWrite}}, {inner}, {kGradFc2}, true});
-  if (masks) ops.push_back({Op::kMask2, kT, Segment::kEnd, at.backward_out, {}, kMask2, false, {}, {}, {}, {}, false});
-  const bool bias_pass = gpt && !sp;
+  AddActivation(model.gpt, ops);
+  ops.push_back({Op::kFc2, kT, kSeg, kSeg, {inner}, model.sharded ? kFc2Sum : kX, false,
+                 {}, {{kGradFc2, kRead}, {model.gpt ? kGradFc1 : kGradSwiglu, kWrite}}, {inner}, {kGradFc2}, true});
+  if (model.masks) ops.push_back({Op::kMask2, kT, Segment::kEnd, at.backward_out, {}, kMask2, false, {}, {}, {}, {}, false});
+  const bool bias_pass = model.gpt && !model.sharded;
   ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
                  {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, bias_pass});
-  if (masks) ops.back().reads.push_back(kMask2), ops.back().backward_reads = {kMask2};
+  if (model.masks) ops.back().reads.push_back(kMask2), ops.back().backward_reads = {kMask2};
   if (bias_pass) ops.back().weight_gradients = {kGradFc2};
 }
 
@@ -180,10 +189,14 @@ const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
 }
 
 LayerGraph::LayerGraph(const Kind& kind) {
-  const bool gpt = kind.family == ModelFamily::kGpt;
-  AddEmbedding(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
-  AddAttention(gpt, kind.fused, kind.stored_masks, kind.sequence_parallel, kind.qk_norm, ops_);
-  AddMlp(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
+  const Features model{.gpt = kind.family == ModelFamily::kGpt,
+                       .fused = kind.fused,
+                       .masks = kind.stored_masks,
+                       .sharded = kind.sequence_parallel,
+                       .qk_norm = kind.qk_norm};
+  AddEmbedding(model, ops_);
+  AddAttention(model, ops_);
+  AddMlp(model, ops_);
   AddHead(kind.sequence_parallel, ops_);
   index_.fill(-1);
   for (size_t i = 0; i < ops_.size(); ++i) index_[Index(ops_[i].op)] = static_cast<int8_t>(i);

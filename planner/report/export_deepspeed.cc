@@ -203,14 +203,14 @@ class DeepSpeed {
     parameters.Number("warmup_num_steps", std::max<int64_t>(train.warmup_steps, 2));
     scheduler.Object("params", parameters);
     config_.Object("scheduler", scheduler);
-    SchedulerMissing(cosine, constant);
+    SchedulerMissing();
   }
 
-  void SchedulerMissing(bool cosine, bool constant) {
+  void SchedulerMissing() {
     const TrainSpec& train = spec_.train;
     Miss("the learning rate of the first step: DeepSpeed's schedulers begin with 0");
     if (train.warmup_steps == 1) Miss("a warm-up of one step: DeepSpeed's schedulers warm up for two steps at least");
-    if (cosine || constant) return;
+    if (train.schedule != LrSchedule::kLinear) return;
     if (train.warmup_steps == 0) Miss("a linear decay without warm-up: WarmupDecayLR warms up for two steps at least");
     if (train.min_lr > 0) {
       Miss(absl::StrCat("a linear decay that ends at ", RealText(train.min_lr), ": WarmupDecayLR ends at 0"));

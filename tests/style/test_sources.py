@@ -129,6 +129,26 @@ def private_functions(text):
     return counts
 
 
+def parameter_lists(text):
+    """(line, name, parameters) of each function in a C++ text that names its parameters, and of each call."""
+    text = re.sub(r"//[^\n]*", "", text)
+    for match in re.finditer(r"([A-Za-z_]\w*)\s*\(", text):
+        depth, end, begin, parameters = 1, match.end(), match.end(), []
+        while end < len(text) and depth > 0:
+            depth += (text[end] in "(<{[") - (text[end] in ")>}]" and text[end - 1] != "-")
+            if (depth == 1 and text[end] == ",") or depth == 0:
+                parameters.append(" ".join(text[begin:end].split()))
+                begin = end + 1
+            end += 1
+        yield text[:match.start()].count("\n") + 1, match.group(1), parameters
+
+
+def functions_of_two_bools(path, text):
+    """Functions that take more than one bool: at a call nobody sees which is which."""
+    return [f"{path}:{line}: {name} takes {n} bools; use an enum or a struct" for line, name, parameters in parameter_lists(text)
+            if (n := sum(bool(re.fullmatch(r"(const )?bool \w+( ?=.*)?", parameter)) for parameter in parameters)) > 1]
+
+
 class SourcesTest(unittest.TestCase):
     def assert_none(self, found):
         self.assertEqual(found, [], "\n" + "\n".join(found))
@@ -217,6 +237,10 @@ class SourcesTest(unittest.TestCase):
                     bad.append(f"{path.relative_to(ROOT)}: {namespace}::{name} is also defined in {other.relative_to(ROOT)}")
         self.assert_none(bad)
 
+    def test_no_function_takes_two_bools(self):
+        self.assert_none([line for path in sources()
+                          for line in functions_of_two_bools(path.relative_to(ROOT).as_posix(), path.read_text())])
+
     def test_headers_say_what_they_are(self):
         bad = []
         for path in sources():
@@ -272,6 +296,12 @@ struct Garden {
 };
 """
         self.assertEqual(private_functions(header), [("House", 2)])
+
+    def test_a_function_of_two_bools_is_reported(self):
+        self.assertEqual(functions_of_two_bools("a.h", "void F(const std::map<int, bool>& known, bool open);\nbool b(bool x);"), [])
+        self.assertEqual(functions_of_two_bools("a.h", "// f(x, true, false)\nint F(std::function<int(bool)> g,\n      bool open,"
+                                                "\n      bool last = false);"),
+                         ["a.h:2: F takes 2 bools; use an enum or a struct"])
 
     def test_a_folder_with_too_many_files_is_reported(self):
         paths = [f"house/hall/{i}.cc" for i in range(MOST_FILES)] + ["house/door.cc"]

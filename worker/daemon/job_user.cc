@@ -35,8 +35,8 @@ std::string RightsText(const JobUser& user) {
   return absl::StrCat(user.user, ":", user.group, ":", absl::StrJoin(user.groups, ","));
 }
 
-absl::Status CheckNotRoot(const JobUser& user, bool has_identity, bool allowed) {
-  if (!has_identity || allowed || user.user != 0 || ::geteuid() != 0) return absl::OkStatus();
+absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by) {
+  if (allowed_by != RootRanks::kNobody || user.user != 0 || ::geteuid() != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "people's jobs would run as root on this node: name an unprivileged user with --job-user, or say --root-ranks if that is "
       "meant, in a container of its own for example");

@@ -2,6 +2,7 @@
 #ifndef LYNX_WORKER_DAEMON_JOB_USER_H_
 #define LYNX_WORKER_DAEMON_JOB_USER_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 // The argument of lynx-rank --run-as (worker/rank/process/drop_privileges.h).
 std::string RightsText(const JobUser& user);
 
-// FailedPrecondition when ranks would run as root on a node of a cluster with TLS, unless that is explicitly allowed.
-absl::Status CheckNotRoot(const JobUser& user, bool has_identity, bool allowed);
+// On whose word ranks may run as root. kNobody: nobody allowed it. kOperator: the node's operator did. kNoTls: the cluster has
+// no TLS, so it is on one machine and has one user.
+enum class RootRanks : uint8_t { kNobody, kOperator, kNoTls };
+// FailedPrecondition when ranks would run as root and nobody allowed it.
+absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by);
 
 }  // namespace lynx
 

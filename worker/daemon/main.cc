@@ -120,7 +120,9 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   options.address = flags.address;
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(options.address, "--address"));
   LYNX_ASSIGN_OR_RETURN(options.user, FindJobUser(flags.job_user));
-  LYNX_RETURN_IF_ERROR(CheckNotRoot(options.user, !flags.identity.directory.empty(), flags.root_ranks || flags.stop_all));
+  const bool allowed = flags.root_ranks || flags.stop_all;
+  const RootRanks unless_allowed = flags.identity.directory.empty() ? RootRanks::kNoTls : RootRanks::kNobody;
+  LYNX_RETURN_IF_ERROR(CheckNotRoot(options.user, allowed ? RootRanks::kOperator : unless_allowed));
   options.copies_directory = CopiesDirectoryOf(flags, options.data_directory, options.user);
   LYNX_ASSIGN_OR_RETURN(options.allowed.data_roots, RootsOf("--data-root", flags.data_root));
   LYNX_ASSIGN_OR_RETURN(options.allowed.checkpoint_roots, RootsOf("--checkpoint-root", flags.checkpoint_root));

@@ -14,15 +14,15 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(Sparkline, StandsForTheValues) {
-  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, true, true), "▁▂▃▄▅▆▇█");
-  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, true, false), "_.:-=+*#");
-  EXPECT_EQ(Sparkline({7, 7}, 8, true, true), "██") << "from zero, what stays the same is high";
-  EXPECT_EQ(Sparkline({7, 7}, 8, false, true), "▁▁");
-  EXPECT_EQ(Sparkline({5, 6}, 8, false, true), "▁█");
-  EXPECT_EQ(Sparkline({0, 0, 4, 8}, 2, true, false), "_#") << "means of those that fall to a bar";
-  EXPECT_EQ(Sparkline({std::nan(""), 1, INFINITY}, 8, true, false), "#");
-  EXPECT_EQ(Sparkline({}, 8, true, true), "");
-  EXPECT_EQ(Sparkline({0}, 8, true, false), "_");
+  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, LowestBar::kZero, Glyphs::kUnicode), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(Sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, LowestBar::kZero, Glyphs::kAscii), "_.:-=+*#");
+  EXPECT_EQ(Sparkline({7, 7}, 8, LowestBar::kZero, Glyphs::kUnicode), "██") << "from zero, what stays the same is high";
+  EXPECT_EQ(Sparkline({7, 7}, 8, LowestBar::kSmallestValue, Glyphs::kUnicode), "▁▁");
+  EXPECT_EQ(Sparkline({5, 6}, 8, LowestBar::kSmallestValue, Glyphs::kUnicode), "▁█");
+  EXPECT_EQ(Sparkline({0, 0, 4, 8}, 2, LowestBar::kZero, Glyphs::kAscii), "_#") << "means of those that fall to a bar";
+  EXPECT_EQ(Sparkline({std::nan(""), 1, INFINITY}, 8, LowestBar::kZero, Glyphs::kAscii), "#");
+  EXPECT_EQ(Sparkline({}, 8, LowestBar::kZero, Glyphs::kUnicode), "");
+  EXPECT_EQ(Sparkline({0}, 8, LowestBar::kZero, Glyphs::kAscii), "_");
 }
 
 TopView View() {

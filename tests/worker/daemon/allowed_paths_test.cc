@@ -133,12 +133,12 @@ TEST(JobUserTest, IsNeverRoot) {
 
 TEST(JobUserTest, JobsOfPeopleDoNotRunAsRootUnlessToldSo) {
   if (::geteuid() != 0) GTEST_SKIP() << "this is not root";
-  const absl::Status refused = CheckNotRoot({}, /*has_identity=*/true, /*allowed=*/false);
+  const absl::Status refused = CheckNotRoot({}, RootRanks::kNobody);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--job-user"));
-  EXPECT_TRUE(CheckNotRoot({}, false, false).ok()) << "a cluster on one machine";
-  EXPECT_TRUE(CheckNotRoot({}, true, true).ok());
-  EXPECT_TRUE(CheckNotRoot({.user = 65534}, true, false).ok());
+  EXPECT_TRUE(CheckNotRoot({}, RootRanks::kNoTls).ok()) << "a cluster on one machine";
+  EXPECT_TRUE(CheckNotRoot({}, RootRanks::kOperator).ok());
+  EXPECT_TRUE(CheckNotRoot({.user = 65534}, RootRanks::kNobody).ok());
 }
 
 }  // namespace
