@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

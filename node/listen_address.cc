@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

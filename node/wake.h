@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fd.h"
 #include "common/units.h"
-#include "node/fd.h"
 
 namespace lynx {
 

@@ -12,8 +12,8 @@
 
 #include <chrono>
 
+#include "common/fd.h"
 #include "common/status.h"
-#include "node/fd.h"
 #include "security/certificate.h"
 #include "security/openssl.h"
 

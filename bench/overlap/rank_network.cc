@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/fd.h"
 #include "common/status.h"
 #include "node/command.h"
-#include "node/fd.h"
 #include "node/wake.h"
 
 namespace lynx::bench {

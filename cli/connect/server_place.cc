@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

@@ -26,9 +26,9 @@
 #include "cli/local/doctor.h"
 #include "common/clock.h"
 #include "common/cores.h"
+#include "common/fd.h"
 #include "common/metric_names.h"
 #include "common/version.h"
-#include "node/fd.h"
 
 namespace lynx {
 namespace {

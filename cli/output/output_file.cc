@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/fd.h"
 #include "common/status.h"
-#include "node/fd.h"
 #include "node/file.h"
 
 namespace lynx {

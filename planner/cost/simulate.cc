@@ -14,6 +14,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/cost/core_sharing.h"
+#include "planner/program/hidden_time.h"
 
 namespace lynx {
 namespace {
@@ -374,25 +375,16 @@ absl::Status Simulator::RunNext(int32_t stage) {
   return absl::OkStatus();
 }
 
-// Goes backwards over the program, so that the next wait after each action is known.
 void Simulator::SplitRecomputation(int32_t stage) {
   const Program& program = programs_[stage];
   StageTimes& times = result_.stages[stage];
-  int32_t wait = kNone;
-  for (int32_t i = static_cast<int32_t>(program.size()) - 1; i >= 0; --i) {
-    const ActionKind kind = program[i].kind;
-    if (InfoOf(kind).phase == Phase::kWait) {
-      wait = i;
-    } else if (kind == ActionKind::kRecompute) {
-      ActionSpan& span = times.spans[i];
-      if (wait != kNone && states_[stage].start_of_wait[wait] < i) {
-        span.hidden = std::clamp(TransferOfWait(stage, wait).end - span.begin, Nanos(0), span.end - span.begin);
-      }
-      times.recompute_hidden += span.hidden;
-      times.recompute_exposed += span.end - span.begin - span.hidden;
-    } else if (InfoOf(kind).phase == Phase::kWhole && kind != ActionKind::kWeight) {
-      wait = kNone;
-    }
+  const std::vector<int32_t> hiding = HidingStarts(program, states_[stage].start_of_wait);
+  for (size_t i = 0; i < program.size(); ++i) {
+    if (program[i].kind != ActionKind::kRecompute) continue;
+    ActionSpan& span = times.spans[i];
+    if (hiding[i] != kNone) span.hidden = HiddenPart(span.begin, span.end, times.spans[hiding[i]].transfer_end);
+    times.recompute_hidden += span.hidden;
+    times.recompute_exposed += span.end - span.begin - span.hidden;
   }
 }
 

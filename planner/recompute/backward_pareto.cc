@@ -16,7 +16,7 @@ constexpr int OwnMoment(int window) { return kFirstCritical + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
 // The last moment on the critical path that is not after that moment.
 constexpr int CriticalBefore(int moment) { return moment - (moment - kFirstCritical) % 2; }
-static_assert(kMaxItems <= 16 && OwnMoment(kMaxWindows) < 16);
+static_assert(OwnMoment(kMaxWindows) < 16, "ItemNumbers holds moments");
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/recompute/item_numbers.h"
 #include "planner/recompute/recompute_problem.h"
 
 namespace lynx {
@@ -45,15 +46,6 @@ class BackwardPareto {
   bool top() const { return top_; }
 
  private:
-  // One small number for each item, packed.
-  class ItemNumbers {
-   public:
-    int Get(int i) const { return static_cast<int>(bits_ >> (4 * i) & 15); }
-    void Set(int i, int value) { bits_ = (bits_ & ~(uint64_t{15} << (4 * i))) | uint64_t(value) << (4 * i); }
-
-   private:
-    uint64_t bits_ = 0;
-  };
   // A partial policy. Items are placed from the last to the first, so that all readers of an item are placed before it.
   struct State {
     std::array<Bytes, kMaxPhases> live{};   // of this layer and the one below

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "planner/recompute/item_numbers.h"
 #include "planner/recompute/packed_numbers.h"
 
 namespace lynx {
@@ -21,17 +22,7 @@ constexpr Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 constexpr int kFirstCritical = kMaxWindows;
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
 
-// One small number for each item, packed.
-class ItemNumbers {
- public:
-  int Get(int i) const { return static_cast<int>(bits_ >> (4 * i) & 15); }
-  void Set(int i, int value) { bits_ = (bits_ & ~(uint64_t{15} << (4 * i))) | uint64_t(value) << (4 * i); }
-  uint64_t bits() const { return bits_; }
-
- private:
-  static_assert(kMaxItems <= 16 && kFirstCritical + 2 * kMaxWindows < 16);
-  uint64_t bits_ = 0;
-};
+static_assert(kFirstCritical + 2 * kMaxWindows < 16, "ItemNumbers holds moments");
 
 // Tables of a layer's items, used by all parts. Arrays by set of items.
 struct ItemTables {
@@ -339,9 +330,9 @@ class EarlySearch {
 };
 
 // Finds the kept parts for a set of late items.
-class KeptSearch {
+class KeptParts {
  public:
-  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables)
+  KeptParts(const RecomputeProblem& problem, const ItemTables& tables)
       : problem_(problem), tables_(tables), early_(EarlySearch(problem, tables).Run()) {
     for (size_t set = 0; set < early_.size(); ++set) {
       if (!early_[set].empty()) may_be_early_ |= static_cast<ItemSet>(set);
@@ -483,7 +474,7 @@ Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart
 namespace {
 
 // `known`: parts of another layer of the stage; kept parts are the same for all layers.
-std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptSearch& kept,
+std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptParts& kept,
                                   const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, top);
   std::vector<std::vector<BackwardPart>> late = BackwardParetoSearch(problem, making, top).OfAllSets();
@@ -504,13 +495,13 @@ std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTab
 
 std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, bool top) {
   const ItemTables tables(problem, top);
-  KeptSearch kept(problem, tables);
+  KeptParts kept(problem, tables);
   return PartsWith(problem, tables, top, kept, {});
 }
 
 StageParts PartsOfStage(const RecomputeProblem& problem) {
   const ItemTables inner_tables(problem, false), top_tables(problem, true);
-  KeptSearch kept(problem, inner_tables);
+  KeptParts kept(problem, inner_tables);
   StageParts parts;
   parts.inner = PartsWith(problem, inner_tables, false, kept, {});
   parts.top = PartsWith(problem, top_tables, true, kept, parts.inner);

@@ -150,9 +150,9 @@ struct Kept {
 
 // Finds the best ways to treat the items besides a set of late items. Items are decided from the last to the first, so
 // that all readers of an item are decided before it.
-class KeptSearch {
+class KeptPareto {
  public:
-  KeptSearch(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
+  KeptPareto(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
       : problem_(problem), tables_(tables), or_more_(in_flight == InFlightUse::kOrMore), early_(problem, tables.inputs),
         least_held_(tables.bytes.size()), least_stored_(tables.bytes.size()) {
     RankOffloads();
@@ -501,7 +501,7 @@ class Search {
   const RecomputeProblem& problem_;
   const bool or_more_;
   const SetTables tables_;
-  KeptSearch kept_;
+  KeptPareto kept_;
 };
 
 }  // namespace

@@ -194,11 +194,6 @@ absl::Status Store::Transact(const std::function<absl::Status()>& write) {
   return Annotate(status, absl::StrCat("cannot write to the database ", path_));
 }
 
-void Store::LimitPages(int64_t pages) {
-  const absl::StatusOr<std::string> set = QueryText(db_.get(), absl::StrCat("PRAGMA max_page_count=", pages));
-  LYNX_CHECK(set.ok());
-}
-
 absl::Status Store::Write(const Effect& effect) {
   LYNX_CHECK(IsDurable(effect));
   if (const auto* insert = std::get_if<InsertJob>(&effect)) return WriteNew(*insert);

@@ -80,10 +80,8 @@ class Store {
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,
                                                    int64_t before = std::numeric_limits<int64_t>::max());
 
-  // Limits the file to this many pages of 4 KiB (or its present size, if larger). Simulates a full disk.
-  void LimitPages(int64_t pages);
-
  private:
+  friend struct StoreForTests;
   Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)), kept_(db_.get()) {}
 
   absl::Status Prepare();

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 

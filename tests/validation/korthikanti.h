@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/cost/hardware_profile.h"
-#include "planner/search/step_estimate.h"
+#include "tests/estimate/step_estimate.h"
 #include "tests/validation/published.h"
 
 namespace lynx::validation {

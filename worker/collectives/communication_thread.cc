@@ -432,7 +432,7 @@ void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
     lane.exchange.reset();
     lane.queue.clear();
   }
-  for (Link& link : links_) link.fd.Close();
+  for (Link& link : links_) link.fd.Reset();
   board_->ReleaseBuffers();
 }
 

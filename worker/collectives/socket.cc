@@ -46,11 +46,6 @@ absl::Status SetOption(int fd, int level, int option, int value, const char* nam
 
 }  // namespace
 
-void OwnedFd::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 Nanos MonotonicNow() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -72,10 +67,10 @@ std::string AddressOfPeer(int fd) {
   return known ? PeerAddressText({host, std::atoi(port)}) : "an unknown address";
 }
 
-absl::StatusOr<OwnedFd> BeginConnect(const PeerAddress& address) {
+absl::StatusOr<UniqueFd> BeginConnect(const PeerAddress& address) {
   LYNX_ASSIGN_OR_RETURN(AddressList list, NumericAddress(address.host, address.port));
-  OwnedFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.open()) return absl::ResourceExhaustedError(absl::StrCat("socket(): ", std::strerror(errno)));
+  UniqueFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return absl::ResourceExhaustedError(absl::StrCat("socket(): ", std::strerror(errno)));
   LYNX_RETURN_IF_ERROR(ConfigureLink(fd.get(), 0));
   if (connect(fd.get(), list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS) {
     return absl::UnavailableError(std::strerror(errno));
@@ -115,8 +110,8 @@ absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second) {
 
 absl::StatusOr<ListeningSocket> ListenTcp(const std::string& host) {
   LYNX_ASSIGN_OR_RETURN(AddressList list, NumericAddress(host, 0));
-  OwnedFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.open()) return absl::ResourceExhaustedError(absl::StrCat("socket(): ", std::strerror(errno)));
+  UniqueFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return absl::ResourceExhaustedError(absl::StrCat("socket(): ", std::strerror(errno)));
   // All connections of a rank may wait here while the rank is still loading.
   constexpr int kBacklog = 512;
   if (bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 || listen(fd.get(), kBacklog) != 0) {

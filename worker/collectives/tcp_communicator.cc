@@ -133,7 +133,7 @@ std::vector<LinkUse> TcpCommunicator::LinkUses() const {
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptions& options) {
-  OwnedFd listener(options.listen_fd);
+  UniqueFd listener(options.listen_fd);
   LYNX_RETURN_IF_ERROR(CheckOptions(options));
   if (options.layout.ranks() == 1) return std::make_unique<TcpCommunicator>(options, std::vector<Link>());
   LYNX_ASSIGN_OR_RETURN(std::vector<Link> links, ConnectLinks(options, std::move(listener)));

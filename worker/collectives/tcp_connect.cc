@@ -43,7 +43,7 @@ bool SendShort(int fd, std::string_view bytes) {
 struct Dial {
   LinkKey key;
   DialState state = DialState::kWaiting;
-  OwnedFd fd;
+  UniqueFd fd;
   Nanos next_attempt{0};
   Nanos retry = kFirstRetry;
   std::string hello;  // as it was sent
@@ -53,7 +53,7 @@ struct Dial {
 
 // A connection that somebody opened and that has not yet proven to be of this generation.
 struct Arrival {
-  OwnedFd fd;
+  UniqueFd fd;
   Nanos deadline;
   std::string hello;  // received so far
   Nonce nonce{};      // the nonce of the challenge that answered the complete Hello
@@ -64,7 +64,7 @@ struct Arrival {
 
 class Rendezvous {
  public:
-  Rendezvous(const CommunicatorOptions& options, OwnedFd listener)
+  Rendezvous(const CommunicatorOptions& options, UniqueFd listener)
       : options_(options), listener_(std::move(listener)), deadline_(MonotonicNow() + options.connect_timeout) {
     for (const LinkKey& key : LinksOf(options.layout, options.rank)) {
       if (key.peer < options.rank) {
@@ -108,12 +108,12 @@ class Rendezvous {
   }
 
   const CommunicatorOptions& options_;
-  OwnedFd listener_;
+  UniqueFd listener_;
   const Nanos deadline_;
   std::vector<Dial> dials_;
   std::vector<Arrival> arrivals_;  // oldest first
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
-  std::map<LinkKey, OwnedFd> established_;
+  std::map<LinkKey, UniqueFd> established_;
   std::string last_refusal_;  // the last peer that this rank refused, for the deadline's message
   int told_ = 0;
 };
@@ -204,7 +204,7 @@ absl::Status Rendezvous::Proceed(Dial& dial) {
 }
 
 void Rendezvous::StartAttempt(Dial& dial) {
-  absl::StatusOr<OwnedFd> fd = BeginConnect(options_.peers[dial.key.peer]);
+  absl::StatusOr<UniqueFd> fd = BeginConnect(options_.peers[dial.key.peer]);
   if (!fd.ok()) return TryAgain(dial, std::string(fd.status().message()));
   dial.fd = *std::move(fd);
   dial.state = DialState::kConnecting;
@@ -284,7 +284,7 @@ absl::Status Rendezvous::ReadReply(Dial& dial) {
 }
 
 void Rendezvous::TryAgain(Dial& dial, const std::string& error) {
-  dial.fd.Close();
+  dial.fd.Reset();
   dial.state = DialState::kWaiting;
   dial.last_error = error;
   dial.next_attempt = MonotonicNow() + dial.retry;
@@ -293,8 +293,8 @@ void Rendezvous::TryAgain(Dial& dial, const std::string& error) {
 
 absl::Status Rendezvous::Accept() {
   for (size_t accepted = 0; accepted < kMaxArrivals; ++accepted) {
-    OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.open()) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) {
       // Retrying without a free descriptor would spin; any other error affects only one caller.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EINVAL) {
         return absl::ResourceExhaustedError(absl::StrCat("accept(): ", std::strerror(errno)));
@@ -397,7 +397,7 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, OwnedFd listener) {
+absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, UniqueFd listener) {
   const int flags = fcntl(listener.get(), F_GETFL);
   if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
     return absl::InvalidArgumentError(

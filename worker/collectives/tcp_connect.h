@@ -23,13 +23,13 @@ namespace lynx {
 
 struct Link {
   LinkKey key;
-  OwnedFd fd;
+  UniqueFd fd;
 };
 
 // Blocks until all links of LinksOf are connected; returns them in that order. DeadlineExceeded names the peers that did not
 // connect in time; FailedPrecondition: a peer refused this rank, with the peer's reason. Takes ownership of the listening
 // socket and closes it.
-absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, OwnedFd listener);
+absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, UniqueFd listener);
 
 }  // namespace lynx
 

@@ -16,7 +16,7 @@ constexpr size_t kFirstSlots = 256;
 }  // namespace
 
 TransferBoard::TransferBoard() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), slots_(kFirstSlots) {
-  LYNX_CHECK(wake_.open());
+  LYNX_CHECK(wake_.valid());
   inbox_.reserve(kFirstSlots);
 }
 

@@ -63,7 +63,7 @@ class TransferBoard {
  private:
   absl::StatusOr<TransferTicket> NewTicketLocked();
 
-  OwnedFd wake_;  // eventfd
+  UniqueFd wake_;  // eventfd
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;

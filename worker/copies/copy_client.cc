@@ -15,7 +15,7 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 
 absl::Status CopyClient::Connect() {
   if (link_ != nullptr) return absl::OkStatus();
-  LYNX_ASSIGN_OR_RETURN(OwnedFd fd, ConnectForCopies(address_, pacing_bytes_per_second_));
+  LYNX_ASSIGN_OR_RETURN(UniqueFd fd, ConnectForCopies(address_, pacing_bytes_per_second_));
   {
     std::lock_guard lock(mutex_);
     if (ended_) return absl::UnavailableError("the rank ends");

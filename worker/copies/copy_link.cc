@@ -219,8 +219,8 @@ absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<OwnedFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second) {
-  LYNX_ASSIGN_OR_RETURN(OwnedFd fd, BeginConnect(address));
+absl::StatusOr<UniqueFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second) {
+  LYNX_ASSIGN_OR_RETURN(UniqueFd fd, BeginConnect(address));
   pollfd polled{fd.get(), POLLOUT, 0};
   int ready = 0;
   do ready = poll(&polled, 1, kConnectMs);

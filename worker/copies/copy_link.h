@@ -51,7 +51,7 @@ inline constexpr size_t kCopyDigestBytes = 64;
 // One connection. Sends and Receives: one thread; End: any thread.
 class CopyLink {
  public:
-  explicit CopyLink(OwnedFd fd) : fd_(std::move(fd)) {}
+  explicit CopyLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
   // The rank that connected calls this first. Unavailable, as for all later calls: the other end does not know the secret, or
   // there was no answer for ten seconds.
@@ -73,12 +73,12 @@ class CopyLink {
  private:
   absl::Status AwaitReady(short events);
 
-  OwnedFd fd_;
+  UniqueFd fd_;
   Nanos deadline_{0};  // for the proofs; 0: they are done
 };
 
 // Connects within ten seconds, with the lowest network priority. `pacing`: as in CommunicatorOptions.
-absl::StatusOr<OwnedFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second);
+absl::StatusOr<UniqueFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second);
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second);
 
 }  // namespace lynx

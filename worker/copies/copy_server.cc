@@ -51,10 +51,10 @@ std::thread StartCopyThread(const char* name, std::function<void()> run) {
 absl::StatusOr<std::unique_ptr<CopyServer>> CopyServer::Listen(CopyServerOptions options, const CopyStore& store) {
   std::unique_ptr<CopyServer> server(new CopyServer(std::move(options), store));
   LYNX_ASSIGN_OR_RETURN(const ListeningSocket listening, ListenTcp(server->options_.host));
-  server->listener_ = OwnedFd(listening.fd);
+  server->listener_ = UniqueFd(listening.fd);
   server->port_ = listening.port;
-  server->wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!server->wake_.open()) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", std::strerror(errno)));
+  server->wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->wake_.valid()) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", std::strerror(errno)));
   return server;
 }
 
@@ -70,7 +70,7 @@ void CopyServer::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
   acceptor_.join();
-  listener_.Close();  // so that no peer waits for an answer
+  listener_.Reset();  // so that no peer waits for an answer
   for (Connection& connection : connections_) connection.link->End();
   for (Connection& connection : connections_) connection.thread.join();
   connections_.clear();
@@ -81,8 +81,8 @@ void CopyServer::Accept() {
     pollfd polled[] = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     if (poll(polled, 2, -1) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
-    OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.open() || !ConfigureForCopies(fd.get(), options_.pacing_bytes_per_second).ok()) continue;
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid() || !ConfigureForCopies(fd.get(), options_.pacing_bytes_per_second).ok()) continue;
     std::lock_guard lock(mutex_);
     if (!MakeRoom()) continue;
     Connection& connection = connections_.emplace_back();
@@ -151,7 +151,7 @@ void CopyServer::ServeConnection(CopyLink& link) {
 
 // Returns errors of the connection. All other errors are told to the sender, after everything that it sends.
 absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) const {
-  const auto prepare = [&]() -> absl::StatusOr<OwnedFd> {
+  const auto prepare = [&]() -> absl::StatusOr<UniqueFd> {
     const bool expected = request.key.generation == options_.run.generation &&
                           std::find(taken_.begin(), taken_.end(), request.key.file) != taken_.end();
     if (!expected) return absl::FailedPreconditionError(absl::StrCat("no copy of ", request.key.file, " is kept here"));
@@ -159,7 +159,7 @@ absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) cons
     if (request.replaced_step >= 0) replaced = CopyKey{request.key.generation, request.replaced_step, request.key.file};
     return store_.BeginShard(request.key, replaced);
   };
-  const absl::StatusOr<OwnedFd> file = prepare();
+  const absl::StatusOr<UniqueFd> file = prepare();
   absl::Status status = file.status();
   Sha256 digest;
   std::vector<char> chunk(std::min<size_t>(kChunkBytes, static_cast<size_t>(request.bytes)));
@@ -186,7 +186,7 @@ absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) cons
 
 absl::Status CopyServer::HandOut(const CopyRequest& request, CopyLink& link) const {
   std::vector<char> bytes(static_cast<size_t>(request.bytes));
-  const absl::StatusOr<OwnedFd> file = store_.OpenShard(request.key);
+  const absl::StatusOr<UniqueFd> file = store_.OpenShard(request.key);
   const absl::Status status =
       file.ok() ? ReadAt(file->get(), request.offset, bytes, store_.ShardPath(request.key)) : file.status();
   LYNX_RETURN_IF_ERROR(link.SendReply(status));

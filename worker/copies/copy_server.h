@@ -71,7 +71,7 @@ class CopyServer {
 
   const CopyServerOptions options_;
   const CopyStore& store_;
-  OwnedFd listener_, wake_;  // wake_: an eventfd that ends Accept
+  UniqueFd listener_, wake_;  // wake_: an eventfd that ends Accept
   int32_t port_ = 0;
   std::vector<std::string> taken_;
   std::thread acceptor_;

@@ -108,15 +108,15 @@ std::string CopyStore::ShardPath(const CopyKey& key) const {
 
 std::string CopyStore::RecordPath(const CopyKey& key) const { return ShardPath(key) + kRecordSuffix; }
 
-absl::StatusOr<OwnedFd> CopyStore::BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const {
+absl::StatusOr<UniqueFd> CopyStore::BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const {
   const std::string path = ShardPath(key);
   ::unlink(RecordPath(key).c_str());
   if (replaced.has_value() && *replaced != key) {
     ::unlink(RecordPath(*replaced).c_str());
     ::rename(ShardPath(*replaced).c_str(), path.c_str());  // if the old file is gone, a new one is created
   }
-  OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
-  if (!file.open()) return FromErrno(absl::StrCat("cannot create ", path));
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
+  if (!file.valid()) return FromErrno(absl::StrCat("cannot create ", path));
   return file;
 }
 
@@ -136,17 +136,17 @@ absl::Status CopyStore::Complete(const CopyRecord& record) const {
   const std::string shard = ShardPath(record.key()), path = RecordPath(record.key()), fresh = path + kNewSuffix;
   // The file that was overwritten may have been longer.
   if (::truncate(shard.c_str(), record.shard.bytes.value) != 0) return FromErrno(absl::StrCat("cannot cut ", shard));
-  const OwnedFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
-  if (!file.open()) return FromErrno(absl::StrCat("cannot create ", fresh));
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
+  if (!file.valid()) return FromErrno(absl::StrCat("cannot create ", fresh));
   LYNX_RETURN_IF_ERROR(WriteAll(file.get(), EncodeIndex({record.identity, {record.shard}}), fresh));
   if (::rename(fresh.c_str(), path.c_str()) != 0) return FromErrno(absl::StrCat("cannot rename ", fresh));
   return absl::OkStatus();
 }
 
-absl::StatusOr<OwnedFd> CopyStore::OpenShard(const CopyKey& key) const {
+absl::StatusOr<UniqueFd> CopyStore::OpenShard(const CopyKey& key) const {
   const std::string path = ShardPath(key);
-  OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file.open()) return FromErrno(absl::StrCat("cannot open ", path));
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.valid()) return FromErrno(absl::StrCat("cannot open ", path));
   return file;
 }
 
@@ -190,8 +190,8 @@ NodeCopies CopyStore::List() const {
 
 absl::Status CopyStore::MarkResumed(const ResumedMark& mark) const {
   const std::string path = absl::StrCat(folder_, "/", kResumed, Prefix(mark.generation, mark.step));
-  const OwnedFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
-  return file.open() ? absl::OkStatus() : FromErrno(absl::StrCat("cannot create ", path));
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
+  return file.valid() ? absl::OkStatus() : FromErrno(absl::StrCat("cannot create ", path));
 }
 
 void CopyStore::RemoveOlderThan(Generation generation) const {

@@ -69,10 +69,10 @@ class CopyStore {
 
   // Opens the shard's file, to be written from its beginning. It reuses the file of `replaced`, which is invalid from now on;
   // without `replaced` the file is new. ResourceExhausted when there is no room.
-  absl::StatusOr<OwnedFd> BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const;
+  absl::StatusOr<UniqueFd> BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const;
   // Makes what was written the copy that `record` describes. FailedPrecondition when a newer generation has resumed.
   absl::Status Complete(const CopyRecord& record) const;
-  absl::StatusOr<OwnedFd> OpenShard(const CopyKey& key) const;
+  absl::StatusOr<UniqueFd> OpenShard(const CopyKey& key) const;
   // Checks the shard against its record. DataLoss naming the difference.
   absl::Status Verify(const CopyRecord& record) const;
   // Best effort.

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "planner/program/hidden_time.h"
 #include "planner/program/validate.h"
 #include "worker/engine/core_wait.h"
 #include "worker/engine/lr_schedule.h"
@@ -89,8 +90,9 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
                           sums.loss(), backend, state)),
       dataset_(dataset), batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank),
-      replicated_(replicated), starts_(StartsOfWaits(config_.program)), tickets_(config_.program.size()),
-      host_pool_(std::move(host_pool)), moments_(config_.program.size()), trace_(config_.program.size()) {
+      replicated_(replicated), starts_(StartsOfWaits(config_.program)), hiding_(HidingStarts(config_.program, starts_)),
+      tickets_(config_.program.size()), host_pool_(std::move(host_pool)), moments_(config_.program.size()),
+      trace_(config_.program.size()) {
   Resolve(memory);
 }
 
@@ -488,9 +490,7 @@ std::vector<ActionSpan> Engine::Spans() const {
     ActionSpan& span = spans[i];
     span.begin = trace.begin - begin_;
     span.end = trace.end - begin_;
-    if (program[i].kind == ActionKind::kRecompute) {
-      span.hidden = HiddenTime(program, starts_, trace_, static_cast<int32_t>(i));
-    }
+    span.hidden = HiddenTime(hiding_, trace_, i);
     if (InfoOf(program[i].kind).phase != Phase::kStart) continue;
     span.transfer_begin = std::max(span.begin, trace.transfer_begin - begin_);
     span.transfer_end = std::max(span.transfer_begin, trace.transfer_end - begin_);
@@ -499,7 +499,7 @@ std::vector<ActionSpan> Engine::Spans() const {
 }
 
 StepReport Engine::MakeReport(const Before& before) {
-  const StepPhases phases = PhasesOf(config_.program, starts_, trace_);
+  const StepPhases phases = PhasesOf(config_.program, hiding_, trace_);
   return {.step = step_,
           .loss = loss_,
           .gradient_norm = gradient_norm_,

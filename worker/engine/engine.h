@@ -182,6 +182,7 @@ class Engine {
   const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
+  std::vector<int32_t> hiding_;           // HidingStarts
   std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
   const HostPool host_pool_;
   std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies

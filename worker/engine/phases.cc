@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "planner/program/hidden_time.h"
 
 namespace lynx {
 namespace {
@@ -44,20 +45,13 @@ std::vector<int32_t> StartsOfWaits(const Program& program) {
   return starts;
 }
 
-Nanos HiddenTime(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace,
-                 int32_t index) {
-  size_t next = static_cast<size_t>(index) + 1;
-  while (next < program.size() && (program[next].kind == ActionKind::kRecompute || program[next].kind == ActionKind::kWeight)) {
-    ++next;
-  }
-  if (next == program.size() || starts[next] < 0) return Nanos(0);
-  const ActionTrace& recompute = trace[index];
-  const Nanos covered = std::min(recompute.end, trace[starts[next]].transfer_end) - recompute.begin;
-  return std::max(covered, Nanos(0));
+Nanos HiddenTime(const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace, size_t index) {
+  if (hiding[index] < 0) return Nanos(0);
+  return HiddenPart(trace[index].begin, trace[index].end, trace[static_cast<size_t>(hiding[index])].transfer_end);
 }
 
-StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace) {
-  LYNX_CHECK(starts.size() == program.size() && trace.size() == program.size());
+StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace) {
+  LYNX_CHECK(hiding.size() == program.size() && trace.size() == program.size());
   StepPhases phases;
   for (size_t i = 0; i < program.size(); ++i) {
     const Nanos time = trace[i].end - trace[i].begin;
@@ -66,7 +60,7 @@ StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts, 
       case ActionKind::kBackward: phases.backward += time; break;
       case ActionKind::kWeight: phases.weight += time; break;
       case ActionKind::kRecompute: {
-        const Nanos hidden = HiddenTime(program, starts, trace, static_cast<int32_t>(i));
+        const Nanos hidden = HiddenTime(hiding, trace, i);
         phases.recompute_hidden += hidden;
         phases.recompute_exposed += time - hidden;
         break;

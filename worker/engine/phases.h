@@ -1,9 +1,6 @@
 // Phases: how a step's time is divided, computed from the trace of its actions. The planner's simulation uses the same rules,
 // so that predicted and measured times are comparable.
-//
-// Hidden recomputation: each R action is followed by a next wait action (R and W actions are skipped). The part of the R
-// action's time that passes before that wait's transfer completes is hidden. An R action followed by compute is completely
-// exposed.
+// planner/program/hidden_time.h says which part of recomputation is hidden.
 //
 // Pure values and functions; thread-safe.
 #ifndef LYNX_WORKER_ENGINE_PHASES_H_
@@ -36,11 +33,10 @@ struct StepPhases {
 // For each wait action the index of its start; -1 for all other actions. The program must be valid.
 std::vector<int32_t> StartsOfWaits(const Program& program);
 
-// The hidden part of the R action at `index`.
-Nanos HiddenTime(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace,
-                 int32_t index);
+// The hidden part of the action at `index`. `hiding`: HidingStarts of the program.
+Nanos HiddenTime(const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace, size_t index);
 
-StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& starts, const std::vector<ActionTrace>& trace);
+StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace);
 
 }  // namespace lynx
 

@@ -10,7 +10,7 @@
 #include "cli/connect/log_printer.h"
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
-#include "node/fd.h"
+#include "common/fd.h"
 
 namespace lynx {
 namespace {

@@ -18,7 +18,7 @@
 #include "planner/program/validate.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
-#include "planner/search/step_estimate.h"
+#include "tests/estimate/step_estimate.h"
 #include "tests/planner/lower/golden_programs.h"
 #include "tests/planner/lower/stage_programs.h"
 

@@ -1,4 +1,4 @@
-#include "planner/search/step_estimate.h"
+#include "tests/estimate/step_estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/server/store/full_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
 namespace lynx {
@@ -80,10 +81,10 @@ TEST_F(JobCurveCacheTest, WhatCannotBeWrittenStaysDue) {
   Step(0);
   job_.state = JobState::kFailed;
   for (int64_t i = 0; i < 400; ++i) book_->Step(job_, {.job = job_.id, .step = {.step = 2 * i + 2}}, Nanos(1));
-  store_->LimitPages(1);
+  StoreForTests::LimitPages(*store_, 1);
   Write(kBegin);
   EXPECT_EQ(Stored(), 0u);
-  store_->LimitPages(1 << 20);
+  StoreForTests::LimitPages(*store_, 1 << 20);
   Write(kBegin);
   EXPECT_GT(Stored(), 300u);
 }

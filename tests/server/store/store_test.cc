@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/server/store/full_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
 namespace lynx {
@@ -422,7 +423,7 @@ TEST_F(StoreTest, ADirectoryThatIsNotThereIsSaid) {
 TEST_F(StoreTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
-  store->LimitPages(1);
+  StoreForTests::LimitPages(*store, 1);
   absl::Status status;
   int64_t accepted = 1;
   for (int64_t n = 2; n < 500 && status.ok(); ++n) {
@@ -432,7 +433,7 @@ TEST_F(StoreTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write to the database " + path_));
   EXPECT_EQ(static_cast<int64_t>(store->LoadJobs().value().size()), accepted);
-  store->LimitPages(1'000'000);
+  StoreForTests::LimitPages(*store, 1'000'000);
   EXPECT_TRUE(store->Commit({InsertJob{MakeJob(1000)}}).ok());
 }
 

@@ -27,8 +27,8 @@ Ends MakeEnds() {
   for (const LinkKey& key : LinksOf(kPair, 0)) {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-    ends.own.push_back({key, OwnedFd(pair[0])});
-    ends.other.push_back({key, OwnedFd(pair[1])});
+    ends.own.push_back({key, UniqueFd(pair[0])});
+    ends.other.push_back({key, UniqueFd(pair[1])});
   }
   return ends;
 }
@@ -57,17 +57,17 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
 }
 
 // Two ends of a TCP connection over the loopback.
-std::pair<OwnedFd, OwnedFd> TcpPair() {
-  const OwnedFd listener(socket(AF_INET, SOCK_STREAM, 0));
+std::pair<UniqueFd, UniqueFd> TcpPair() {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t length = sizeof(address);
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   EXPECT_EQ(bind(listener.get(), any, length), 0);
   EXPECT_EQ(listen(listener.get(), 1), 0);
   EXPECT_EQ(getsockname(listener.get(), any, &length), 0);
-  OwnedFd one(socket(AF_INET, SOCK_STREAM, 0));
+  UniqueFd one(socket(AF_INET, SOCK_STREAM, 0));
   EXPECT_EQ(connect(one.get(), any, length), 0);
-  OwnedFd other(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  UniqueFd other(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
   EXPECT_TRUE(ConfigureLink(other.get(), 0).ok());
   return {std::move(one), std::move(other)};
 }
@@ -77,7 +77,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   constexpr int64_t kCount = 64 << 10;
   constexpr Nanos kIdle{300'000'000};
   Ends ends = MakeEnds();
-  OwnedFd peer;
+  UniqueFd peer;
   for (Link& link : ends.own) {
     if (link.key.channel != Channel::kTensor) continue;
     std::tie(peer, link.fd) = TcpPair();

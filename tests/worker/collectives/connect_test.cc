@@ -30,8 +30,8 @@ constexpr Nanos kShort{300'000'000};
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // A socket connected to `address` that has not said anything.
-OwnedFd Stranger(const PeerAddress& address) {
-  absl::StatusOr<OwnedFd> fd = BeginConnect(address);
+UniqueFd Stranger(const PeerAddress& address) {
+  absl::StatusOr<UniqueFd> fd = BeginConnect(address);
   EXPECT_TRUE(fd.ok());
   pollfd polled{fd->get(), POLLOUT, 0};
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
@@ -192,7 +192,7 @@ TEST(ConnectTest, AnotherProtocolVersionIsRefused) {
   hello.version = 99;
   hello.job = options[0].job;
   const std::string bytes = EncodeHello(hello);
-  const OwnedFd fd = Stranger(options[0].peers[0]);
+  const UniqueFd fd = Stranger(options[0].peers[0]);
   ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   std::string reply;
   char buffer[2048];
@@ -227,7 +227,7 @@ class Told {
 };
 
 // Reads that many bytes, or until the other side closes.
-std::string ReadFrom(const OwnedFd& fd, size_t bytes) {
+std::string ReadFrom(const UniqueFd& fd, size_t bytes) {
   std::string text;
   pollfd polled{fd.get(), POLLIN, 0};
   while (text.size() < bytes && poll(&polled, 1, 60'000) == 1) {
@@ -239,7 +239,7 @@ std::string ReadFrom(const OwnedFd& fd, size_t bytes) {
   return text;
 }
 
-void SendTo(const OwnedFd& fd, std::string_view bytes) {
+void SendTo(const UniqueFd& fd, std::string_view bytes) {
   ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
@@ -280,14 +280,14 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
     ASSERT_TRUE(communicator.ok()) << communicator.status();
     EXPECT_TRUE((*communicator)->Barrier().ok());
   });
-  const auto challenge_of = [&](const OwnedFd& fd) {
+  const auto challenge_of = [&](const UniqueFd& fd) {
     SendTo(fd, hello);
     const std::string bytes = ReadFrom(fd, kChallengeBytes);
     EXPECT_EQ(bytes.size(), kChallengeBytes);
     return DecodeChallenge(bytes).value();
   };
-  const OwnedFd first = Stranger(options[0].peers[0]), second = Stranger(options[0].peers[0]),
-                third = Stranger(options[0].peers[0]);
+  const UniqueFd first = Stranger(options[0].peers[0]), second = Stranger(options[0].peers[0]),
+                 third = Stranger(options[0].peers[0]);
   const Challenge heard = challenge_of(first);
   EXPECT_TRUE(SameMac(heard.proof, ProofOf(options[0].secret, ProofRole::kAccepts, hello, heard.nonce)));
   SendTo(first, TextOf(heard.proof));
@@ -317,13 +317,13 @@ TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
        {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {
     std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
     options[1].connect_timeout = kShort;
-    const OwnedFd listener(options[0].listen_fd);
+    const UniqueFd listener(options[0].listen_fd);
     std::atomic<bool> over{false};
     std::thread impostor([&] {
       while (!over) {
         pollfd polled{listener.get(), POLLIN, 0};
         if (poll(&polled, 1, 20) < 1) continue;
-        const OwnedFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
         send(fd.get(), says.data(), says.size(), MSG_NOSIGNAL);
         ReadFrom(fd, kHelloBytes);
       }
@@ -337,7 +337,7 @@ TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
 
 TEST(ConnectTest, StrangersDisturbNobody) {
   const std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 3});
-  std::vector<OwnedFd> strangers;
+  std::vector<UniqueFd> strangers;
   for (int round = 0; round < 40; ++round) {
     for (int32_t rank = 0; rank < 3; ++rank) {
       strangers.push_back(Stranger(options[rank].peers[rank]));
@@ -346,7 +346,7 @@ TEST(ConnectTest, StrangersDisturbNobody) {
                                : round % 4 == 2 ? EncodeHello(Hello{})
                                                 : "";
       send(strangers.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (round % 8 == 3) strangers.back().Close();
+      if (round % 8 == 3) strangers.back().Reset();
     }
   }
   ExpectAllReduceWorks(options);
@@ -354,7 +354,7 @@ TEST(ConnectTest, StrangersDisturbNobody) {
 
 TEST(ConnectTest, MoreIdleStrangersThanAreKeptDisturbNobody) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 3});
-  std::vector<OwnedFd> strangers;
+  std::vector<UniqueFd> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(Stranger(options[0].peers[0]));
   Told told;
   options[0].tell = told.Ears();

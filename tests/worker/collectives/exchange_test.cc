@@ -18,8 +18,8 @@ class ExchangeTest : public testing::Test {
   ExchangeTest() {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    own_ = OwnedFd(pair[0]);
-    other_ = OwnedFd(pair[1]);
+    own_ = UniqueFd(pair[0]);
+    other_ = UniqueFd(pair[1]);
   }
 
   void HandOver(const void* bytes, size_t count) {
@@ -33,7 +33,7 @@ class ExchangeTest : public testing::Test {
     while (exchange.Receive(own_.get(), staging_).state == IoState::kMoved) {}
   }
 
-  OwnedFd own_, other_;
+  UniqueFd own_, other_;
   std::vector<char> staging_ = std::vector<char>(256 << 10);
   std::vector<float> data_ = std::vector<float>(kCount, 1.0f);
 };

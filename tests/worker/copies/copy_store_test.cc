@@ -28,7 +28,7 @@ class CopyStoreTest : public testing::Test {
   CopyStoreTest() : store_(folder_.Path("copies"), JobId("job")) { EXPECT_TRUE(store_.Create().ok()); }
 
   absl::Status Write(const CopyRecord& record, const std::string& content, const std::optional<CopyKey>& replaced = {}) {
-    const absl::StatusOr<OwnedFd> file = store_.BeginShard(record.key(), replaced);
+    const absl::StatusOr<UniqueFd> file = store_.BeginShard(record.key(), replaced);
     if (!file.ok()) return file.status();
     if (absl::Status status = WriteAll(file->get(), content, "it"); !status.ok()) return status;
     return store_.Complete(record);
@@ -156,8 +156,8 @@ TEST_F(CopyStoreTest, NothingIsThereBeforeTheFirst) {
 
 // /dev/full accepts every open and no byte.
 TEST_F(CopyStoreTest, AFullMemoryIsResourceExhausted) {
-  const OwnedFd full(::open("/dev/full", O_WRONLY));
-  ASSERT_TRUE(full.open());
+  const UniqueFd full(::open("/dev/full", O_WRONLY));
+  ASSERT_TRUE(full.valid());
   const absl::Status status = WriteAll(full.get(), std::string("states"), "the shard");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the shard"));

@@ -176,7 +176,7 @@ TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
 }
 
 TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
-  std::vector<OwnedFd> strangers;
+  std::vector<UniqueFd> strangers;
   for (int i = 0; i < 200; ++i) {
     auto fd = ConnectForCopies(address(), 0);
     ASSERT_TRUE(fd.ok());
@@ -268,7 +268,7 @@ TEST_F(CopyTransferTest, AReaderConnectsAgain) {
     for (int connection = 0; connection < 2; ++connection) {
       pollfd polled{listening.fd, POLLIN, 0};
       while (poll(&polled, 1, -1) < 1) continue;
-      CopyLink link(OwnedFd(accept4(listening.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+      CopyLink link(UniqueFd(accept4(listening.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
       CopyRequestBytes request;
       EXPECT_TRUE(link.Admit(ends_).ok() && link.Receive(request).ok() && link.SendReply(absl::OkStatus()).ok());
       EXPECT_TRUE(link.Send(std::string("states")).ok());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/program/hidden_time.h"
+
 namespace lynx {
 namespace {
 
@@ -22,7 +24,7 @@ Case Make(const std::string& text, const std::vector<int64_t>& lengths) {
   return c;
 }
 
-StepPhases PhasesOf(const Case& c) { return PhasesOf(c.program, StartsOfWaits(c.program), c.trace); }
+StepPhases PhasesOf(const Case& c) { return PhasesOf(c.program, HidingStarts(c.program, StartsOfWaits(c.program)), c.trace); }
 
 TEST(Phases, PairsEachWaitWithItsOwnStart) {
   const Program program = ParseProgram("0AR+0:1.attn 0AR+1:1.attn 0AR-1:1.attn 0SF+0 0AR-0:1.attn 0SF-0").value();
@@ -62,6 +64,13 @@ TEST(Phases, RecomputationAndWeightActionsBetweenItAndTheWaitAreSkipped) {
   c.trace[0].transfer_end = c.trace[3].begin + Nanos(7);
   EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(17));
   EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(23));
+}
+
+TEST(Phases, StartsBetweenRecomputationAndTheWaitAreSkipped) {
+  Case c = Make("0BAR+0:1.mlp 0R0:0.attn(ln1) 0SF+1 0BAR-0:1.mlp 0SF-1", {1, 50, 3, 30, 1});
+  c.trace[0].transfer_end = c.trace[3].end;
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(50));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(0));
 }
 
 TEST(Phases, RecomputationFollowedByComputeIsExposedWhole) {

@@ -78,7 +78,7 @@ class LinkCheck {
   // The state of a pair that this rank is in.
   struct Own {
     std::unique_ptr<Communicator> communicator;
-    OwnedFd listener;  // the lower rank's, until it is connected
+    UniqueFd listener;  // the lower rank's, until it is connected
     Finding finding;
     std::string text;
   };
@@ -107,7 +107,7 @@ absl::Status LinkCheck::Listen() {
     own.finding.peer = PeerOf(i);
     if (pairs_[i].low != config_.rank) continue;
     LYNX_ASSIGN_OR_RETURN(const ListeningSocket socket, ListenTcp(config_.peers[static_cast<size_t>(config_.rank)].host));
-    own.listener = OwnedFd(socket.fd);
+    own.listener = UniqueFd(socket.fd);
     listening.insert(listening.end(), {pairs_[i].high, socket.port});
   }
   const RankGroup seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
@@ -136,7 +136,7 @@ absl::Status LinkCheck::Connect(size_t pair, Own& own) {
   options.pacing_bytes_per_second = config_.pacing_bytes_per_second;
   if (options.rank == 1) {  // no rank connects to it
     LYNX_ASSIGN_OR_RETURN(const ListeningSocket unused, ListenTcp(options.peers[1].host));
-    own.listener = OwnedFd(unused.fd);
+    own.listener = UniqueFd(unused.fd);
   }
   options.listen_fd = own.listener.Release();
   LYNX_ASSIGN_OR_RETURN(own.communicator, options_.connect(options));

@@ -107,7 +107,7 @@ void CopyWriter::Begin(int64_t steps_done) {
   began_ = clock_.Monotonic();
   took_ns_ = 0;
   if (!copies_->own_shard().has_value()) return;
-  absl::StatusOr<OwnedFd> file = WriteStates(steps_done, replaced);
+  absl::StatusOr<UniqueFd> file = WriteStates(steps_done, replaced);
   waited_ = clock_.Monotonic() - began_;
   status_ = file.status();
   if (!file.ok()) {
@@ -115,7 +115,7 @@ void CopyWriter::Begin(int64_t steps_done) {
     return;
   }
   idle_ = false;
-  thread_ = StartCopyThread("lynx-copy", [this, steps_done, replaced, file = std::make_shared<OwnedFd>(*std::move(file))] {
+  thread_ = StartCopyThread("lynx-copy", [this, steps_done, replaced, file = std::make_shared<UniqueFd>(*std::move(file))] {
     const Nanos begin = clock_.Monotonic();
     status_ = CompleteAndSend(steps_done, replaced, file->get());
     took_ns_ = (clock_.Monotonic() - begin).value;
@@ -123,14 +123,14 @@ void CopyWriter::Begin(int64_t steps_done) {
   });
 }
 
-absl::StatusOr<OwnedFd> CopyWriter::WriteStates(int64_t steps_done, std::optional<int64_t> replaced) {
+absl::StatusOr<UniqueFd> CopyWriter::WriteStates(int64_t steps_done, std::optional<int64_t> replaced) {
   CheckpointIdentity identity = run_;
   identity.step = steps_done;
   const CopyKey key = KeyOf(steps_done);
   const std::string what = copies_->store().ShardPath(key);
   const int32_t tp_rank = CoordinatesOf(config_.context.layout, config_.rank).tp;
   const SafetensorsHeader header = ShardHeader(identity, config_.context, tp_rank, state_.updated(), /*weights_only=*/false);
-  LYNX_ASSIGN_OR_RETURN(OwnedFd file,
+  LYNX_ASSIGN_OR_RETURN(UniqueFd file,
                         copies_->store().BeginShard(key, replaced ? std::optional(KeyOf(*replaced)) : std::nullopt));
   LYNX_RETURN_IF_ERROR(WriteAll(file.get(), EncodeSafetensorsHeader(header), what));
   const TensorContent content = ContentOf(state_);

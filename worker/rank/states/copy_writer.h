@@ -56,7 +56,7 @@ class CopyWriter {
   CopyKey KeyOf(int64_t step) const;
   void Conclude(const CopyVotes& all);
   void Begin(int64_t steps_done);
-  absl::StatusOr<OwnedFd> WriteStates(int64_t steps_done, std::optional<int64_t> replaced);
+  absl::StatusOr<UniqueFd> WriteStates(int64_t steps_done, std::optional<int64_t> replaced);
   absl::Status CompleteAndSend(int64_t steps_done, std::optional<int64_t> replaced, int fd);
   void Failed(int64_t steps_done, const absl::Status& failure);
   void EndThread();

@@ -6,8 +6,8 @@
 //
 // It also estimates steps of frameworks that run them differently from Lynx (FrameworkTraits), to compare with published
 // measurements. Pure; thread-safe.
-#ifndef LYNX_PLANNER_SEARCH_STEP_ESTIMATE_H_
-#define LYNX_PLANNER_SEARCH_STEP_ESTIMATE_H_
+#ifndef LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
+#define LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
 
 #include <cstdint>
 
@@ -90,4 +90,4 @@ absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const Hard
 
 }  // namespace lynx
 
-#endif  // LYNX_PLANNER_SEARCH_STEP_ESTIMATE_H_
+#endif  // LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_

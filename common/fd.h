@@ -1,6 +1,6 @@
 // UniqueFd: owns one file descriptor and closes it. Movable, not copyable. Not thread-safe.
-#ifndef LYNX_NODE_FD_H_
-#define LYNX_NODE_FD_H_
+#ifndef LYNX_COMMON_FD_H_
+#define LYNX_COMMON_FD_H_
 
 #include <unistd.h>
 
@@ -24,6 +24,8 @@ class UniqueFd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  // Gives up the descriptor without closing it.
+  int Release() { return std::exchange(fd_, -1); }
   void Reset() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
@@ -35,4 +37,4 @@ class UniqueFd {
 
 }  // namespace lynx
 
-#endif  // LYNX_NODE_FD_H_
+#endif  // LYNX_COMMON_FD_H_

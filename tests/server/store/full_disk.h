@@ -1,0 +1,20 @@
+// Simulates a full disk: limits the file of a store to a number of pages of 4 KiB, or to its present size if that is larger.
+#ifndef LYNX_TESTS_SERVER_STORE_FULL_DISK_H_
+#define LYNX_TESTS_SERVER_STORE_FULL_DISK_H_
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/store/sqlite.h"
+#include "server/store/store.h"
+
+namespace lynx {
+
+struct StoreForTests {
+  static void LimitPages(Store& store, int64_t pages) {
+    LYNX_CHECK(QueryText(store.db_.get(), absl::StrCat("PRAGMA max_page_count=", pages)).ok());
+  }
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_SERVER_STORE_FULL_DISK_H_
