@@ -1,85 +1,39 @@
 #include "node/metrics_endpoint.h"
 
-#include <CivetServer.h>
-
-#include <exception>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
+#include "node/http_endpoint.h"
 #include "node/listen_address.h"
-#include "prometheus/exposer.h"
 #include "prometheus/text_serializer.h"
 
 namespace lynx {
 namespace {
 
-// Each thread waits for one connection's request at a time. With few threads or long waits, two idle connections would block
-// the page for the program that restarts the daemon when it does not answer.
-constexpr const char* kThreads = "16";
-constexpr const char* kRequestMillis = "10000";
+// Pages for monitoring may have long heads: proxies add to them.
+constexpr HttpLimits kLimits{.max_request = 16384};
 
-struct Pages {
-  std::shared_ptr<prometheus::Collectable> metrics;
-  HealthChecks checks;
-};
-
-// Callbacks of civetweb are plain functions, so the context tells which pages are meant.
-class PagesByContext {
- public:
-  void Add(const mg_context* context, Pages pages) {
-    const std::lock_guard lock(mutex_);
-    pages_[context] = std::move(pages);
-  }
-  Pages Of(const mg_context* context) {
-    const std::lock_guard lock(mutex_);
-    return pages_[context];
-  }
-  // Keeps a pointer to a server that is never destroyed, so that it does not count as a leak.
-  void Keep(const prometheus::Exposer* server) {
-    const std::lock_guard lock(mutex_);
-    servers_.push_back(server);
-  }
-  static PagesByContext& All() {
-    static auto* all = new PagesByContext();
-    return *all;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const mg_context*, Pages> pages_;         // guarded by mutex_
-  std::vector<const prometheus::Exposer*> servers_;  // guarded by mutex_
-};
-
-// The pages of the server that this thread is starting.
-thread_local Pages* starting = nullptr;
-
-void TakeContext(const mg_context* context) { PagesByContext::All().Add(context, std::move(*starting)); }
-
-int Answer(mg_connection* connection, int status, const char* type, const std::string& text) {
-  mg_printf(connection, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", status,
-            status == 200 ? "OK" : "Service Unavailable", type, text.size());
-  mg_write(connection, text.data(), text.size());
-  return status;
+// Keeps endpoints that are never destroyed, so that they do not count as leaks.
+void KeepForever(std::unique_ptr<HttpEndpoint> endpoint) {
+  static std::mutex mutex;
+  static auto* endpoints = new std::vector<std::unique_ptr<HttpEndpoint>>();
+  const std::lock_guard lock(mutex);
+  endpoints->push_back(std::move(endpoint));
 }
 
-int AnswerProbe(mg_connection* connection, const std::function<std::string()>& check) {
+HttpReply AnswerProbe(const std::function<std::string()>& check) {
   const std::string wrong = check == nullptr ? "" : check();
-  return Answer(connection, wrong.empty() ? 200 : 503, "text/plain", wrong.empty() ? "ok\n" : wrong + "\n");
+  return {.status = wrong.empty() ? 200 : 503, .type = "text/plain", .body = wrong.empty() ? "ok\n" : wrong + "\n"};
 }
 
-// 0: not one of these pages. The library's own /metrics would add metrics about itself.
-int AnswerPage(mg_connection* connection) {
-  const mg_request_info* request = mg_get_request_info(connection);
-  const std::string path = request->local_uri == nullptr ? "" : request->local_uri;
-  if (path != "/healthz" && path != "/readyz" && path != "/metrics") return 0;
-  const Pages pages = PagesByContext::All().Of(mg_get_context(connection));
-  if (path == "/healthz") return AnswerProbe(connection, pages.checks.alive);
-  if (path == "/readyz") return AnswerProbe(connection, pages.checks.ready);
-  return Answer(connection, 200, "text/plain; version=0.0.4; charset=utf-8",
-                prometheus::TextSerializer().Serialize(pages.metrics->Collect()));
+HttpReply AnswerPage(const HttpRequest& request, prometheus::Collectable& metrics, const HealthChecks& checks) {
+  if (request.path == "/healthz") return AnswerProbe(checks.alive);
+  if (request.path == "/readyz") return AnswerProbe(checks.ready);
+  if (request.path != "/metrics") return {.status = 404, .body = "there are /metrics, /healthz and /readyz\n"};
+  return {.type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = prometheus::TextSerializer().Serialize(metrics.Collect())};
 }
 
 }  // namespace
@@ -94,20 +48,16 @@ absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<pro
                                  HealthChecks checks) {
   const absl::StatusOr<ListenAddress> listen = ParseListenAddress(address);
   if (!listen.ok()) return Annotate(listen.status(), "--metrics-address");
-  try {
-    const std::vector<std::string> options = {
-        "listening_ports", AddressText(*listen, listen->port), "num_threads", kThreads, "request_timeout_ms", kRequestMillis};
-    CivetCallbacks callbacks;
-    callbacks.init_context = TakeContext;
-    callbacks.begin_request = AnswerPage;
-    Pages pages{std::move(metrics), std::move(checks)};
-    starting = &pages;
-    auto* exposer = new prometheus::Exposer(options, &callbacks);
-    PagesByContext::All().Keep(exposer);
-    const std::vector<int> ports = exposer->GetListeningPorts();
-    if (!ports.empty()) return ports.front();
-  } catch (const std::exception&) {
-    // The exception's text is only "null context when constructing CivetServer".
+  auto endpoint = HttpEndpoint::Start(
+      AddressText(*listen, listen->port),
+      [metrics = std::move(metrics), checks = std::move(checks)](const HttpRequest& request) {
+        return AnswerPage(request, *metrics, checks);
+      },
+      kLimits);
+  if (endpoint.ok()) {
+    const int port = (*endpoint)->port();
+    KeepForever(*std::move(endpoint));
+    return port;
   }
   return absl::UnavailableError(
       absl::StrCat("cannot serve metrics on ", address,

@@ -11,12 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "node/http_endpoint.h"
 #include "node/listen_address.h"
 #include "server/access/guard.h"
 #include "server/access/server_tls.h"
 #include "server/loop/core.h"
 #include "server/services/guarded_services.h"
-#include "server/services/http_endpoint.h"
 #include "server/services/live_page.h"
 #include "server/values/access.h"
 

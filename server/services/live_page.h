@@ -28,28 +28,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "node/http_endpoint.h"
 #include "report/traced_job.h"
 #include "server/access/guard.h"
 #include "server/loop/core.h"
 #include "server/services/jobs_service.h"
 
 namespace lynx {
-
-struct HttpRequest {
-  std::string method;         // "GET"
-  std::string path;           // "/api/job": without the query
-  std::string query;          // "id=j1": as it was sent
-  std::string host;           // the Host header
-  std::string authorization;  // the Authorization header; empty: there is none
-  std::string from;           // numeric address of the client
-};
-
-struct HttpReply {
-  int status = 200;
-  std::string type = "text/plain; charset=utf-8";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // in addition to those about the content
-};
 
 struct LivePageOptions {
   std::vector<std::string> hosts;     // names and numeric addresses by which the page is reached, without ports

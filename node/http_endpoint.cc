@@ -1,5 +1,5 @@
 // See http_endpoint.h.
-#include "server/services/http_endpoint.h"
+#include "node/http_endpoint.h"
 
 #include <civetweb.h>
 
@@ -48,12 +48,13 @@ int HttpEndpoint::OnRequest(mg_connection* connection) {
   return reply.status;
 }
 
-absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& address, Answer answer) {
+absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& address, Answer answer,
+                                                                  HttpLimits limits) {
   static std::once_flag library;
   std::call_once(library, [] { mg_init_library(0); });
   std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer)));
-  const std::string threads = absl::StrCat(kThreads), longest = absl::StrCat(kMaxRequest),
-                    millis = absl::StrCat(kRequestMillis);
+  const std::string threads = absl::StrCat(limits.threads), longest = absl::StrCat(limits.max_request),
+                    millis = absl::StrCat(limits.request_millis);
   const char* options[] = {"listening_ports", address.c_str(),      "num_threads",  threads.c_str(), "max_request_size",
                            longest.c_str(),   "request_timeout_ms", millis.c_str(), nullptr};
   mg_callbacks callbacks{};

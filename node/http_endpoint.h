@@ -1,0 +1,65 @@
+// HttpEndpoint: a few threads that accept HTTP requests at one address and pass them to a function. Thread-safe.
+#ifndef LYNX_NODE_HTTP_ENDPOINT_H_
+#define LYNX_NODE_HTTP_ENDPOINT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+struct mg_connection;
+struct mg_context;
+
+namespace lynx {
+
+struct HttpRequest {
+  std::string method;         // "GET"
+  std::string path;           // "/api/job": without the query
+  std::string query;          // "id=j1": as it was sent
+  std::string host;           // the Host header
+  std::string authorization;  // the Authorization header; empty: there is none
+  std::string from;           // numeric address of the client
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // in addition to those about the content
+};
+
+// The limits of an endpoint. Each thread waits for one connection's request at a time, so idle connections delay nobody while
+// they are fewer than the threads, and they are closed after `request_millis`.
+struct HttpLimits {
+  int threads = 16;
+  int max_request = 8192;  // bytes of a request's head
+  int request_millis = 10'000;
+};
+
+class HttpEndpoint {
+ public:
+  using Answer = std::function<HttpReply(const HttpRequest&)>;
+
+  // `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of the threads, with requests
+  // within the limits. Unavailable: the address is in use or does not belong to this machine.
+  static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer, HttpLimits limits = {});
+  // Waits for answers in progress, which can take seconds.
+  ~HttpEndpoint();
+
+  int port() const { return port_; }
+
+ private:
+  explicit HttpEndpoint(Answer answer) : answer_(std::move(answer)) {}
+  static int OnRequest(mg_connection* connection);
+
+  const Answer answer_;
+  mg_context* context_ = nullptr;
+  int port_ = 0;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_NODE_HTTP_ENDPOINT_H_
