@@ -19,11 +19,12 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-std::vector<ChainNode> NodesOf(const RecomputeProblem& problem, const std::vector<PartsOfSet>& parts, bool top) {
+std::vector<ChainNode> NodesOf(const RecomputeProblem& problem, const std::vector<PartsOfSet>& parts, LayerPlace place) {
   std::vector<ChainNode> nodes;
   for (const PartsOfSet& set : parts) {
     for (const BackwardPart& late : set.late) {
-      nodes.push_back({&set, &late, late.exposed - (top ? std::min(late.early, problem.early) : Nanos(0))});
+      nodes.push_back(
+          {&set, &late, late.exposed - (place == LayerPlace::kTop ? std::min(late.early, problem.early) : Nanos(0))});
     }
   }
   return nodes;
@@ -47,8 +48,8 @@ std::vector<int32_t> OrderOf(const std::vector<double>& values) {
 }  // namespace
 
 StageChain::StageChain(const RecomputeProblem& problem)
-    : problem_(problem), parts_(PartsOfStage(problem)), inner_(NodesOf(problem, parts_.inner, false)),
-      top_(NodesOf(problem, parts_.top, true)) {
+    : problem_(problem), parts_(PartsOfStage(problem)), inner_(NodesOf(problem, parts_.inner, LayerPlace::kInner)),
+      top_(NodesOf(problem, parts_.top, LayerPlace::kTop)) {
   NumberFaces();
 }
 

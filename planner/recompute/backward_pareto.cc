@@ -20,11 +20,11 @@ static_assert(OwnMoment(kMaxWindows) < 16, "ItemNumbers holds moments");
 
 }  // namespace
 
-BackwardPareto::BackwardPareto(const RecomputeProblem& problem, bool top)
-    : problem_(problem), top_(top), windows_(static_cast<int>(problem.backward.size())) {
+BackwardPareto::BackwardPareto(const RecomputeProblem& problem, LayerPlace place)
+    : problem_(problem), place_(place), windows_(static_cast<int>(problem.backward.size())) {
   const int count = static_cast<int>(problem.items.size());
   std::copy(problem.backward.begin(), problem.backward.end(), root_.room.begin());
-  for (int i = 0; i < count; ++i) FindBounds(i, PossiblePlacements(problem, i, top));
+  for (int i = 0; i < count; ++i) FindBounds(i, PossiblePlacements(problem, i, place));
   const size_t sets = size_t{1} << count;
   cost_.resize(sets);
   inputs_.resize(sets);
@@ -75,7 +75,7 @@ BackwardPareto::Floor BackwardPareto::FloorOf(const State& state, ItemSet rest) 
   Nanos room;
   for (int w = 0; w < windows_; ++w) room += state.room[w];
   floor.exposed += cost_[rest & ~hideable_] + std::max(Nanos(0), cost_[rest & hideable_] - room);
-  if (top_) floor.exposed -= std::min(problem_.early, state.early + cost_[rest]);
+  if (place_ == LayerPlace::kTop) floor.exposed -= std::min(problem_.early, state.early + cost_[rest]);
   for (int k = 0; k <= windows_; ++k) {
     floor.transient = std::max(floor.transient, state.live[k] + must_live_[rest][k]);
   }
@@ -132,7 +132,8 @@ void BackwardPareto::Make(int i, const State& state, ItemSet rest, Placement pla
   for (int k = phase; k <= std::max(phase, state.last.Get(i) - 1); ++k) next.live[k] += item.bytes;
   if (placement == Placement::kCritical) {
     next.exposed += item.cost;
-    if (top_ && moment == kFirstCritical) next.early = item.collective ? Nanos(0) : next.early + item.cost;
+    if (place_ == LayerPlace::kTop && moment == kFirstCritical)
+      next.early = item.collective ? Nanos(0) : next.early + item.cost;
   } else {
     const int w = IsOwnWindow(placement) ? IndexOf(placement, Placement::kOwn1) : moment;
     const Nanos hidden = std::min(item.cost, next.room[w]);

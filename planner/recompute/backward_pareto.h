@@ -29,8 +29,8 @@ struct BackwardPoint {
 
 class BackwardPareto {
  public:
-  // `top`: for the top layer, else for a layer below it. `problem` must be valid (see ValidateProblem).
-  BackwardPareto(const RecomputeProblem& problem, bool top);
+  // `problem` must be valid (see ValidateProblem).
+  BackwardPareto(const RecomputeProblem& problem, LayerPlace place);
 
   // All non-dominated points with exactly these late items, ordered by transient memory. Empty if an item in the set
   // cannot be late or has no reader. Valid until the next call.
@@ -43,7 +43,7 @@ class BackwardPareto {
   Floor FloorOf(ItemSet late) const;
   // Items that can be late at all.
   ItemSet possible() const { return possible_; }
-  bool top() const { return top_; }
+  LayerPlace place() const { return place_; }
 
  private:
   // A partial policy. Items are placed from the last to the first, so that all readers of an item are placed before it.
@@ -69,7 +69,7 @@ class BackwardPareto {
   void Finish(const State& state);
 
   const RecomputeProblem problem_;
-  const bool top_;
+  const LayerPlace place_;
   const int windows_;
   ItemSet possible_ = 0, read_ = 0;
   ItemSet hideable_ = 0;  // items that a window may hide

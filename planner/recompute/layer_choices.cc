@@ -26,7 +26,7 @@ static_assert(kFirstCritical + 2 * kMaxWindows < 16, "ItemNumbers holds moments"
 
 // Tables of a layer's items, used by all parts. Arrays by set of items.
 struct ItemTables {
-  ItemTables(const RecomputeProblem& problem, bool top) {
+  ItemTables(const RecomputeProblem& problem, LayerPlace place) {
     const int count = static_cast<int>(problem.items.size());
     bytes.resize(size_t{1} << count);
     inputs.resize(size_t{1} << count);
@@ -36,7 +36,7 @@ struct ItemTables {
       inputs[set] = inputs[set & (set - 1)] | problem.items[i].inputs;
     }
     for (int i = 0; i < count; ++i) {
-      possible.push_back(PossiblePlacements(problem, i, top));
+      possible.push_back(PossiblePlacements(problem, i, place));
       if (problem.items[i].read_by != 0) read |= ItemBit(i);
     }
     all = static_cast<ItemSet>(bytes.size() - 1);
@@ -67,10 +67,10 @@ struct LateState {
 
 class LateMaking {
  public:
-  LateMaking(const RecomputeProblem& problem, bool top)
-      : problem_(problem), top_(top), windows_(static_cast<int>(problem.backward.size())) {
+  LateMaking(const RecomputeProblem& problem, LayerPlace place)
+      : problem_(problem), place_(place), windows_(static_cast<int>(problem.backward.size())) {
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-      possible_[i] = PossiblePlacements(problem, i, top);
+      possible_[i] = PossiblePlacements(problem, i, place);
       if (problem.items[i].read_by != 0) read_ |= ItemBit(i);
     }
   }
@@ -118,7 +118,8 @@ class LateMaking {
     for (int k = phase; k <= std::max(phase, state.last.Get(i) - 1); ++k) part.live[k] += item.bytes;
     if (placement == Placement::kCritical) {
       part.exposed += item.cost;
-      if (top_ && moment == kFirstCritical) part.early = item.collective ? Nanos(0) : part.early + item.cost;
+      if (place_ == LayerPlace::kTop && moment == kFirstCritical)
+        part.early = item.collective ? Nanos(0) : part.early + item.cost;
     } else if (IsOwnWindow(placement)) {
       part.own_work[IndexOf(placement, Placement::kOwn1)] += item.cost;
     } else {
@@ -134,7 +135,7 @@ class LateMaking {
   }
 
   const RecomputeProblem& problem_;
-  const bool top_;
+  const LayerPlace place_;
   const int windows_;
   std::array<PlacementSet, kMaxItems> possible_{};
   ItemSet read_ = 0;  // read by segments
@@ -144,8 +145,8 @@ class LateMaking {
 // equal due, last and set compete.
 class BackwardParetoSearch {
  public:
-  BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
-      : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), top_(top),
+  BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, LayerPlace place)
+      : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), place_(place),
         packing_(MostNumbers(problem)) {}
 
   // Indexed by the set of late items.
@@ -223,7 +224,7 @@ class BackwardParetoSearch {
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
     for (size_t n = 0; n < nodes.size(); ++n) {
       const BackwardPart& part = nodes[n].state.part;
-      order.emplace_back(AlikeExposed(problem_, top_, part), AlikeTransient(problem_, part), n);
+      order.emplace_back(AlikeExposed(problem_, place_, part), AlikeTransient(problem_, part), n);
     }
     if (order.size() <= beam) return;
     std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(beam), order.end());
@@ -265,7 +266,7 @@ class BackwardParetoSearch {
   const RecomputeProblem& problem_;
   const int items_;
   const LateMaking& making_;
-  const bool top_;
+  const LayerPlace place_;
   const PackedNumbers packing_;
   std::vector<Node> grown_;
   std::vector<Link> links_;
@@ -463,8 +464,8 @@ Bytes AlikeTransient(const RecomputeProblem& problem, const BackwardPart& late) 
   return transient;
 }
 
-Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart& late) {
-  Nanos exposed = late.exposed - (top ? std::min(late.early, problem.early) : Nanos(0));
+Nanos AlikeExposed(const RecomputeProblem& problem, LayerPlace place, const BackwardPart& late) {
+  Nanos exposed = late.exposed - (place == LayerPlace::kTop ? std::min(late.early, problem.early) : Nanos(0));
   for (size_t w = 0; w < problem.backward.size(); ++w) {
     exposed += Positive(late.own_work[w] + late.above_work[w] - problem.backward[w]);
   }
@@ -474,10 +475,10 @@ Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart
 namespace {
 
 // `known`: parts of another layer of the stage; kept parts are the same for all layers.
-std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptParts& kept,
+std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, LayerPlace place, KeptParts& kept,
                                   const std::vector<PartsOfSet>& known) {
-  const LateMaking making(problem, top);
-  std::vector<std::vector<BackwardPart>> late = BackwardParetoSearch(problem, making, top).OfAllSets();
+  const LateMaking making(problem, place);
+  std::vector<std::vector<BackwardPart>> late = BackwardParetoSearch(problem, making, place).OfAllSets();
   auto next_known = known.begin();
   std::vector<PartsOfSet> parts;
   for (size_t set = 0; set < tables.bytes.size(); ++set) {
@@ -493,24 +494,24 @@ std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTab
 
 }  // namespace
 
-std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, bool top) {
-  const ItemTables tables(problem, top);
+std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, LayerPlace place) {
+  const ItemTables tables(problem, place);
   KeptParts kept(problem, tables);
-  return PartsWith(problem, tables, top, kept, {});
+  return PartsWith(problem, tables, place, kept, {});
 }
 
 StageParts PartsOfStage(const RecomputeProblem& problem) {
-  const ItemTables inner_tables(problem, false), top_tables(problem, true);
+  const ItemTables inner_tables(problem, LayerPlace::kInner), top_tables(problem, LayerPlace::kTop);
   KeptParts kept(problem, inner_tables);
   StageParts parts;
-  parts.inner = PartsWith(problem, inner_tables, false, kept, {});
-  parts.top = PartsWith(problem, top_tables, true, kept, parts.inner);
+  parts.inner = PartsWith(problem, inner_tables, LayerPlace::kInner, kept, {});
+  parts.top = PartsWith(problem, top_tables, LayerPlace::kTop, kept, parts.inner);
   return parts;
 }
 
-std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items, size_t beam) {
-  const LateMaking making(problem, top);
-  return BackwardParetoSearch(problem, making, top).Of(late_items, beam);
+std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, LayerPlace place, ItemSet late_items, size_t beam) {
+  const LateMaking making(problem, place);
+  return BackwardParetoSearch(problem, making, place).Of(late_items, beam);
 }
 
 }  // namespace lynx

@@ -45,7 +45,7 @@ LayerUse JoinUses(const BackwardPart& late, const KeptPart& kept);
 // Both assume that the layers above and below have the same late part. AlikeTransient: the largest transient memory of
 // all phases. AlikeExposed: critical time plus what exceeds the backward windows.
 Bytes AlikeTransient(const RecomputeProblem& problem, const BackwardPart& late);
-Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const BackwardPart& late);
+Nanos AlikeExposed(const RecomputeProblem& problem, LayerPlace place, const BackwardPart& late);
 
 // The parts whose late items are `late_items`.
 struct PartsOfSet {
@@ -56,7 +56,7 @@ struct PartsOfSet {
 
 // The non-dominated parts for every set of late items that has parts, in ascending order of the sets. `problem` must be
 // valid (see ValidateProblem).
-std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, bool top);
+std::vector<PartsOfSet> LayerChoices(const RecomputeProblem& problem, LayerPlace place);
 
 // `inner`: of a layer that has another layer above it. `top`: of the top layer. Computing both together is cheaper than
 // each alone.
@@ -67,7 +67,7 @@ StageParts PartsOfStage(const RecomputeProblem& problem);
 
 // The late parts of one set of late items that are not dominated, with any neighbours; empty if the set has no parts. If
 // there are more than `beam` partial parts, only those that expose least with alike neighbours are continued.
-std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items,
+std::vector<BackwardPart> LatePartsOf(const RecomputeProblem& problem, LayerPlace place, ItemSet late_items,
                                       size_t beam = std::numeric_limits<size_t>::max());
 
 }  // namespace lynx

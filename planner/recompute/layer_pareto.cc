@@ -68,7 +68,7 @@ class EarlyTimes {
   void AddWindow(const RecomputeProblem& problem, Placement placement, Nanos capacity) {
     ItemSet allowed = 0;
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-      if (Contains(PossiblePlacements(problem, i, true), placement)) allowed |= ItemBit(i);
+      if (Contains(PossiblePlacements(problem, i, LayerPlace::kTop), placement)) allowed |= ItemBit(i);
     }
     if (allowed == 0) return;
     if (!windows_.empty()) FindAll();
@@ -188,7 +188,7 @@ class KeptPareto {
   void RankOffloads() {
     for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) {
       const bool saves = problem_.in_flight > problem_.resident;
-      if (!saves || !Contains(PossiblePlacements(problem_, i, true), Placement::kOffload)) continue;
+      if (!saves || !Contains(PossiblePlacements(problem_, i, LayerPlace::kTop), Placement::kOffload)) continue;
       by_copy_.push_back(i);
       offloadable_ |= ItemBit(i);
     }
@@ -482,7 +482,7 @@ class Search {
     for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
       point.policy[std::countr_zero(rest)] = Placement::kOffload;
     }
-    const absl::StatusOr<LayerUse> use = UseOf(problem_, point.policy, front.top());
+    const absl::StatusOr<LayerUse> use = UseOf(problem_, point.policy, front.place());
     LYNX_CHECK(use.ok());
     point.use = *use;
     point.kept_exposed = use->exposed;
@@ -515,8 +515,8 @@ std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& prob
   return Search(problem, in_flight).Run(fronts);
 }
 
-std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight) {
-  BackwardPareto front(problem, top);
+std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, LayerPlace place, InFlightUse in_flight) {
+  BackwardPareto front(problem, place);
   BackwardPareto* const fronts[] = {&front};
   return std::move(PointsOfLayers(problem, fronts, in_flight).front());
 }

@@ -41,7 +41,7 @@ enum class InFlightUse : uint8_t { kGiven, kOrMore };
 // The non-dominated points in a stage with equal shares: each layer has an equal share of the stall, the copy times and
 // the host's memory. A layer offloads at most its share, items with the least copy time per byte first, as long as there
 // is room. The points are unordered, and some may be dominated. Not empty. `problem` must be valid (see ValidateProblem).
-std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight);
+std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, LayerPlace place, InFlightUse in_flight);
 // The same for each of `fronts`, using what they have computed for late items. A front must belong to this problem, or to
 // one that differs only in layers, microbatches in flight, stall, forward windows and copies.
 std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem, std::span<BackwardPareto* const> fronts,

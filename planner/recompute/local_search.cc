@@ -18,7 +18,7 @@ class Improvement {
               int32_t copy_slowdown_permille)
       : problem_(problem), others_(others), slowdown_(copy_slowdown_permille), policy_(std::move(policy)) {
     for (size_t l = 0; l < policy_.layers.size(); ++l) {
-      const std::optional<Choice> choice = ChoiceOf(policy_.layers[l], IsTop(l));
+      const std::optional<Choice> choice = ChoiceOf(policy_.layers[l], PlaceIn(l));
       LYNX_CHECK(choice.has_value());
       uses_.push_back(choice->use);
     }
@@ -42,10 +42,10 @@ class Improvement {
     auto operator<=>(const Worth&) const = default;
   };
 
-  bool IsTop(size_t layer) const { return layer + 1 == policy_.layers.size(); }
+  LayerPlace PlaceIn(size_t layer) const { return PlaceOf(layer, policy_.layers.size()); }
 
-  std::optional<Choice> ChoiceOf(const LayerPolicy& policy, bool top) const {
-    const absl::StatusOr<LayerUse> use = UseOf(problem_, policy, top);
+  std::optional<Choice> ChoiceOf(const LayerPolicy& policy, LayerPlace place) const {
+    const absl::StatusOr<LayerUse> use = UseOf(problem_, policy, place);
     if (!use.ok()) return std::nullopt;
     return Choice{policy, *use};
   }
@@ -59,17 +59,17 @@ class Improvement {
   bool Fits(const Worth& worth) const { return worth.bytes <= problem_.budget && worth.host <= problem_.host_budget; }
 
   // The alternatives for a layer that has `policy`.
-  const std::vector<Choice>& ChoicesFor(const LayerPolicy& policy, bool top) {
-    const auto emplaced = choices_.try_emplace({top, policy});
+  const std::vector<Choice>& ChoicesFor(const LayerPolicy& policy, LayerPlace place) {
+    const auto emplaced = choices_.try_emplace({place, policy});
     std::vector<Choice>& choices = emplaced.first->second;
     if (!emplaced.second) return choices;
     const auto add = [&](const LayerPolicy& other) {
       if (other == policy) return;
-      if (std::optional<Choice> choice = ChoiceOf(other, top)) choices.push_back(*std::move(choice));
+      if (std::optional<Choice> choice = ChoiceOf(other, place)) choices.push_back(*std::move(choice));
     };
     for (const LayerPolicy& other : others_) add(other);
     for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) {
-      const PlacementSet possible = PossiblePlacements(problem_, i, top);
+      const PlacementSet possible = PossiblePlacements(problem_, i, place);
       for (int p = 0; p < kPlacementCount; ++p) {
         if (!Contains(possible, static_cast<Placement>(p))) continue;
         LayerPolicy changed = policy;
@@ -92,7 +92,7 @@ class Improvement {
       const LayerPolicy& policy = policy_.layers[l];
       const bool alike = l > 0 && l + 2 < layers && policy_.layers[l - 1] == policy && policy_.layers[l + 1] == policy;
       if (alike) continue;
-      for (const Choice& choice : ChoicesFor(policy, IsTop(l))) {
+      for (const Choice& choice : ChoicesFor(policy, PlaceIn(l))) {
         uses[l] = choice.use;
         const Worth worth = WorthOf(uses);
         if (worth >= best || !Fits(worth)) continue;
@@ -115,7 +115,7 @@ class Improvement {
   StagePolicy policy_;
   std::vector<LayerUse> uses_;
   Worth worth_;
-  std::map<std::pair<bool, LayerPolicy>, std::vector<Choice>> choices_;
+  std::map<std::pair<LayerPlace, LayerPolicy>, std::vector<Choice>> choices_;
 };
 
 }  // namespace

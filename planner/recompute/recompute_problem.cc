@@ -47,7 +47,7 @@ absl::Status Refuse(int item, Placement placement, const char* why) {
   return absl::InvalidArgumentError(absl::StrCat("item ", item, " in ", EnumName(placement), ": ", why));
 }
 
-absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
+absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place) {
   Remaking schedule;
   const int count = static_cast<int>(problem.items.size());
   ItemSet recomputed = 0;
@@ -68,7 +68,7 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
       }
     }
     if (placement == Placement::kStore) continue;
-    if (!Contains(PossiblePlacements(problem, i, top), placement)) return Refuse(i, placement, "not possible here");
+    if (!Contains(PossiblePlacements(problem, i, place), placement)) return Refuse(i, placement, "not possible here");
     if (!schedule.read[i]) return Refuse(i, placement, "nothing reads it, so it is not made");
     if (placement == Placement::kOffload) continue;
     const std::optional<int> moment = MomentOf(placement, deadline);
@@ -143,7 +143,7 @@ absl::Status ValidateProblem(const RecomputeProblem& problem) {
   return status;
 }
 
-PlacementSet PossiblePlacements(const RecomputeProblem& problem, int i, bool top) {
+PlacementSet PossiblePlacements(const RecomputeProblem& problem, int i, LayerPlace place) {
   const RecomputeItem& item = problem.items[i];
   PlacementSet possible = BitOf(Placement::kStore) | BitOf(Placement::kCritical);
   if (!item.collective) {
@@ -153,7 +153,7 @@ PlacementSet PossiblePlacements(const RecomputeProblem& problem, int i, bool top
     const int first_reader = FirstReader(item.read_by, Segments(problem) - 1);
     for (int w = 0; w < static_cast<int>(problem.backward.size()); ++w) {
       if (problem.backward[w].value <= 0) continue;
-      if (!top) possible |= BitOf(AboveWindow(w));
+      if (place == LayerPlace::kInner) possible |= BitOf(AboveWindow(w));
       if (w < first_reader) possible |= BitOf(OwnWindow(w));
     }
   }
@@ -162,8 +162,8 @@ PlacementSet PossiblePlacements(const RecomputeProblem& problem, int i, bool top
   return possible & (item.allowed | BitOf(Placement::kStore));
 }
 
-absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
-  absl::StatusOr<Remaking> schedule = RemakingOf(problem, policy, top);
+absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place) {
+  absl::StatusOr<Remaking> schedule = RemakingOf(problem, policy, place);
   if (!schedule.ok()) return schedule.status();
   LayerUse use;
   std::array<Nanos, kMaxWindows> forward{};
@@ -193,7 +193,7 @@ absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolic
       use.own_work[IndexOf(placement, Placement::kOwn1)] += item.cost;
     } else {
       use.exposed += item.cost;
-      if (top && schedule->moments[i] == kBackwardMoment) {
+      if (place == LayerPlace::kTop && schedule->moments[i] == kBackwardMoment) {
         collective = collective || item.collective;
         if (!collective) use.early += item.cost;
       }
@@ -237,7 +237,7 @@ absl::StatusOr<StageValue> EvaluateStage(const RecomputeProblem& problem, const 
   }
   std::vector<LayerUse> uses;
   for (size_t l = 0; l < policy.layers.size(); ++l) {
-    absl::StatusOr<LayerUse> use = UseOf(problem, policy.layers[l], l + 1 == policy.layers.size());
+    absl::StatusOr<LayerUse> use = UseOf(problem, policy.layers[l], PlaceOf(l, policy.layers.size()));
     if (!use.ok()) return absl::InvalidArgumentError(absl::StrCat("layer ", l, ": ", use.status().message()));
     uses.push_back(*use);
   }

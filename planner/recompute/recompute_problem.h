@@ -38,6 +38,7 @@
 #define LYNX_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEM_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -103,9 +104,14 @@ struct RecomputeProblem {
 // in_flight and resident are at least 1, inputs come before their readers, and the segments that read items exist.
 absl::Status ValidateProblem(const RecomputeProblem& problem);
 
+// Where a layer is in its stage: the last one is the top layer, and each inner one has a layer above it.
+enum class LayerPlace : uint8_t { kInner, kTop };
+constexpr LayerPlace PlaceOf(size_t layer, size_t layers) {
+  return layer + 1 == layers ? LayerPlace::kTop : LayerPlace::kInner;
+}
 // The placements besides kStore that item i may have: the placement is allowed, the window exists, there is no collective
 // in a window, an own window lies before all segments that read the item, and offloading has host memory.
-PlacementSet PossiblePlacements(const RecomputeProblem& problem, int item, bool top);
+PlacementSet PossiblePlacements(const RecomputeProblem& problem, int item, LayerPlace place);
 
 // What one layer uses of everything that it shares with other layers. Arrays by window or phase.
 struct LayerUse {
@@ -123,7 +129,7 @@ struct LayerUse {
 };
 
 // Returns InvalidArgument with item and rule if the policy breaks a rule.
-absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top);
+absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place);
 
 struct StageValue {
   Bytes held;

@@ -107,8 +107,8 @@ std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vec
 
 }  // namespace
 
-std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, bool top) {
-  return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
+std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, LayerPlace place) {
+  return FrontOf(problem, LayerPoints(problem, place, InFlightUse::kGiven));
 }
 
 // `fast_count` inner layers have `fast`, one has `filler`, the others have `slow`.
@@ -264,7 +264,7 @@ class StageHeu::Placing {
   static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
   // Does not depend on budget, layers and microbatches in flight.
   struct Cache {
-    std::map<std::pair<bool, ItemSet>, Choices> choices;
+    std::map<std::pair<LayerPlace, ItemSet>, Choices> choices;
     std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings;
   };
 
@@ -277,7 +277,7 @@ class StageHeu::Placing {
     for (const ParetoPoint* point : points) held += point->use.held;
     const Bytes cap = problem_.budget - held;
     std::vector<const Choices*> choices(layers);
-    for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
+    for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], PlaceOf(l, layers));
     // least[a]: exposed time of this layer and all layers above it if this layer has its part a. above[l][a]: the part of
     // layer l + 1 in that case.
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
@@ -336,20 +336,21 @@ class StageHeu::Placing {
  private:
   static const BackwardPart kNoPart;
 
-  const Choices& ChoicesOf(const ParetoPoint& point, bool top) {
-    auto [it, inserted] = cache_.choices.try_emplace({top, point.late_items});
+  const Choices& ChoicesOf(const ParetoPoint& point, LayerPlace place) {
+    auto [it, inserted] = cache_.choices.try_emplace({place, point.late_items});
     Choices& choices = it->second;
     if (!inserted) return choices;
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
-    std::vector<BackwardPart> parts = LatePartsOf(problem_, top, point.late_items, kBeam);
+    std::vector<BackwardPart> parts = LatePartsOf(problem_, place, point.late_items, kBeam);
     for (size_t i = 0; i < parts.size(); ++i) {
-      order.emplace_back(AlikeExposed(problem_, top, parts[i]), AlikeTransient(problem_, parts[i]), i);
+      order.emplace_back(AlikeExposed(problem_, place, parts[i]), AlikeTransient(problem_, parts[i]), i);
     }
     std::sort(order.begin(), order.end());
     if (order.size() > kPlacings) order.resize(kPlacings);
     for (const auto& [exposed, transient, i] : order) {
       choices.parts.push_back(parts[i]);
-      choices.exposed.push_back(parts[i].exposed - (top ? std::min(parts[i].early, problem_.early) : Nanos(0)));
+      choices.exposed.push_back(parts[i].exposed -
+                                (place == LayerPlace::kTop ? std::min(parts[i].early, problem_.early) : Nanos(0)));
     }
     return choices;
   }
@@ -432,14 +433,14 @@ StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) cons
 void StageHeu::FindFronts() {
   Shared& shared = *shared_;
   if (!shared.inner_late) {
-    shared.inner_late.emplace(problem_, false);
+    shared.inner_late.emplace(problem_, LayerPlace::kInner);
     // The top layer is like the others if none of its work is hidden by `early` and no item may be hidden by a layer
     // above.
     bool alike = problem_.early.value == 0;
     for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
-      alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
+      alike = PossiblePlacements(problem_, i, LayerPlace::kInner) == PossiblePlacements(problem_, i, LayerPlace::kTop);
     }
-    if (!alike) shared.top_late.emplace(problem_, true);
+    if (!alike) shared.top_late.emplace(problem_, LayerPlace::kTop);
   }
   std::vector<BackwardPareto*> late{&*shared.inner_late};
   if (shared.top_late) late.push_back(&*shared.top_late);

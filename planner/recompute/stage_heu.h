@@ -32,7 +32,7 @@ struct ParetoPoint {
 
 // All points that are not dominated in held, transient and exposed together, one for each such triple, ordered by
 // exposed, then held. Not empty. Offloading takes at most the layer's equal share of the host's memory.
-std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, bool top);
+std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, LayerPlace place);
 
 class StageHeu {
  public:

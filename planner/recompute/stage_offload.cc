@@ -30,7 +30,7 @@ constexpr int kMaxNodes = 400;
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
 // Items that exist under the policy, are stored and may be offloaded.
-std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
+std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place) {
   ItemSet read = 0;
   for (size_t i = 0; i < problem.items.size(); ++i) {
     if (problem.items[i].read_by != 0) read |= static_cast<ItemSet>(1 << i);
@@ -38,7 +38,7 @@ std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy&
   }
   std::vector<int> stored;
   for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-    const bool may_leave = Contains(PossiblePlacements(problem, i, top), Placement::kOffload);
+    const bool may_leave = Contains(PossiblePlacements(problem, i, place), Placement::kOffload);
     if (policy[static_cast<size_t>(i)] == Placement::kStore && (read >> i & 1) != 0 && may_leave) stored.push_back(i);
   }
   return stored;
@@ -95,7 +95,7 @@ class Leaving {
     std::vector<std::vector<int>> stored;
     available_.fill(0);
     for (size_t l = 0; l < policy.layers.size(); ++l) {
-      stored.push_back(StoredItems(problem_, policy.layers[l], l + 1 == policy.layers.size()));
+      stored.push_back(StoredItems(problem_, policy.layers[l], PlaceOf(l, policy.layers.size())));
       for (const int i : stored.back()) ++available_[static_cast<size_t>(i)];
     }
     return stored;

@@ -24,8 +24,8 @@ const StageOracle::NamedUses& StageOracle::UsesOf(RecomputeMode mode, int32_t st
     // No named policy uses the stall, so the number of layers that share it does not matter.
     const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
     it->second.problem = Problem(mode, stage, {1, ends});
-    const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, false);
-    const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, true);
+    const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, LayerPlace::kInner);
+    const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, LayerPlace::kTop);
     LYNX_CHECK(inner.ok() && top.ok());
     it->second.inner = *inner;
     it->second.top = *top;

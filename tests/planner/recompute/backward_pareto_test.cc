@@ -15,10 +15,10 @@ namespace {
 using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
 
 // The front of all late parts that can be worthwhile with any neighbours.
-std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, bool top, ItemSet late) {
+std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, LayerPlace place, ItemSet late) {
   std::vector<Pair> all;
-  for (const BackwardPart& part : LatePartsOf(problem, top, late)) {
-    all.emplace_back(AlikeTransient(problem, part), AlikeExposed(problem, top, part));
+  for (const BackwardPart& part : LatePartsOf(problem, place, late)) {
+    all.emplace_back(AlikeTransient(problem, part), AlikeExposed(problem, place, part));
   }
   std::sort(all.begin(), all.end());
   std::vector<Pair> front;
@@ -37,12 +37,13 @@ TEST(BackwardPareto, AreTheFrontsOfAllPlacements) {
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
-    for (const bool top : {false, true}) {
-      BackwardPareto fronts(problem, top);
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+      BackwardPareto fronts(problem, place);
       for (ItemSet late = 0; late < 64; ++late) {
         std::vector<Pair> found;
         for (const BackwardPoint& point : fronts.Of(late)) found.emplace_back(point.transient, point.exposed);
-        EXPECT_EQ(found, FrontOfParts(problem, top, late)) << "late items " << late << (top ? ", top" : "");
+        EXPECT_EQ(found, FrontOfParts(problem, place, late))
+            << "late items " << late << (place == LayerPlace::kTop ? ", top" : "");
       }
     }
   }
@@ -51,8 +52,8 @@ TEST(BackwardPareto, AreTheFrontsOfAllPlacements) {
 TEST(BackwardPareto, NoPointIsBelowTheFloorOfItsSet) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    for (const bool top : {false, true}) {
-      BackwardPareto fronts(ProblemOf(seed), top);
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+      BackwardPareto fronts(ProblemOf(seed), place);
       for (ItemSet late = 0; late < 64; ++late) {
         const BackwardPareto::Floor floor = fronts.FloorOf(late);
         for (const BackwardPoint& point : fronts.Of(late)) {
@@ -68,10 +69,10 @@ TEST(BackwardPareto, PointsAreWhatTheyClaim) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
-    BackwardPareto fronts(problem, false);
+    BackwardPareto fronts(problem, LayerPlace::kInner);
     for (ItemSet late = 0; late < 64; ++late) {
       for (const BackwardPoint& point : fronts.Of(late)) {
-        const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, false);
+        const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, LayerPlace::kInner);
         ASSERT_TRUE(use.ok()) << use.status().message();
         Bytes transient;
         Nanos exposed = use->exposed;

@@ -33,13 +33,13 @@ TEST(LayerChoices, JoinedPartsArePoliciesOfTheLayer) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
-    for (const bool top : {false, true}) {
-      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+      for (const PartsOfSet& parts : LayerChoices(problem, place)) {
         EXPECT_FALSE(parts.late.empty() || parts.kept.empty());
         for (const BackwardPart& late : parts.late) {
           for (const KeptPart& kept : parts.kept) {
             const LayerPolicy policy = JoinPolicies(late, kept);
-            const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
+            const absl::StatusOr<LayerUse> use = UseOf(problem, policy, place);
             ASSERT_TRUE(use.ok()) << PolicyText(problem, policy) << ": " << use.status().message();
             ASSERT_EQ(*use, JoinUses(late, kept)) << PolicyText(problem, policy);
           }
@@ -54,15 +54,15 @@ TEST(LayerChoices, EveryPolicyCanBeReplacedByPartsWhateverTheNeighboursAre) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
-    for (const bool top : {false, true}) {
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
       std::vector<LayerUse> uses;
-      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+      for (const PartsOfSet& parts : LayerChoices(problem, place)) {
         for (const BackwardPart& late : parts.late) {
           for (const KeptPart& kept : parts.kept) uses.push_back(JoinUses(late, kept));
         }
       }
       columns += static_cast<int64_t>(uses.size());
-      ForEachPolicy(problem, top, [&](const LayerPolicy& policy, const LayerUse& use) {
+      ForEachPolicy(problem, place, [&](const LayerPolicy& policy, const LayerUse& use) {
         ++policies;
         const bool found = std::any_of(uses.begin(), uses.end(), [&](const LayerUse& u) { return CanReplace(u, use); });
         EXPECT_TRUE(found) << PolicyText(problem, policy);
@@ -76,13 +76,13 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
-    for (const bool top : {false, true}) {
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
       std::vector<size_t> sizes(16);
-      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+      for (const PartsOfSet& parts : LayerChoices(problem, place)) {
         sizes[parts.late_items] = parts.late.size();
       }
       for (ItemSet set = 0; set < 16; ++set) {
-        const std::vector<BackwardPart> late = LatePartsOf(problem, top, set);
+        const std::vector<BackwardPart> late = LatePartsOf(problem, place, set);
         EXPECT_TRUE(sizes[set] == 0 || late.size() == sizes[set]) << set;
         for (const BackwardPart& part : late) {
           for (int i = 0; i < 4; ++i) EXPECT_EQ(part.policy[i] != Placement::kStore, (set >> i & 1) != 0);
@@ -101,7 +101,8 @@ TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
     RandomNumbers number(seed);
     const RecomputeProblem problem = RandomProblem({.items = 6, .forward = 2, .backward = 4}, number);
     for (const ItemSet set : {ItemSet{0b111111}, ItemSet{0b101101}}) {
-      const std::vector<BackwardPart> all = LatePartsOf(problem, false, set), few = LatePartsOf(problem, false, set, 24);
+      const std::vector<BackwardPart> all = LatePartsOf(problem, LayerPlace::kInner, set),
+                                      few = LatePartsOf(problem, LayerPlace::kInner, set, 24);
       EXPECT_TRUE(few.empty() || !all.empty());
       sets += all.empty() ? 0 : 1;
       lost += few.empty() && !all.empty() ? 1 : 0;
@@ -109,14 +110,14 @@ TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
       narrowed += few.size() < all.size() ? 1 : 0;
       EXPECT_LE(few.size(), 24u);
       const auto least = [&](const std::vector<BackwardPart>& parts) {
-        Nanos exposed = AlikeExposed(problem, false, parts.front());
-        for (const BackwardPart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, false, part));
+        Nanos exposed = AlikeExposed(problem, LayerPlace::kInner, parts.front());
+        for (const BackwardPart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, LayerPlace::kInner, part));
         return exposed;
       };
       EXPECT_GE(least(few), least(all));
       lost += least(few) > least(all) ? 1 : 0;
       for (const BackwardPart& part : few) {
-        const absl::StatusOr<LayerUse> use = UseOf(problem, part.policy, false);
+        const absl::StatusOr<LayerUse> use = UseOf(problem, part.policy, LayerPlace::kInner);
         ASSERT_TRUE(use.ok()) << use.status().message();
         EXPECT_EQ(use->own_work, part.own_work);
       }

@@ -43,12 +43,12 @@ std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vecto
 }
 
 // Of all ways to treat a layer that are worth while whatever its neighbours do (layer_choices.h).
-std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
+std::set<Triple> FrontOfParts(const RecomputeProblem& problem, LayerPlace place) {
   std::set<Triple> all;
-  for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+  for (const PartsOfSet& parts : LayerChoices(problem, place)) {
     for (const BackwardPart& late : parts.late) {
       const Bytes transient = AlikeTransient(problem, late);
-      const Nanos exposed = AlikeExposed(problem, top, late);
+      const Nanos exposed = AlikeExposed(problem, place, late);
       for (const KeptPart& kept : parts.kept) {
         const Nanos stall = std::max(Nanos(0), kept.stall - problem.stall / problem.layers);
         all.insert({kept.held, transient, exposed + kept.exposed + stall});
@@ -72,8 +72,8 @@ TEST(LayerPareto, HoldsTheFrontOfAllPartsThatAreWorthWhile) {
   for (uint32_t seed = 1; seed <= 96; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed, 6);
-    for (const bool top : {false, true}) {
-      EXPECT_EQ(FrontOfPoints(problem, LayerPoints(problem, top, InFlightUse::kGiven)), FrontOfParts(problem, top));
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+      EXPECT_EQ(FrontOfPoints(problem, LayerPoints(problem, place, InFlightUse::kGiven)), FrontOfParts(problem, place));
     }
   }
 }
@@ -83,12 +83,12 @@ TEST(LayerPareto, PointsForMoreInFlightHoldTheFrontOfEachNumber) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RecomputeProblem problem = ProblemOf(seed, 6);
     problem.in_flight = 2;
-    for (const bool top : {false, true}) {
-      const std::vector<LayerPoint> points = LayerPoints(problem, top, InFlightUse::kOrMore);
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+      const std::vector<LayerPoint> points = LayerPoints(problem, place, InFlightUse::kOrMore);
       for (const int32_t in_flight : {2, 3, 5, 64}) {
         RecomputeProblem more = problem;
         more.in_flight = in_flight;
-        EXPECT_EQ(FrontOfPoints(more, points), FrontOfPoints(more, LayerPoints(more, top, InFlightUse::kGiven)));
+        EXPECT_EQ(FrontOfPoints(more, points), FrontOfPoints(more, LayerPoints(more, place, InFlightUse::kGiven)));
       }
     }
   }
@@ -102,10 +102,10 @@ TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
   problem.stall = Nanos(20);
   problem.forward = {Nanos(7), Nanos(9), Nanos(4), Nanos(8)};
   problem.backward.assign(problem.backward.size(), Nanos(6));
-  const std::vector<LayerPoint> points = LayerPoints(problem, false, InFlightUse::kGiven);
+  const std::vector<LayerPoint> points = LayerPoints(problem, LayerPlace::kInner, InFlightUse::kGiven);
   EXPECT_GT(points.size(), 10u);
   for (const LayerPoint& point : points) {
-    const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, false);
+    const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, LayerPlace::kInner);
     ASSERT_TRUE(use.ok()) << use.status().message();
     EXPECT_EQ(*use, point.use);
     EXPECT_EQ(point.use.held, HeldInFlight(point, problem));
@@ -124,7 +124,7 @@ TEST(LayerPareto, OffloadsWhatTheHostHasRoomFor) {
     problem.items.push_back(
         {.bytes = Bytes(bytes), .cost = Nanos(100), .read_by = 1, .copy_out = Nanos(3), .copy_in = Nanos(3)});
   }
-  const std::vector<LayerPoint> points = LayerPoints(problem, true, InFlightUse::kGiven);
+  const std::vector<LayerPoint> points = LayerPoints(problem, LayerPlace::kTop, InFlightUse::kGiven);
   const LayerPolicy wanted{Placement::kStore, Placement::kOffload};
   EXPECT_TRUE(std::any_of(points.begin(), points.end(), [&](const LayerPoint& point) { return point.policy == wanted; }));
 }

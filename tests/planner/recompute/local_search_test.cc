@@ -12,7 +12,7 @@ namespace {
 Nanos Slowed(const RecomputeProblem& problem, const StagePolicy& policy, int32_t slowdown_permille) {
   Nanos copies;
   for (size_t l = 0; l < policy.layers.size(); ++l) {
-    const LayerUse use = *UseOf(problem, policy.layers[l], l + 1 == policy.layers.size());
+    const LayerUse use = *UseOf(problem, policy.layers[l], PlaceOf(l, policy.layers.size()));
     copies += use.copy_out + use.copy_in;
   }
   return copies * (slowdown_permille - 1000) / slowdown_permille;

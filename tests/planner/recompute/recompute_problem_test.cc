@@ -185,16 +185,17 @@ TEST(RecomputeProblem, EqualsAPlayedLayer) {
         RandomProblem({.items = 5, .forward = 3, .backward = 3, .stall = true, .offload = true}, number);
     ASSERT_TRUE(ValidateProblem(problem).ok());
     for (int i = 0; i < 3000; ++i) {
+      const LayerPlace place = i % 2 == 0 ? LayerPlace::kTop : LayerPlace::kInner;
       LayerPolicy policy{};
       for (size_t item = 0; item < problem.items.size(); ++item) policy[item] = static_cast<Placement>(number(0, 15));
       // Most placements are possible ones; otherwise almost nothing would be accepted.
       for (size_t item = 0; item < problem.items.size() && i % 10 != 0; ++item) {
-        while (!Contains(PossiblePlacements(problem, static_cast<int>(item), i % 2 == 0), policy[item])) {
+        while (!Contains(PossiblePlacements(problem, static_cast<int>(item), place), policy[item])) {
           policy[item] = static_cast<Placement>(number(0, 15));
         }
       }
-      const std::optional<LayerUse> played = PlayedLayer(problem, policy, i % 2 == 0).Play();
-      const absl::StatusOr<LayerUse> use = UseOf(problem, policy, i % 2 == 0);
+      const std::optional<LayerUse> played = PlayedLayer(problem, policy, place).Play();
+      const absl::StatusOr<LayerUse> use = UseOf(problem, policy, place);
       ASSERT_EQ(use.ok(), played.has_value()) << PolicyText(problem, policy) << ": " << use.status().message();
       if (played) {
         ASSERT_EQ(*use, *played) << PolicyText(problem, policy);

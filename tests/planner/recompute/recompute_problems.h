@@ -90,8 +90,8 @@ inline Bytes StoreAllBytes(const RecomputeProblem& problem) {
 // books.
 class PlayedLayer {
  public:
-  PlayedLayer(const RecomputeProblem& problem, const LayerPolicy& policy, bool top)
-      : problem_(problem), policy_(policy), count_(static_cast<int>(problem.items.size())), top_(top) {}
+  PlayedLayer(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place)
+      : problem_(problem), policy_(policy), count_(static_cast<int>(problem.items.size())), place_(place) {}
 
   // What the policy uses; nullopt if it breaks a rule.
   std::optional<LayerUse> Play() {
@@ -151,7 +151,7 @@ class PlayedLayer {
       if (p == ForwardWindow(w)) return problem_.forward[w].value > 0;
     }
     for (int w = 0; w < Backward(); ++w) {
-      if (p == AboveWindow(w)) return !top_ && problem_.backward[w].value > 0;
+      if (p == AboveWindow(w)) return place_ == LayerPlace::kInner && problem_.backward[w].value > 0;
       if (p == OwnWindow(w)) return problem_.backward[w].value > 0;
     }
     return false;
@@ -224,7 +224,7 @@ class PlayedLayer {
       if (p != Placement::kCritical) continue;
       use_.exposed += item.cost;
       repeated = repeated || (made_[i] == 0 && item.collective);
-      if (top_ && made_[i] == 0 && !repeated) use_.early += item.cost;
+      if (place_ == LayerPlace::kTop && made_[i] == 0 && !repeated) use_.early += item.cost;
     }
     for (int w = 0; w < Forward(); ++w) use_.exposed += std::max(Nanos(0), forward[w] - problem_.forward[w]);
   }
@@ -232,7 +232,7 @@ class PlayedLayer {
   const RecomputeProblem& problem_;
   const LayerPolicy& policy_;
   const int count_;
-  const bool top_;
+  const LayerPlace place_;
   int phase_ = -1;  // before the backward pass of the layer above
   std::array<bool, kMaxItems> there_{};
   std::array<int, kMaxItems> made_{};
@@ -245,17 +245,17 @@ class PlayedLayer {
 };
 
 // Calls visit(policy, use) for every policy of a layer that obeys the rules, according to PlayedLayer.
-inline void ForEachPolicy(const RecomputeProblem& problem, bool top,
+inline void ForEachPolicy(const RecomputeProblem& problem, LayerPlace place,
                           const std::function<void(const LayerPolicy&, const LayerUse&)>& visit) {
   LayerPolicy policy{};
   const std::function<void(size_t)> decide = [&](size_t i) {
     if (i == problem.items.size()) {
-      if (const std::optional<LayerUse> use = PlayedLayer(problem, policy, top).Play()) visit(policy, *use);
+      if (const std::optional<LayerUse> use = PlayedLayer(problem, policy, place).Play()) visit(policy, *use);
       return;
     }
     for (int p = 0; p < kPlacementCount; ++p) {
       policy[i] = static_cast<Placement>(p);
-      if (Contains(PossiblePlacements(problem, static_cast<int>(i), top), policy[i])) decide(i + 1);
+      if (Contains(PossiblePlacements(problem, static_cast<int>(i), place), policy[i])) decide(i + 1);
     }
     policy[i] = Placement::kStore;
   };
@@ -270,11 +270,12 @@ struct BruteForceSolution {
 // Finds the best policy of the stage that fits by trying all; nullopt if none fits.
 inline std::optional<BruteForceSolution> BruteForce(const RecomputeProblem& problem) {
   std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // inner, top
-  for (const bool top : {false, true}) {
-    ForEachPolicy(problem, top, [&](const LayerPolicy& policy, const LayerUse& use) {
+  for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+    ForEachPolicy(problem, place, [&](const LayerPolicy& policy, const LayerUse& use) {
       // One of several policies that use the same is enough.
-      const bool known = std::any_of(all[top].begin(), all[top].end(), [&](const auto& p) { return p.second == use; });
-      if (!known) all[top].emplace_back(policy, use);
+      const bool known = std::any_of(all[static_cast<size_t>(place)].begin(), all[static_cast<size_t>(place)].end(),
+                                     [&](const auto& p) { return p.second == use; });
+      if (!known) all[static_cast<size_t>(place)].emplace_back(policy, use);
     });
   }
   std::optional<BruteForceSolution> best;

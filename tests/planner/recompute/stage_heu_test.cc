@@ -22,9 +22,9 @@ using Triple = std::tuple<int64_t, int64_t, int64_t>;
 Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
 // The value of a layer in the middle of a stage of equal layers.
-Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, bool top) {
+Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, LayerPlace place) {
   int64_t transient = 0;
-  int64_t exposed = use.exposed.value - (top ? std::min(use.early, problem.early).value : 0);
+  int64_t exposed = use.exposed.value - (place == LayerPlace::kTop ? std::min(use.early, problem.early).value : 0);
   for (int k = 0; k < problem.segments(); ++k) transient = std::max(transient, (use.live[k] + use.above[k]).value);
   for (size_t w = 0; w < problem.backward.size(); ++w) {
     exposed += std::max<int64_t>(0, (use.own_work[w] + use.above_work[w] - problem.backward[w]).value);
@@ -33,9 +33,9 @@ Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, bool top
   return {use.held.value, transient, exposed};
 }
 
-std::set<Triple> BruteForceFront(const RecomputeProblem& problem, bool top) {
+std::set<Triple> BruteForceFront(const RecomputeProblem& problem, LayerPlace place) {
   std::set<Triple> all, front;
-  ForEachPolicy(problem, top, [&](const LayerPolicy&, const LayerUse& use) { all.insert(AlikeValue(problem, use, top)); });
+  ForEachPolicy(problem, place, [&](const LayerPolicy&, const LayerUse& use) { all.insert(AlikeValue(problem, use, place)); });
   for (const auto& a : all) {
     const bool bettered = std::any_of(all.begin(), all.end(), [&](const Triple& b) {
       return b != a && std::get<0>(b) <= std::get<0>(a) && std::get<1>(b) <= std::get<1>(a) && std::get<2>(b) <= std::get<2>(a);
@@ -51,16 +51,16 @@ TEST(StageHeu, FrontEqualsBruteForceOnOneLayer) {
     RandomNumbers number(seed);
     const RecomputeProblem problem =
         RandomProblem({.items = 5, .forward = 2, .backward = 2, .layers = 3, .stall = seed % 2 == 0}, number);
-    for (const bool top : {false, true}) {
+    for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
       std::set<Triple> front;
-      for (const ParetoPoint& point : LayerPareto(problem, top)) {
+      for (const ParetoPoint& point : LayerPareto(problem, place)) {
         EXPECT_TRUE(front.insert(TripleOf(point)).second) << "twice in the front";
-        const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, top);
+        const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, place);
         ASSERT_TRUE(use.ok()) << use.status().message();
         EXPECT_EQ(*use, point.use) << PolicyText(problem, point.policy);
-        EXPECT_EQ(AlikeValue(problem, *use, top), TripleOf(point)) << PolicyText(problem, point.policy);
+        EXPECT_EQ(AlikeValue(problem, *use, place), TripleOf(point)) << PolicyText(problem, point.policy);
       }
-      EXPECT_EQ(front, BruteForceFront(problem, top));
+      EXPECT_EQ(front, BruteForceFront(problem, place));
     }
   }
 }
@@ -121,7 +121,7 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   const CostModel costs(RoundProfile(model, Nanos(400)), model, layout, 1, 2);
   const RecomputeProblem problem = MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = kLayers, .in_flight = 3});
   const StageHeu heu(problem);
-  const std::vector<ParetoPoint> inner = LayerPareto(problem, false), top = LayerPareto(problem, true);
+  const std::vector<ParetoPoint> inner = LayerPareto(problem, LayerPlace::kInner), top = LayerPareto(problem, LayerPlace::kTop);
   const Bytes least = heu.LeastBytes(kLayers), most = StoreAllBytes(problem);
   int better = 0;
   for (int step = 0; step <= 40; ++step) {

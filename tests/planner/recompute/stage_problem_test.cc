@@ -70,8 +70,8 @@ TEST(StageProblem, SequenceParallelismHasFourWindowsAPass) {
 
 TEST(StageProblem, WithoutTensorParallelismThereAreNoWindows) {
   const RecomputeProblem problem = TinyProblem(RoundProfile(TinyModel(2)), {}, {.layers = 2, .in_flight = 3});
-  for (const bool top : {false, true}) {
-    for (const ParetoPoint& point : LayerPareto(problem, top)) {
+  for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
+    for (const ParetoPoint& point : LayerPareto(problem, place)) {
       for (Placement p : point.policy) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
     }
   }
@@ -93,7 +93,7 @@ TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
   const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
   // Everything but x1 can be made again for nothing.
-  const std::vector<ParetoPoint> front = LayerPareto(problem, false);
+  const std::vector<ParetoPoint> front = LayerPareto(problem, LayerPlace::kInner);
   EXPECT_EQ(front.front().exposed, Nanos(0));
   EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
 }
