@@ -80,6 +80,13 @@ inline constexpr int kSegmentCount = 9;
 template <>
 inline constexpr auto kEnumNames<Segment> = EnumTable("none", "embed", "norm1", "attn", "norm2", "mlp", "head", "out", "end");
 static_assert(kEnumNames<Segment>.size() == kSegmentCount);
+// As for other enums; but no action has the segment "none", so this name is only printed.
+constexpr bool ParseEnum(std::string_view name, Segment& segment) {
+  Segment parsed = Segment::kNone;
+  if (!ParseEnum<Segment>(name, parsed) || parsed == Segment::kNone) return false;
+  segment = parsed;
+  return true;
+}
 
 enum class Op : uint8_t {
   // embedding

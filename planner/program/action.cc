@@ -178,7 +178,7 @@ class ActionParser {
     if (info.has_segment) {
       LYNX_RETURN_IF_ERROR(Expect('.'));
       const size_t start = at_;
-      if (!ParseEnum(Name(), action.segment) || action.segment == Segment::kNone) {
+      if (!ParseEnum(Name(), action.segment)) {
         return Error(start, "a segment (embed, norm1, attn, norm2, mlp, head, out or end)");
       }
     }
