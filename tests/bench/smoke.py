@@ -28,7 +28,7 @@ PATIENCE = 240  # seconds for a block
 NOT_HERE = 77  # the exit code of a program that the machine cannot run; the program says why
 NAMED = ("bench", "scripts", "examples", "tests")  # folders whose files the commands name
 PROGRAM = re.compile(r"(build/bin|bench|scripts)/")
-# How a page builds. For this test everything must be built already, or the test fails.
+# The command with which a page builds programs. For this test everything must be built already, or the test fails.
 BUILDS = re.compile(r"^cmake --preset release && ninja -C build (.+)$", re.MULTILINE)
 
 

@@ -8,7 +8,7 @@ from smoke import ROOT, Tiny, rows, run_tiny_forms
 from pages import commands_of
 
 PAGE = (ROOT / "docs/measurements/backend_cpu.md").read_text()
-# The ops in those tables of the page that have a row for each op.
+# The names of all ops. They are read from the tables of PAGE that have a row for each op.
 OPS = sorted(set(re.findall(r"^\| ([A-Z]\w+)", PAGE[PAGE.index("## All ops"):PAGE.index("## Choices")], re.MULTILINE)))
 SIZES = ("4.0 KiB", "64.0 KiB", "16.0 MiB")
 FORMS = {

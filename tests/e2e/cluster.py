@@ -16,15 +16,15 @@ import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 
-# A context in use on this machine, or a variable, must not lead a test to another cluster, whatever environment the
-# test makes.
+# Neither a context in use on this machine nor one of these variables may lead a test to another cluster, whatever environment
+# the test makes.
 for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
     os.environ.pop(name, None)
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="lynx-e2e-config-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 
-# The measurements of agents in this test program. The next cluster need not repeat them, which would take longer than
-# most tests.
+# Here the agents of this test program keep their measurements. The next cluster reads them, because measuring again would
+# take longer than most tests.
 MEASURED = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-measured-"))
 atexit.register(shutil.rmtree, MEASURED, True)
 
@@ -83,7 +83,7 @@ def processes(marker):
 
 
 def kill(pids, patience=30):
-    """Sends SIGKILL and waits until none of them runs, because the kernel may need some time."""
+    """Sends SIGKILL to the processes and waits until all have ended, because the kernel may need some time."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -94,7 +94,7 @@ class BadJobTest(ClusterTest):
         offline = run("plan", "-f", path, "--devices-per-node", 2)
         self.assertEqual(offline.code, 1, offline)
         self.assertIn("cannot fit", offline.err)
-        # The change that it names does make the job fit.
+        # The job fits after the change that the message names.
         change = re.search(r"resources\.activationMemoryPerRank: (\S+)", offline.err)
         self.assertIsNotNone(change, offline.err)
         path.write_text(path.read_text().replace("48KiB", change.group(1)))

@@ -19,7 +19,7 @@ class ChaosTest(unittest.TestCase):
     def test_a_few_faults_do_no_harm(self):
         typed = {line for blocks in commands_of("e2e.chaos").values() for text in blocks for line in lines_of(text)}
         self.assertGreater(len(typed), 3)
-        for command in typed:  # those of the page about promises, and of the records
+        for command in typed:  # the commands of the page about promises and of the records
             self.assertRegex(command, r"^scripts/chaos\.py --faults \d+( --seed \d+)?$")
         command = re.sub(r"--faults \d+ --seed \d+", "--faults 6 --seed 3 --steps 400", next(command for command in typed if "--seed" in command))
         result = subprocess.run(command.split(), cwd=ROOT,

@@ -42,7 +42,7 @@ class CheckpointTest(ClusterTest):
         (disk / "run").mkdir()
         filler = self.fill(disk)
         job = self.submit(self.job_file(steps=30, every=10, extra=f", directory: {disk}/run"))
-        # The last checkpoint is the result of the run, so it is tried again until there is room.
+        # The last checkpoint is the result of the run, so the ranks try to write it again until there is room.
         page = self.await_job(job, lambda p: self.event_kinds(p).count("checkpoint-failed") == 3, "three failures")
         failures = [e["reason"] for e in page["events"] if e["kind"] == "checkpoint-failed"]
         for failure, step in zip(failures, (10, 20, 30)):
@@ -104,8 +104,8 @@ class CheckpointTest(ClusterTest):
         directory = pathlib.Path(page["checkpointPath"]).parent
         self.kill_daemon("server")
         known = max(self.steps_in(directory))
-        # Enough newer checkpoints that all those the server can know are deleted; then the machine of every rank is
-        # lost.
+        # Waits for so many newer checkpoints that all checkpoints that the server can know have been deleted. Then the
+        # machine of every rank is lost.
         self.await_on_disk(lambda: self.steps_in(directory) and min(self.steps_in(directory)) > known + 20, "newer ones")
         for node in ("node0", "node1"):
             self.kill_daemon(f"{node}.worker")

@@ -147,7 +147,7 @@ class CliTest(ClusterTest):
         events = subprocess.Popen([str(BIN / "lynxctl"), "events", job, "-f"], env=self.env, stdout=subprocess.PIPE, text=True)
         self.addCleanup(events.kill)
         self.await_job(job, lambda page: page["checkpointPath"], "a checkpoint")
-        for rank in (0, 2, 3):  # one after the other: without further knowledge rank 2's line would not come first
+        for rank in (0, 2, 3):  # in this order, rank 2's line comes first only if the server knows that this rank failed first
             self.say(job, rank, f"here is rank {rank}")
         os.kill(self.pid_of_rank(2), signal.SIGKILL)
         self.await_job(job, lambda page: page["restarts"] == 1 and page["state"] == "JOB_STATE_RUNNING", "a restart")

@@ -58,7 +58,8 @@ class DemoFolder(unittest.TestCase):
         return demo
 
     def kill_session(self, session):
-        """Kills what is left of a demo; its command line need not name its folder."""
+        """Kills the processes of a demo that are left. It finds them by their session, because a command line need not name
+        the demo's folder."""
         for pid in session_processes(session):
             os.kill(pid, signal.SIGKILL)
 
@@ -107,7 +108,8 @@ class DemoTest(DemoFolder):
         self.assertTrue(any("lynx-rank" in command for command in processes(self.home).values()))
         os.killpg(demo.pid, signal.SIGINT)
         self.assertNotEqual(demo.wait(timeout=60), 0)
-        # Check at once, before the output is read to its end: by then the processes that hold it would have ended.
+        # Check at once, before the output is read to its end: that would wait until all processes that can write to it have
+        # ended.
         self.assertEqual((session_processes(demo.pid), processes(self.home)), ({}, {}))
         demo.stdout.read()
         # The next demo trains its own job, and does not wait for the 100000 steps of the first.
@@ -135,8 +137,8 @@ class DashboardsTest(DemoFolder):
         self.stay_until_the_interrupt([ROOT / DASHBOARDS], "Grafana", 0, left=True)
 
     def stay_until_the_interrupt(self, command, ready, code, left=False):
-        """`ready`: a text in the line that says that it is ready. `code`: its exit code. `left`: the cluster is not the
-        script's, and stays."""
+        """Runs `command` until it prints a line with the text `ready`, and interrupts it; its exit code must be `code`.
+        `left`: true if the cluster is not the script's own, so it must stay."""
         demo = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(demo.stdout.close)
         self.addCleanup(self.kill_session, demo.pid)

@@ -20,7 +20,7 @@ class KillTest(ClusterTest):
         return job, pids
 
     def assert_undisturbed(self, job, pids):
-        """The same rank processes trained until the end."""
+        """Checks that the same rank processes trained until the end."""
         seen = self.rank_pids()
         if self.get(job)["state"] == "JOB_STATE_RUNNING":  # if it still runs, it also ran when the pids were read
             self.assertEqual(seen, pids)
@@ -90,8 +90,8 @@ class KillTest(ClusterTest):
         placed = {rank["rank"]: rank["node"] for rank in self.get(job)["placement"]}
         hung = int(processes(self.directory)[pids[1]].split(".r")[1].split("/")[0])  # the path of JOB.gGENERATION.rRANK/config.json
         os.kill(pids[1], signal.SIGSTOP)
-        # This takes seconds, whatever the rank was doing. (A live rank that others wait for while a checkpoint becomes
-        # visible gets minutes.)
+        # The server notices the stopped rank within seconds, whatever the rank was doing. (A live rank gets minutes if the
+        # others wait for it while a checkpoint becomes visible.)
         page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=120)
         lost = [event["reason"] for event in page["events"] if event["kind"] == "rank-lost"]
         self.assertEqual(len(lost), 1, lost)

@@ -69,7 +69,7 @@ class GpuTest(ClusterTest):
         self.await_steps(job, 1)
         self.tell_driver("xid 1 79\n")
         self.await_on_disk(lambda: "Xid 79" in self.ctl("nodes").out, "the Xid among the nodes' conditions")
-        # The agent has reported it, and attaches again without that GPU.
+        # The agent has reported the Xid. It attaches to the server again, and no longer reports that GPU.
         self.await_on_disk(lambda: re.search(r"node0 +ready +cuda +1 ", self.ctl("nodes").out), "one GPU is left")
         self.assertRegex(self.metrics("node0.agent"), r'DCGM_FI_DEV_XID_ERRORS\{[^}]*UUID="GPU-fake-1"[^}]*\} 79\n')
         os.kill(self.rank_pids()[0], 9)
@@ -84,7 +84,8 @@ class GpuTest(ClusterTest):
         self.assertIn("waits for 1 device, but the attached nodes have 0", listed)
 
     def test_the_commands_of_the_page(self):
-        """The agents with a server and a folder of their own, the cluster in its folder."""
+        """Runs the commands of docs/gpu.md. The agents get a server and folders of this test; the cluster is in this test's
+        folder."""
         *agents, cluster_up = lines_of(commands_of("e2e.gpu")["docs/gpu.md"][0])
         self.assertEqual(len(agents), 2)
         server = next(self.home.rglob("server.address")).read_text().strip()
@@ -128,7 +129,7 @@ class DemoTest(unittest.TestCase):
                         LD_LIBRARY_PATH=str(FAKE_NVML), LYNX_FAKE_NVML=str(driver))
 
     def test_uses_the_gpu_of_a_machine_that_has_one(self):
-        # Only until the job begins: CUDA on the host would need minutes for the example's first step.
+        # The demo runs only until the job begins: CUDA on the host would need minutes for the example's first step.
         demo = subprocess.Popen([str(ROOT / "scripts/demo.sh"), "--steps", "1"], stdout=subprocess.PIPE, text=True,
                                 env=dict(self.env, LYNX_BIN=str(programs_with_stand_in(self.home / "bin"))),
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)

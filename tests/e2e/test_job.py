@@ -232,8 +232,8 @@ class JobTest(ClusterTest):
         self.assertEqual(first.code, 0, first)
         ids = [line.split()[1] for line in first.out.splitlines()]
         self.assertEqual([self.get(job)["spec"]["name"] for job in ids], ["one", "two", "three"])
-        # Submitted again, they are the same jobs. A key that was used for another job is reported; the others are still
-        # found.
+        # If the files are submitted again, they are the same jobs. A key that belongs to a different job is reported; the
+        # other jobs are still found.
         paths[1].write_text(paths[1].read_text().replace("steps: 3", "steps: 4"))
         again = self.ctl("submit", *files, *held, "--idempotency-key", "sweep")
         self.assertEqual(again.code, 5, again)

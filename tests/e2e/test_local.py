@@ -55,7 +55,7 @@ class ShapeTest(ClusterTest):
                                   "or unset LYNX_SERVER; lynxctl context use --none"])
         del self.env["LYNX_SERVER"]
         self.assertEqual(self.ctl("context", "use", "--none").code, 0)
-        self.env["LYNX_CONTEXT"] = "other"  # counts even beside --server
+        self.env["LYNX_CONTEXT"] = "other"  # LYNX_CONTEXT has an effect even if --server is given
         self.assertEqual(said(), [f"lynxctl calls 127.0.0.1:1 because of LYNX_CONTEXT; for this cluster: unset LYNX_CONTEXT; lynxctl --server {here} ..."])
         del self.env["LYNX_CONTEXT"]
         self.assertEqual(said(), [])
@@ -73,7 +73,7 @@ class WrongTest(ClusterTest):
         self.assertIn("--link-rate", wrong.err)
         self.assertFalse((self.home / "cluster.json").exists())
         self.assertEqual(self.ctl("local", "up", "--nodes", 1, "--devices", 1, "--link-rate", "1Gbit", timeout=120).code, 0)
-        # As an earlier release would have written it.
+        # The file is as an earlier release would have written it.
         path = self.home / "cluster.json"
         path.write_text(path.read_text().replace("--link-rate=1Gbit", "--link-rate=1G"))
         self.assertEqual(self.ctl("local", "down").code, 0)
@@ -85,7 +85,7 @@ class WrongTest(ClusterTest):
         for folder, words in ((self.directory, ("up", "--nodes", "1", "--devices", "1", "--dir", "here")), (there, ("down", "--dir", "../here"))):
             done = subprocess.run([str(BIN / "lynxctl"), "local", *words], env=self.env, cwd=folder, capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stderr)
-            # Without the process with which the agent measures a device for a while.
+            # The filter leaves out the process that an agent starts for a while to measure a device.
             daemons = [command for command in processes(self.directory).values() if "/here/" in command and "--metrics-address=" in command]
             self.assertEqual(len(daemons), 3 if words[0] == "up" else 0, daemons)
 
@@ -138,7 +138,7 @@ class DownTest(ClusterTest):
         self.assertRegex(down.err, r"some ranks of node0\.worker could not be stopped; the end of .*(.|\n)*it is broken")
         left = [command for command in processes(self.directory).values() if "/node1/" in command]
         self.assertEqual(left, [])
-        # What could not be stopped is not forgotten.
+        # The cluster's file still names the processes that could not be stopped, so the next `down` stops them.
         self.with_worker(BIN / "lynx-worker")
         self.assertEqual(self.ctl("local", "down").code, 0)
         self.assertEqual(processes(self.directory), {})

@@ -90,7 +90,8 @@ http.server.HTTPServer((os.environ["GF_SERVER_HTTP_ADDR"], int(os.environ["GF_SE
 
 
 def queries():
-    """(where it stands, query) of every panel and rule. An alert has data only when it is due, so for it all series that it reads."""
+    """(place, query) of every panel and rule. An alert has data only when it is due; so for an alert, the queries are the
+    series that it reads."""
     for board in description.DASHBOARDS:
         for _, (_, title, _, panel_queries, _) in generate.panels_of(board):
             for number, (query, _) in enumerate(panel_queries):
@@ -106,7 +107,7 @@ def queries():
 
 
 def without_data():
-    """Where a query stands -> why it has no data here."""
+    """place of a query -> why the query has no data here."""
     lines = (pathlib.Path(__file__).parent / "metrics_without_data.txt").read_text().splitlines()
     return dict(line.split("\t") for line in lines if line and not line.startswith("#"))
 
@@ -125,7 +126,7 @@ class PrometheusTest(ClusterTest):
         return watcher
 
     def await_scraped(self):
-        """Waits until every daemon was scraped once: earlier changes do not count as an increase."""
+        """Waits until Prometheus has scraped every daemon once: a change before that does not count as an increase."""
         self.await_on_disk(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == ["up"] * (1 + 2 * self.nodes),
                            "every daemon scraped")
 

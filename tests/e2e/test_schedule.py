@@ -41,7 +41,8 @@ class ScheduleTest(ClusterTest):
         self.assertIn("gave way 1 time", self.ctl("get", low).out)
 
     def test_who_waits_for_a_job_is_told_why_it_waits(self):
-        """It fits on no node, so it never begins. An event says only that it waits for its turn."""
+        """The job that another job waits for fits on no node, so it never begins. An event says only that it waits for its
+        turn."""
         job = self.job_file(name="never", ranks=2, tp=2, pp=1)
         with subprocess.Popen([str(self.binaries / "lynxctl"), "submit", "-f", str(job), "--wait"], env=self.env, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waits:

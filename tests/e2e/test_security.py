@@ -165,7 +165,7 @@ class MembersTest(SecureClusterTest):
         plain = run("--server", self.address, "list", env=self.env)
         self.assertEqual(plain.code, 3, plain)
         self.assertIn("it speaks TLS, and this call was in plain text: give --context", plain.err)
-        # A client does not talk to a server of another cluster either.
+        # A client refuses to talk to a server of another cluster.
         other = self.directory / "other"
         self.start("other", "lynx-server", "--listen", "127.0.0.1:0", "--tls", "--data-dir", other, "--metrics-address", "")
         self.wait_for(lambda: (other / "server.address").exists(), "a second server")

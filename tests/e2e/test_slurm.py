@@ -135,7 +135,7 @@ class SlurmTest(ClusterTest):
         page = self.await_steps(job, 20)
         node = page["placement"][0]["node"]
         lent = first if node.startswith(f"slurm-{first}-") else second
-        # As Slurm does before a time limit is reached.
+        # Sends the signal that Slurm sends before a time limit is reached.
         self.slurm("scancel", "--signal=USR1", "--batch", lent)
         page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) == 2, "it runs elsewhere")
         self.assertNotEqual(page["placement"][0]["node"], node)

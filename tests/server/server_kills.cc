@@ -81,8 +81,8 @@ class Ledger {
   std::vector<std::string> violations_;
 };
 
-// Submits, repeats some submissions, and cancels, until it is told to stop. Repeats every call that a kill left
-// unanswered.
+// A client that submits jobs, repeats some submissions and cancels jobs until it is told to stop. It repeats every call that
+// a kill left unanswered.
 class Submitter {
  public:
   Submitter(int number, const std::string& address, milliseconds pace, Ledger& ledger, std::atomic<bool>& stop)
@@ -193,7 +193,8 @@ class KilledServer {
       v1::ListJobsResponse response;
       const grpc::Status status = probe_->ListJobs(&context, request, &response);
       if (status.ok()) return clock_.Monotonic() - started_;
-      // The connection to the previous server may be found closed only now.
+      // A failed call need not mean that the new server failed: perhaps the client notices only now that its connection to
+      // the previous server is closed.
       if (HasEnded(child_.pidfd) || std::chrono::system_clock::now() > deadline) {
         return absl::UnavailableError("the server did not start: " + status.error_message());
       }

@@ -9,7 +9,7 @@ namespace {
 constexpr int kNodes = 4;
 constexpr double kFaultsFor = 240;
 constexpr double kFaultsEvery = 6;
-constexpr double kPatience = 4000;  // for jobs to end when nothing fails any more
+constexpr double kPatience = 4000;  // seconds in which jobs must end when nothing fails any more
 
 // The spec of a job of at most `most_ranks` ranks.
 JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
@@ -214,7 +214,7 @@ Outcome World::Run() {
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
   if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; at least three devices are left
-  // Drawn from a separate generator, so that everything else under a seed stays the same.
+  // A separate generator draws the bad node, so that all other draws under a seed stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
   const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;

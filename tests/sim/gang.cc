@@ -35,7 +35,7 @@ void World::Say(SimNode& node, const RankKey& key, Body body) {
   node.news = true;
 }
 
-// A rank's process connects to its peers.
+// Lets the process of a rank connect to its peers.
 void World::Join(SimNode& node, const RankKey& key) {
   const auto found = node.ranks.find(key);
   if (found == node.ranks.end() || !found->second.alive) return;
@@ -192,7 +192,7 @@ void World::TrainStep(Gang& gang) {
   });
 }
 
-// Writes a checkpoint of the step. False: there is none; the gang may be over.
+// Writes a checkpoint of the present step. Returns false if none was written; then the gang may have ended.
 bool World::Write(Gang& gang) {
   Disk& disk = disks_[gang.job];
   const RankKey first{gang.job, gang.generation, 0};
@@ -217,7 +217,7 @@ bool World::Write(Gang& gang) {
   return true;
 }
 
-// A peer is gone: all others end and report it.
+// Ends the gang after one of its ranks is gone: all other ranks report the lost peer and end.
 void World::Break(Gang& gang) {
   EndGang(gang, kRankExitPeerLost, [&](SimRank&, const RankKey& key) {
     Say(*gang.present.at(key.rank), key, RankFailure{"a peer is gone", true});
@@ -250,8 +250,8 @@ void World::CheckDevices(Gang& gang) {
   }
 }
 
-// Checks that no newer generation trains beside this one, which has just done a step. (A node that was told that it is
-// the only one, and then was cut off, asks nobody.)
+// Checks that no newer generation trains at the same time as this generation, which has just done a step. A gang with a node
+// without witnesses is not checked: when such a node is cut off, it has no node to ask, and its ranks go on.
 void World::CheckGenerations(const Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     if (node->terms.witnesses.empty()) return;

@@ -146,7 +146,7 @@ void World::StartProcess(SimNode& node, const RankKey& key, SimRank& rank) {
   common_.timeline.After(Seconds(common_.random.Between(0.05, 1)), [this, &node, key] { Join(node, key); });
 }
 
-// The daemon notices the end when it looks the next time.
+// Ends the process of a rank. The daemon notices this when it looks at its ranks the next time.
 void World::EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason,
                        bool peer_lost) {
   if (!rank.alive) return;
@@ -213,7 +213,7 @@ void World::StopAgent(SimNode& node) {
 void World::StopWorker(SimNode& node) {
   node.worker_up = false;
   node.wish.reset();
-  // The sockets that it had bound are closed with it.
+  // The sockets that the daemon had bound are closed with it.
   std::erase_if(node.ranks, [](const auto& entry) { return entry.second.phase == RankPhase::kListening; });
   for (auto& [key, rank] : node.ranks) rank.asked_to_end = rank.killed = false;
   if (node.worker_stream == 0) return;
@@ -221,7 +221,7 @@ void World::StopWorker(SimNode& node) {
   BreakStream(stream, true);
 }
 
-// Ends all its processes; its disk keeps its contents.
+// Ends all processes of the node; its disk keeps its contents.
 void World::CrashNode(SimNode& node) {
   common_.Tell(absl::StrCat(node.name.value, " dies"));
   for (auto& [key, rank] : node.ranks) {

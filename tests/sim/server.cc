@@ -18,7 +18,7 @@ std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes 
   Plan plan;
   plan.model = spec.model;
   const int32_t most = std::min(devices, spec.resources.max_ranks);
-  // Sometimes fewer ranks than possible.
+  // Sometimes the plan has one rank less than possible.
   const int32_t ranks = random.Chance(0.7) ? most : std::max<int32_t>(spec.resources.min_ranks, most - 1);
   plan.layout = random.Chance(0.5) ? ParallelLayout{1, 1, ranks} : ParallelLayout{1, ranks, 1};
   plan.micro_batch = 1;
@@ -93,7 +93,7 @@ bool World::Give(EventBody body) {
   return controller_ != nullptr && epoch == epoch_;
 }
 
-// First the durable effects, in one transaction; the server may be killed before or after it.
+// Carries out the effects. The durable ones come first, in one transaction; the server may be killed before or after it.
 void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
   const WorldMistake mistake = common_.options.world_mistake;
   const bool early =
@@ -335,7 +335,7 @@ void World::BreakStream(int64_t stream, bool server_notices) {
   });
 }
 
-// A direction that is cut for long breaks the connection.
+// Breaks the stream if one of its directions stays cut for long.
 void World::KeepAlive(int64_t stream) {
   common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
     const auto open = streams_.find(stream);

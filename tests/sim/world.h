@@ -35,7 +35,7 @@ class Random {
   uint64_t state_;
 };
 
-// Runs actions in the order of time; at the same time, in the order in which they were added.
+// Runs actions in the order of their times. Actions with the same time run in the order in which they were added.
 class Timeline {
  public:
   Nanos now() const { return now_; }
@@ -132,7 +132,7 @@ struct Gang {
   std::map<int32_t, SimNode*> present;  // the ranks whose processes have started
   bool connected = false, over = false;
   int64_t step = 0;
-  int64_t base_commits = 0;  // of the directory, when this run last looked at it
+  int64_t base_commits = 0;  // the directory's number of commits when this gang last looked at it
 };
 
 struct ClientJob {
@@ -140,7 +140,7 @@ struct ClientJob {
   JobSpec spec;
   std::optional<JobId> acknowledged;
   bool cancelled = false;
-  bool refused = false;  // for good: a job that must succeed before it has failed
+  bool refused = false;  // refused for good, because a job that must succeed first has failed
 };
 
 class World {
@@ -161,7 +161,7 @@ class World {
   void Tick();
   void CheckStore(const std::vector<Effect>& effects);
 
-  // network; also in server.cc
+  // A stream between the server and a node's daemon. The functions are in server.cc too.
   struct Stream {
     SimNode* node = nullptr;
     bool worker = false;

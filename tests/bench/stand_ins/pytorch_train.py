@@ -1,5 +1,5 @@
-"""In place of bench/throughput/pytorch_train.py where PyTorch is not installed: takes the same options, trains nothing, and prints as many
-times, all of them one millisecond."""
+"""Replaces bench/throughput/pytorch_train.py where PyTorch is not installed. It takes the same options and trains nothing.
+It prints the same number of step times, each of one millisecond."""
 
 import pathlib
 import sys

@@ -78,7 +78,7 @@ class AccessTest : public ::testing::Test {
     people_ = grpc::CreateChannel(server_->address(), AuthorityChannelCredentials(authority_));
   }
 
-  // "" = no token.
+  // Sets the deadline of a call, and sends `token` with the call unless it is empty.
   static void Prepare(grpc::ClientContext& context, const std::string& token) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
@@ -110,7 +110,7 @@ class AccessTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return ParseJoinToken(response.token())->secret;
   }
-  // Afterwards its certificate and key are in `folder`.
+  // Lets `node` join with the secret of a join token. If this succeeds, the node's certificate and key are in `folder`.
   grpc::Status Join(const std::string& secret, const std::string& node, const std::string& folder) {
     const std::string key = NewPrivateKey().value();
     v1::JoinRequest request;

@@ -23,7 +23,8 @@ using PeopleTest = AccessTest;
 using AuditTest = AccessTest;
 using ForgottenTest = AccessTest;
 
-// Reports as `node` until the stream ends, at the latest at the deadline. Returns how it ended.
+// Attaches a worker daemon as `node` and waits until the stream ends, at the latest at the deadline. Returns the stream's
+// status.
 grpc::Status Report(const std::shared_ptr<grpc::Channel>& channel, const std::string& node,
                     const std::function<void()>& accepted = nullptr) {
   grpc::ClientContext context;
@@ -86,7 +87,8 @@ TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   EXPECT_EQ(Report(NodeChannel("old"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the old certificate has ended";
 }
 
-// For many nodes that begin at the same time behind one address.
+// Many nodes that begin at the same time behind one address exceed the limit of calls. A node that is refused tries again
+// later.
 TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
   StartServer();
   const std::string other = MakeJoinSecret();
@@ -424,7 +426,7 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
 }
 
-// After the wall clock was turned back, each job that ends now counts as the one that ended first.
+// The wall clock was turned back, so each job that ends now seems to have ended before all others, and is forgotten first.
 TEST_F(ForgottenTest, AWatchOfAJobThatIsForgottenAsItEndsEndsToo) {
   options_.tls = false;
   options_.core.controller.kept_jobs = 1;

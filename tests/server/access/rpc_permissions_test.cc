@@ -15,7 +15,8 @@
 namespace lynx {
 namespace {
 
-// The lowest role that may call it. It is repeated here so that nobody changes the server's table by accident.
+// Method -> the lowest role that may call the method. The server's table is repeated here so that nobody changes it by
+// accident.
 const std::map<std::string, std::string>& Least() {
   static const auto* least = new std::map<std::string, std::string>{
       {"Jobs.SubmitJob", "submitter"},      {"Jobs.GetJob", "viewer"},       {"Jobs.ListJobs", "viewer"},
@@ -57,7 +58,7 @@ TEST(AccessTableTest, HasEveryMethodAndNoOther) {
 
 class EveryMethodTest : public AccessTest {
  protected:
-  // Sends an empty request; on the streams of nodes nothing.
+  // Calls `method` with an empty request. On the streams of nodes it sends nothing.
   grpc::Status Call(const google::protobuf::MethodDescriptor& method, const std::shared_ptr<grpc::Channel>& channel,
                     const std::string& token) {
     grpc::GenericStub stub(channel);

@@ -46,7 +46,8 @@ std::string LastOf(Cluster& cluster, const JobId& job, const std::string& kind) 
   return reason;
 }
 
-// Ends the ranks as processes end if rank `bad` finds that its device fails the check.
+// Simulates that the device of rank `bad` fails the check: this rank reports a wrong result. The other ranks, when they are
+// asked to end, report that a rank failed its check.
 void FailCheck(Cluster& cluster, const JobId& job, int32_t bad) {
   for (int32_t rank = 0; rank < cluster.Ranks(job); ++rank) {
     if (rank != bad) cluster.RankOf(job, rank)->last_words = RankMessage{.report = RankFailure{"rank failed its check", true}};
@@ -91,7 +92,7 @@ TEST(ControllerCheck, TheJobFileMayAskForNone) {
 TEST(ControllerCheck, ThatACheckIsDueSurvivesTheServer) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 2);
-  cluster.Node("n1").obedient = false;  // so the generation goes on only later
+  cluster.Node("n1").obedient = false;  // so the generation is still ending when the server restarts
   cluster.Exit(job, 0, 137);
   cluster.RestartServer();
   for (const char* node : {"n0", "n1"}) {

@@ -37,7 +37,8 @@ class ControllerDevicesTest : public ::testing::Test {
     cluster_.AnswerPlans({2, 1, 1});
     return job;
   }
-  // Adds nodes with two CPUs each, in these parts of the network; c0 exists already.
+  // Adds nodes with two CPUs each. `domains`: pairs of a node's name and its network domain. c0 exists already and only gets
+  // a domain.
   void AddNodesIn(const std::vector<std::pair<std::string, std::string>>& domains) {
     for (const auto& [name, domain] : domains) {
       if (name != "c0") cluster_.AddNode(name, 2, DeviceKind::kCpu);
@@ -128,7 +129,7 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   EXPECT_EQ(cluster_.NodeOfRank(second, 2), "c2");
 }
 
-// Nodes are considered in the order of nearness, which is not the order of their names.
+// The server considers nodes in the order of their network domains, which is not the order of their names.
 TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
   AddNodesIn({{"c0", "row3"}, {"c1", "row2"}, {"c2", "row1"}, {"c3", "row0"}});
   JobSpec spec = MakeSpec("all", 8, 8);

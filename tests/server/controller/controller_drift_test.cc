@@ -19,7 +19,8 @@ using ::testing::Not;
 
 constexpr int kBefore = 20;
 
-// A pipeline over two nodes that trains. Then the second stage's computation takes `permille` of its earlier time.
+// A job that trains as a pipeline of two stages on two nodes, at first with normal times. Train() reports steps in which the
+// forward pass of a stage takes `permille` / 1000 of its normal time.
 struct Pipeline {
   Cluster cluster;
   JobId job;
@@ -29,7 +30,8 @@ struct Pipeline {
     for (int n = 0; n < nodes; ++n) cluster.AddNode("n" + std::to_string(n), devices);
     job = RunSteps(cluster, Elastic(2, 2), kTwo, kBefore);
   }
-  // What the first stage sends to the second keeps the link busy for that part of a step.
+  // Reports `steps` steps of `step_millis` ms each. The transfer from the first to the second stage keeps the link busy for
+  // `busy_millis` ms of each step.
   void Send(int64_t step_millis, int64_t busy_millis, int steps = 20) {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
@@ -70,7 +72,7 @@ TEST(ControllerDrift, ANodeThatBecomesSlowerIsNamedAndPlannedAround) {
   ASSERT_EQ(asked.groups.size(), 2u);
   EXPECT_EQ(asked.groups[1].profile.flops_per_second, asked.groups[0].profile.flops_per_second * 2 / 5);
   EXPECT_EQ(asked.groups[1].profile.inter_node, asked.groups[0].profile.inter_node);
-  // Its present plan takes 2.5 times as long: 250 ms.
+  // A step with the present plan now takes 2.5 times as long: 250 ms. The new plan takes 150 ms.
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 150));
   EXPECT_EQ(cluster.Record(pipeline.job).stop, StopKind::kReplan);
   GiveWay(cluster, pipeline.job, pipeline.step);
@@ -98,7 +100,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
               HasSubstr("node n1 computes 2.0 times faster"));
 }
 
-// The speed that the plan assumes is remembered, whatever made the node as slow as it is.
+// The server remembers the speed of the node that the present plan assumes. It does not matter why the node has this speed.
 TEST(ControllerDrift, SlownessIsThatOfTheNodeSinceThePlanWasMade) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;
@@ -156,7 +158,7 @@ TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& asked = cluster.plans().front().request.cluster;
   ASSERT_EQ(asked.groups.size(), 1u) << "both ends";
-  // The stated time plus 90 ms: ten times as long.
+  // The transfer takes the stated time plus 90 ms, which is ten times as long.
   EXPECT_EQ(asked.groups[0].profile.inter_node.bytes_per_second, StatedCpuProfile().inter_node.bytes_per_second / 10);
   EXPECT_EQ(asked.groups[0].profile.flops_per_second, StatedCpuProfile().flops_per_second);
   // The present plan is evaluated with the same links.

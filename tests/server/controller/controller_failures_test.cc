@@ -64,7 +64,7 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
   EXPECT_EQ(cluster.Record(job).progress.steps_done, 60);
   EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
-  // The generation began there and has done no step of its own, so this restart counts twice.
+  // The generation began at step 60 and has done no step of its own, so this restart counts twice.
   cluster.Exit(job, 1, 137);
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
@@ -94,7 +94,7 @@ TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreS
     cluster.Advance(1);
     EXPECT_EQ(cluster.Record(job).generation, Generation(++generation));
   }
-  // A generation that trains ends that.
+  // A generation that trains resets the pause before the next generation.
   cluster.AllReady(job, 0);
   for (int64_t step = 0; step < 3; ++step) cluster.StepAll(job, step);
   fail();
@@ -147,7 +147,7 @@ TEST(ControllerFailuresTest, VictimsAloneRestartAfterAGrace) {
   EXPECT_EQ(cluster.Record(job).reason, "rank 1 on node n0: rank 2 closed the connection");
 }
 
-// All other ranks ended because this one sent nothing; it is still there, but says nothing.
+// All other ranks ended because rank 2 sent them nothing. The process of rank 2 is still alive, but reports nothing.
 TEST(ControllerFailuresTest, ARankThatHangsIsNamed) {
   Cluster cluster({.culprit_grace = Nanos(2'000'000'000)});
   JobId job;
@@ -363,7 +363,7 @@ TEST(ControllerFailuresTest, ADaemonThatRestartsWhileRanksStartIsARestart) {
   cluster.MeasureAll();
   cluster.Node("n1").obedient = false;
   cluster.AnswerPlans(kFour);
-  // n1 listens and is told the peers, but loses its sockets before it starts the processes.
+  // n1 listens and receives the addresses of the peers, but loses its sockets before it starts the processes.
   FakeNode& node = cluster.Node("n1");
   WorkerState listening{.node = NodeId("n1"), .boot = "w", .address = "10.0.0.1"};
   for (int32_t r = 2; r < 4; ++r) {
@@ -419,7 +419,7 @@ TEST(ControllerFailuresTest, EndedRanksAreReleasedWhenTheirGenerationIsOverAndNo
   for (const char* name : {"n0", "n1"}) {
     EXPECT_EQ(cluster.Node(name).ranks.size(), 2u) << name << ": only the new generation";
   }
-  // The same holds for a rank of a job that the server does not know.
+  // The server also releases a rank of a job that it does not know, so the node forgets the rank.
   const RankKey unknown{JobId("unknown"), Generation(1), 0};
   cluster.Node("n0").ranks[unknown].seen = {.key = unknown, .phase = RankPhase::kExited};
   cluster.ReportAll();

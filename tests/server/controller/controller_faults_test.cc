@@ -92,7 +92,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
                            "; attributed to data: they have a token that is no word of the model's vocabulary, "
                            "and every run would meet it; no restart helps"));
     EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost fault failed"));
-    // This says nothing about the node when the next job fails there.
+    // The fault was not attributed to the node, so it does not count when the next job fails on that node.
     const JobId next = cluster.Run(MakeSpec("next", 4, 4), kFour);
     cluster.StepAll(next, 0);
     cluster.Exit(next, 2, 137);
@@ -100,7 +100,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
   }
 }
 
-// The daemon tells how the rank ended, if the rank's own report is lost.
+// The rank's own report is lost, so the daemon tells the server how the rank ended.
 TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByItsExitAlone) {
   Cluster cluster;
   JobId job;
@@ -119,7 +119,8 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByIts
 constexpr char kRefused[] =
     "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
-// Refuses a path as n1's daemon does; its roots may differ from n0's.
+// Ends a rank in the same way as the daemon of n1 does when it refuses a path. The roots (the folders that jobs may use) of
+// n1 may differ from those of n0.
 void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
   cluster.RankOf(job, rank)->seen.cause = FaultCause::kPath;
   cluster.Exit(job, rank, 1, kRefused);
@@ -141,7 +142,7 @@ TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceWhereNoOthersCouldS
     EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
               "the failure of rank 2 is attributed to the job: it needs a path that the node does not let jobs use");
   }
-  // For the next job that fails there, this is its own failure only.
+  // An earlier refused path says nothing about the node, so the next job that fails there restarts as usual.
   JobSpec spec = MakeSpec("gpt", 4, 4);
   const JobId job = cluster.Run(spec, kFour);
   cluster.StepAll(job, 0);
@@ -198,7 +199,7 @@ TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   }
 }
 
-// Each node that a job does not use shows this until the job ends.
+// Each node that the job excludes shows this until the job ends, so the number of such nodes is limited.
 TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   Cluster cluster;
   for (int i = 0; i < 18; ++i) cluster.AddNode("n" + std::to_string(i), 1);

@@ -71,7 +71,7 @@ struct FakeNode {
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest renewal
   std::optional<WorkerDesired> last_wish;
-  std::set<JobId> copies;             // those in its memory
+  std::set<JobId> copies;             // the jobs whose copies are in its memory
   std::vector<WorkerDesired> wishes;  // all that it received
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
@@ -383,7 +383,8 @@ class Cluster {
     return changed;
   }
 
-  // The rank is not wanted: it ends, and stays in the reports until it is released. False: it had ended already.
+  // Ends a rank that the server does not want any more. The rank stays in the reports until it is released. Returns false if
+  // it had ended already.
   static bool End(FakeRank& rank) {
     if (rank.seen.phase == RankPhase::kExited) return false;
     rank.seen.phase = RankPhase::kExited;

@@ -252,7 +252,7 @@ TEST(ControllerHold, WithoutADeadlineTheRanksAreAskedAgain) {
   EXPECT_EQ(cluster.Events(job).back().kind, "goes-on");
   cluster.Advance(60, 1);
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kMove);
-  // A deadline that is set now also counts for ranks that have been asked already.
+  // The new deadline also counts for ranks that were asked to give way before it was set.
   Cordon cordon = kDrain;
   cordon.deadline = Nanos(1'000'000'000'000) + Nanos(130'000'000'000);
   cluster.SetCordon("n0", cordon);

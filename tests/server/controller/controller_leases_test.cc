@@ -31,7 +31,7 @@ class ControllerLeases : public ::testing::Test {
     }
     Live(61);  // the server knows all nodes
   }
-  // Lets that many seconds pass, in which all attached nodes report.
+  // Lets `seconds` seconds pass. All attached nodes report during this time.
   void Live(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       for (const std::string& name : names_) cluster_.Report(name);
@@ -115,7 +115,8 @@ TEST_F(ControllerLeases, WorkIsGivenAwayWhileHalfOfTheWitnessesAreThere) {
   EXPECT_NE(cluster_.NodeOfRank(job, 0), node);
 }
 
-// The nodes may find that the server is away, and go on.
+// If most of a node's witnesses are away too, the node is allowed to conclude that the server is away, and its ranks go on.
+// So the server must not give their work to other nodes.
 TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   AddNodes(5);
   JobId job;
@@ -128,7 +129,7 @@ TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   cluster_.DetachWorker(node);
   Live(200);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
-  // Two of four are back: from now on the time counts.
+  // Two of the four witnesses are back: from now on the server counts the time until it gives the work to other nodes.
   cluster_.AttachWorker(away[0]);
   Live(59);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
@@ -157,7 +158,7 @@ TEST_F(ControllerLeases, InTheEndWhatIsLeftTakesOver) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), left);
 }
 
-// The node asks nobody and never ends its ranks by itself.
+// The node has no witnesses. When it is cut off, it has no node to ask and never ends its ranks by itself.
 TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   AddNodes(1);
   JobId job;
@@ -174,8 +175,8 @@ TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
 }
 
-// If a rank is known to have ended, the others can do no steps. If none is known to have ended, they may go on until
-// their node ends them.
+// If a rank of a generation is known to have ended, its other ranks can do no more steps. If no rank is known to have ended,
+// all may go on until their node ends them.
 TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
   AddNodes(5);
   JobId job;
@@ -198,12 +199,13 @@ TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode)
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// The node may still have the witnesses that it was told earlier.
+// The server does not know whether the node has received the newest list of witnesses. The node may still use an earlier
+// list.
 TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBefore) {
   AddNodes(3);
   JobId job;
   const std::string node = Run(job);
-  cluster_.Node(node).hears = false;  // the server does not know what it heard last, so this counts as if it had heard nothing
+  cluster_.Node(node).hears = false;  // the server does not know whether the node has any list of witnesses
   for (const char* name : {"n3", "n4", "n5", "n6"}) {
     cluster_.AddNode(name, 1);
     cluster_.Node(name).leases = true;
@@ -243,7 +245,8 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// Its streams are open, but nothing has come for a while: these nodes may not hear from this server either.
+// The streams of the witnesses are open, but they have sent nothing for a while. So they may not hear from this server
+// either.
 TEST_F(ControllerLeases, AWitnessThatIsSilentCountsAsAway) {
   AddNodes(2);
   JobId job;

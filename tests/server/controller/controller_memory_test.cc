@@ -101,7 +101,7 @@ TEST(ControllerMemory, TheMarginGrows) {
   EXPECT_THAT(LastReason(two.cluster, two.job, "replan-forced"), HasSubstr("40% less than the 500.0 MiB"));
 }
 
-// A generation without a step counts only once here, because the plan is a different one each time.
+// Each generation gets a different plan, so a generation without a step is counted only once.
 TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
   Two two(2);
   for (const int64_t taken : {700, 500}) {
@@ -116,8 +116,8 @@ TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
 
 constexpr char kTooMuch[] = "stage 0 needs 80.0 MiB more with everything recomputed";
 
-// Between the size that did not fit and the size that no plan fits, some size may work. No restart is used to search
-// for it.
+// At one memory limit the ranks ran out of memory, and for a lower limit no plan fits. Some limit in between may work. No
+// restart is used to search for it.
 TEST(ControllerMemory, WhatNoPlanFitsIsGivenBackByHalves) {
   Two two(1);
   two.RunOut();
@@ -150,7 +150,7 @@ TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFails) {
             "job more ranks, a smaller train.microBatch or model.seq");
 }
 
-// A rank that the kernel killed cannot report this itself.
+// A rank that the kernel killed cannot report that it ran out of memory, so the daemon may report this.
 TEST(ControllerMemory, TheDaemonMayTell) {
   Two two;
   two.cluster.AllReady(two.job);
@@ -169,7 +169,7 @@ TEST(ControllerMemory, OtherFaultsAreNoReason) {
   EXPECT_EQ(two.cluster.State(two.job), JobState::kStarting) << "with the plan that it has";
 }
 
-// With more ranks each takes less, so an elastic job gets all free devices.
+// With more ranks each rank takes less memory, so an elastic job gets all free devices.
 TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -214,7 +214,7 @@ TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
               HasSubstr("the plan that it has takes more than there is; a device of model test"));
 }
 
-// Devices of another model keep their full memory.
+// The limit holds only for the model of device that ran out of memory. Devices of another model keep their full memory.
 TEST(ControllerMemory, ALimitHoldsForTheModelAlone) {
   std::vector<MemoryLimit> limits;
   EXPECT_EQ(RunOutOfMemory(limits, "A", Bytes(1000)).limit, Bytes(900));

@@ -266,7 +266,7 @@ TEST(ControllerQueue, ThoseThatBorrowGiveWayToAQueueWithinItsQuota) {
   EXPECT_THAT(cluster.Record(borrower).reason, HasSubstr("would borrow: queue research has a quota of 2 devices"));
 }
 
-// Then the queue of the job that gave way has the smaller share.
+// After the victim has given way, its queue has the smaller share. Still, the job for which it made room begins first.
 TEST(ControllerQueue, ThoseForWhomOthersMadeRoomBeginBeforeThem) {
   Cluster cluster;
   cluster.AddNode("n0");

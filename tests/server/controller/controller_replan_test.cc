@@ -141,7 +141,7 @@ TEST(ControllerReplan, RanksThatDoNotGiveWayInTimeGoOn) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
   EXPECT_FALSE(cluster.RankOf(job, 1)->assignment.yield) << "the request is taken back";
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("have not given way in time"));
-  // They give way anyway, because the request crossed its withdrawal.
+  // The ranks give way anyway, because they had done so before they received the withdrawal of the request.
   GiveWay(cluster, job, 9);
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Ranks(job), 2) << "with the plan that it has";
@@ -158,7 +158,7 @@ TEST(ControllerReplan, ARankThatFailsInsteadOfGivingWayRestartsTheJob) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   EXPECT_EQ(cluster.Ranks(job), 2);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("replan-adopted rank-lost restarting"));
-  // The change was worthwhile, and still is.
+  // The change of plan is still worthwhile, so the server asks for a plan again.
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
   cluster.Advance(10);
@@ -236,7 +236,7 @@ TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kReplan);
 }
 
-// A node of the older job is gone, and two of its devices are free: that job waits for four.
+// A node of the older job is gone, so this job waits for four devices. Two of its own devices are free.
 TEST(ControllerReplan, AJobThatShrinksTakesNothingThatAnOlderOneWaitsFor) {
   Cluster cluster;
   for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
@@ -328,7 +328,7 @@ TEST(ControllerReplan, PlansForMoreAreBudgeted) {
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// Nodes that train cannot measure; they count as fast as the one that can.
+// A node on which a job trains cannot measure. The server assumes that it is as fast as the node that can.
 TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   ControllerOptions options;
   options.wanted_shapes = [](const JobSpec& spec, const ClusterTopology& cluster) {

@@ -11,7 +11,8 @@ namespace {
 using testing::Cluster;
 using testing::MakeSpec;
 
-// `count` actions of a program of `actions`; each has its number as its five times.
+// A report of `count` actions, from action `first` on, of a program with `actions` actions. The five times of an action are
+// all equal to its number.
 TraceReport Part(int64_t step, int32_t actions, int32_t first, int32_t count) {
   TraceReport part{.step = step, .actions = actions, .first = first};
   for (int32_t i = first; i < first + count; ++i) part.times.insert(part.times.end(), kTimesPerAction, i);

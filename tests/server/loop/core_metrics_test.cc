@@ -25,7 +25,7 @@ using ::testing::Not;
 
 constexpr auto kLongEnough = std::chrono::minutes(1);  // enough for a page that waits for nobody, even on a busy machine
 
-// Opens once, for everybody who waits.
+// Threads wait at the gate until it is opened, once for all of them.
 class Gate {
  public:
   void Open() {
@@ -87,7 +87,7 @@ class CoreMetricsTest : public ::testing::Test {
 
   std::string directory_;
   RealClock clock_;
-  // A planner thread shares these, and it may outlive the server.
+  // A planner thread uses these gates too, and it may outlive the server.
   const std::shared_ptr<Gate> plans_ = std::make_shared<Gate>(), released_ = std::make_shared<Gate>();
   std::unique_ptr<ServerCore> core_;
 };

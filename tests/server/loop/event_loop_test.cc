@@ -105,7 +105,7 @@ class LoopTest : public ::testing::Test {
   std::condition_variable changed_;
   absl::Status store_status_;
   std::vector<Effect> committed_;
-  std::vector<std::vector<Effect>> batches_;  // the same
+  std::vector<std::vector<Effect>> batches_;  // the same effects, by batch
   std::vector<size_t> committed_when_carried_;
   std::vector<Reply> replies_;
   std::function<void()> on_reply_;
@@ -135,7 +135,7 @@ TEST_F(LoopTest, WhatPeopleAskForMeanwhileDoesNotWaitForAllReports) {
   for (int i = 0; i < kReports; ++i) {
     ASSERT_TRUE(loop_.PostReport(AgentReported{i + 1, "10.0.0.1", {.node = NodeId("n"), .boot = "b"}}, [&] { ++handled; }));
   }
-  // In the middle of them, when the owner thread asks for the time for the 100th time.
+  // The submission arrives in the middle of the reports, when the owner thread asks for the time for the 100th time.
   clock_.calls = 0;
   clock_.on_call = [&](int call) {
     if (call == 100) loop_.PostAlways(JobSubmitted{1000, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
@@ -296,7 +296,7 @@ TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
 }
 
 TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {
-  // It is not started, so nothing leaves the queue.
+  // The loop is not started yet, so nothing leaves the queue.
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Post(AgentGone{1}));

@@ -76,7 +76,7 @@ TEST(MetricsEndpointTest, ConnectionsThatAskNothingKeepNobodyWaiting) {
   std::vector<UniqueFd> idle;
   for (int i = 0; i < 8; ++i) idle.push_back(Connected(port));
   EXPECT_THAT(HttpGet(port, "/healthz"), StartsWith("HTTP/1.1 200 "));
-  // The server did not have to close one of them in order to answer.
+  // The server has answered without closing any of the idle connections.
   for (const UniqueFd& fd : idle) EXPECT_TRUE(IsOpen(fd));
 }
 

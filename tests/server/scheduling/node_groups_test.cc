@@ -86,7 +86,7 @@ TEST(NodeGroups, LinksKindsAndRatesTellNodesApart) {
   EXPECT_FALSE(alike([](auto& p) { p.flops_per_second *= 2; }));
   EXPECT_FALSE(alike([](auto& p) { p.memory_bytes_per_second /= 2; }));
   EXPECT_TRUE(alike([](auto& p) { p.flops_per_second = p.flops_per_second * 11 / 10; }));
-  // Measured op times say more than rates.
+  // Measured op times count more than rates: equal op times make nodes alike even if a rate differs.
   HardwareProfile a = Measured(1000), b = Measured(1000);
   b.flops_per_second /= 3;
   EXPECT_TRUE(Alike(a, b));

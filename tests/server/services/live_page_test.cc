@@ -1,4 +1,5 @@
-// The live page: what it answers to whom, over real sockets, and, for its limits, as an object.
+// The live page: which callers get which answers. Tests use real sockets, except for the limits, which they test on the page
+// as an object.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -253,7 +254,7 @@ TEST_F(LivePageTest, AnAddressThatIsTakenIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("--page-address"));
 }
 
-// The page as an object, with a core that the test can stop.
+// The page as an object, with a server core whose owner thread the test can stop.
 class LivePageLimitsTest : public ::testing::Test {
  protected:
   LivePageLimitsTest() {

@@ -1,5 +1,6 @@
-// FaultDisk: files in memory behind SQLite's interface to the operating system. They fail as disks and machines do.
-// While a FaultDisk lives it is SQLite's default: every database that is opened is on it. One at a time; one thread.
+// FaultDisk: files in memory behind SQLite's interface to the operating system. They fail as disks and machines do. While a
+// FaultDisk lives it is SQLite's default: every database that is opened is on it. Only one may exist at a time, and only one
+// thread may use it.
 //
 // It keeps two states of a file: what programs read, and what is durable. A sync makes what programs read durable. If a
 // sync fails, everything since the previous sync is lost, as on Linux: a later sync does not make it durable, though

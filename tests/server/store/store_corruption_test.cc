@@ -1,5 +1,6 @@
-// Databases with random damage: a server begins with what was there, or refuses with the file's name and what to do. It
-// never crashes, and it never begins without something that was there if SQLite itself finds the damage.
+// Databases with random damage. A server starts with all contents that were stored, or refuses to start and names the file
+// and what to do. It never crashes. If SQLite itself finds the damage, the server never starts with a part of the contents
+// missing.
 //
 // LYNX_CORRUPTIONS=10000 tries that many of each kind; the seed of each is its number.
 #include <cstdlib>
@@ -41,8 +42,8 @@ absl::StatusOr<std::string> ReadAll(Store& store) {
 }
 
 struct Sound {
-  FaultDisk::Files stopped;  // the log has been copied into the database
-  FaultDisk::Files killed;   // half of it is still in the log
+  FaultDisk::Files stopped;  // the log has been copied into the database file
+  FaultDisk::Files killed;   // half of the contents is still in the log
   std::string contents;
 };
 
@@ -176,8 +177,8 @@ TEST(StoreCorruption, OfAKilledServersDatabase) {
   EXPECT_GT(counts.refused, Corruptions() / 8);
 }
 
-// SQLite takes the damaged part of a log, and everything after it, for an interrupted write. If the end is missing,
-// nobody can know better.
+// SQLite takes the damaged part of a log, and everything after it, for an interrupted write. If the end of the log is
+// missing, no program can tell this from a log that was shorter.
 TEST(StoreCorruption, OfAKilledServersLog) {
   const Counts counts = TryAll(TheSound().killed, kLogPath, false);
   EXPECT_GT(counts.refused, Corruptions() / 2);

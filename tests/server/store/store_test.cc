@@ -181,7 +181,7 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   EXPECT_EQ(store->LoadPlan(job.id).value(), nullptr);
   EXPECT_TRUE(store->LoadEvents(job.id, 0, 10).value().empty());
   EXPECT_FALSE(store->LoadCheckpoint(job.id).value().has_value());
-  // Its id, key and number are free, and nothing of it is mistaken for the new job's.
+  // The id, key and number of the deleted job are free again, and nothing of that job is mistaken for a part of the new job.
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
 }
@@ -327,7 +327,7 @@ TEST_F(StoreTest, DamagedTracesAreSaidToBe) {
   EXPECT_THAT(std::string(store->LoadCluster(job.id).status().message()), HasSubstr("made for is not a message"));
 }
 
-// As the first release wrote it.
+// The database is as the first release wrote it.
 TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);

@@ -1,4 +1,4 @@
-// What a rank is told passes from the server's assignment through a message to the daemon's configuration.
+// What the server assigns to a rank passes through a message to the daemon and from there into the rank's configuration.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -90,7 +90,7 @@ TEST_F(EncodeTest, AnAssignmentReachesTheDaemonAsItIs) {
   EXPECT_TRUE(*config == wanted) << RankConfigText(*config) << RankConfigText(wanted);
 }
 
-// Desired states are sent often, and programs are long.
+// Desired states are sent often and programs are long, so only the name of a rank that need not start is sent.
 TEST_F(EncodeTest, ARankThatNeedNotStartIsOnlyNamed) {
   v1::RankAssignment named;
   named.set_job_id("job-7");

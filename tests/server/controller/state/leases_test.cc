@@ -8,7 +8,8 @@
 namespace lynx {
 namespace {
 
-// Ten nodes whose daemons know leases and can be witnesses. The server has run for an hour, so all that it says is its own.
+// Ten nodes whose daemons know leases and can be witnesses. The server has run for an hour, which is longer than the node
+// timeout, so every list of witnesses that it sends is complete.
 class LeasesTest : public ::testing::Test {
  protected:
   LeasesTest() {
@@ -17,7 +18,8 @@ class LeasesTest : public ::testing::Test {
       node.address = "10.0.0." + std::to_string(i);
     }
     parts_.At(3600);
-    // At the first report only some nodes are known as witnesses. With the third a node confirms that it has the second list.
+    // At the first report the server knows only some of the nodes as witnesses. The answer to the second report has the
+    // complete list, and with the third report a node confirms that it has received this list.
     for (int report = 1; report <= 3; ++report) {
       for (auto& [name, node] : parts_.nodes.all()) Report(node, report);
     }
@@ -28,7 +30,7 @@ class LeasesTest : public ::testing::Test {
     leases_.TakeWitness(node, state);
     leases_.Renew(node, node.worker_link.stream, state);
   }
-  // The daemon of the node with a rank is cut off now.
+  // Cuts off the daemon of node `name`, on which a rank runs, from the server from now on.
   LiveNode& CutOff(const std::string& name) {
     LiveNode& node = parts_.nodes.At(NodeId(name));
     node.heard = true;
