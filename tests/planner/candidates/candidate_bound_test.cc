@@ -73,7 +73,8 @@ PlanRequest DeepRequest() {
   return request;
 }
 
-// A rank that splits off weight gradients can end the step with them, when the ranks before it have ended theirs.
+// With split weight gradients, a rank can still compute weight gradients at the end of the step, after the ranks before it
+// have ended theirs.
 TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
   const PlanRequest request = DeepRequest();
   for (const int32_t pp : {4, 8, 16}) {
@@ -91,8 +92,8 @@ TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
   }
 }
 
-// If gradients are reduced with every microbatch over slow links, nothing else takes as long. Weights come back at the
-// end of the step, with every schedule.
+// If gradients are reduced with every microbatch over slow links, these reductions take longer than anything else. With every
+// schedule, the updated weights come back at the end of the step.
 TEST(CandidateBound, KnowsWhatStatesTake) {
   PlanRequest request = DeepRequest();
   request.cluster = UniformCluster(8, 1, SmallGpu());

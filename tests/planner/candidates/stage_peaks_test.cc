@@ -48,7 +48,7 @@ TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   EXPECT_GE(exact, ranks * 99 / 100) << "of " << ranks;
 }
 
-// The same with tensors on their way to the host and back.
+// Compares the same peaks for programs that also copy tensors to the host and back.
 TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
   constexpr uint64_t kSeed = 5;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);

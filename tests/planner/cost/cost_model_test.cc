@@ -91,7 +91,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const CostModel derived(profile, model, sharded, 1, 4);
   EXPECT_TRUE(derived.measured());
   EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
-  // Products cost the same. Norms read and write half of the tokens, and all of their weights.
+  // Matrix products take the same time with sequence parallelism. Norms read and write half of the tokens, and all of their
+  // weights.
   for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
     EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
   }
@@ -99,7 +100,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
   const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
   EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
-  // Also in the other direction. A time that was measured for the shape itself has priority.
+  // Times without sequence parallelism are derived from times with it, too. A time that was measured for the shape itself has
+  // priority.
   for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
   EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
   EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));

@@ -67,7 +67,8 @@ TEST_F(OneStage, RecomputationBeforeItsOwnCollectiveIsExposed) {
 TEST_F(OneStage, OverlapSlowsWhatRunsBesideATransfer) {
   profile_.overlap_slowdown_permille = 1250;
   profile_.communication_compute_permille = 200;
-  // 640 ns of window hold 409 ns of work. The 500 ns of attention after the start: 640 + (500 - 409).
+  // A window of 640 ns holds 409 ns of work. So attention, 500 ns of work that begin with the window, ends after 640 + (500 -
+  // 409) ns.
   const StageTimes times = Run("0AR+0:0.attn 0F1:0.attn 0AR-0:0.attn 0F0:0.mlp");
   EXPECT_EQ(times.forward, Nanos(640 + 500 - 409 + 500));
   EXPECT_EQ(times.communication_exposed, Nanos(0));

@@ -91,7 +91,7 @@ TEST(StageCosts, ASlowNodeInFrontGetsFewerLayersToo) {
   EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), 0), 16);
 }
 
-// With less memory on one stage, its slower link hides the recomputation there.
+// One stage has a slower link. With less memory, the transfers over this link hide the recomputation of this stage.
 TEST(StageCosts, ASlowLinkChangesThePolicyOfItsStage) {
   const ParallelLayout layout{.tp = 2, .pp = 4, .dp = 1};
   ClusterTopology cluster = Cluster(1, 1);

@@ -103,7 +103,8 @@ TEST(ChainProperty, ProgramsAreValidAndRun) {
   }
 }
 
-// Bytes of the tensors that live from the forward pass into the backward pass, and bytes that are alive at the peak.
+// `inputs`, `others`: bytes of layer inputs and of other tensors that live from the forward pass into the backward pass.
+// `peak`: bytes that are alive at the peak.
 struct Held {
   Bytes inputs, others;
   Bytes peak;

@@ -54,8 +54,8 @@ TEST(OffloadGolden, WithRecomputation) {
                        Offloaded(SmallModel(3), {.tp = 2}, 2, 500, RecomputeMode::kBalanced));
 }
 
-// On the last stage, backward follows each forward at once: what its top layers make would have to return before it has
-// left.
+// On the last stage, each forward pass is followed at once by its backward pass. The tensors of the top layers would have to
+// return before they have left.
 TEST(Offload, WhatIsNeededAtOnceStays) {
   const Pipeline p = Offloaded(SmallModel(16), {.pp = 2}, 4, 1000);
   for (size_t s = 0; s < 2; ++s) {
@@ -72,7 +72,7 @@ TEST(Offload, WhatIsNeededAtOnceStays) {
   EXPECT_EQ(CountOf(one.programs[0], kOffloadStart), 0u);
 }
 
-// Between the end of the way out and the beginning of the way back, a tensor has no buffer on the device.
+// A tensor has no buffer on the device from the end of its copy to the host until its copy back begins.
 TEST(Offload, FreesTheDeviceAndFillsTheHost) {
   const Pipeline none = Offloaded(SmallModel(8), {.pp = 4}, 8, 0), all = Offloaded(SmallModel(8), {.pp = 4}, 8, 1000);
   const absl::StatusOr<MemoryPlan> stored = FoldLiveness(none.programs[0], none.contexts[0]);
@@ -224,11 +224,11 @@ TEST_F(Copies, DirectionsRunSideBySide) {
 }
 
 TEST_F(Copies, OfTwoThatOverlapTheLaterHasWhatTheEarlierLeaves) {
-  both_ = 1'000'000'000;  // the way out gets half of this
+  both_ = 1'000'000'000;  // the copy to the host gets half of this
   const StageTimes both = Run("0OF+0:0(ln1) 0LD+0:1(ln1) 0OF-0:0(ln1) 0LD-0:1(ln1)");
   EXPECT_EQ(both.spans[0].transfer_end, Nanos(1280));
   EXPECT_EQ(both.spans[1].transfer_end, Nanos(1280));
-  // Then the way back gets all of it.
+  // If the copy to the device begins first, it gets the whole rate, and the copy to the host waits until it has ended.
   const StageTimes back = Run("0LD+0:1(ln1) 0OF+0:0(ln1) 0LD-0:1(ln1) 0OF-0:0(ln1)");
   EXPECT_EQ(back.spans[0].transfer_end, Nanos(640));
   EXPECT_EQ(back.spans[1].transfer_end, Nanos(640 + 1280));

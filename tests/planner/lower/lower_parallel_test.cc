@@ -77,7 +77,7 @@ TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
                                               {kBackwardAllGatherStart, 2 * microbatches},
                                               {kBackwardReduceScatterStart, 2 * microbatches},
                                               {kRecomputeAllGatherStart, 2 * microbatches}};
-        // The result of the attention block is computed again, including its collective.
+        // Full recomputation computes the result of the attention block again, including its reduce-scatter.
         if (mode == RecomputeMode::kFull) expected[kRecomputeReduceScatterStart] = microbatches;
         EXPECT_EQ(StartsOfLayer(p.programs[0], layer), expected) << EnumName(mode);
       }
@@ -284,7 +284,8 @@ double SimulatedSeconds(const Pipeline& p, const HardwareProfile& profile) {
   return simulation.ok() ? Seconds(simulation->step) : 0;
 }
 
-// The closed form leaves out the norm's exchange, and what a gather at the very beginning of a pass exposes.
+// The closed form leaves out the collective for the gradient norm, and the exposed time of a gather at the very beginning of
+// a pass.
 TEST(Zero, SimulationAgreesWithTheClosedForm) {
   ModelSpec model = SmallModel(12);
   model.hidden = 256, model.ffn = 1024, model.heads = 8, model.seq = 256;
@@ -308,8 +309,9 @@ TEST(Zero, SimulationAgreesWithTheClosedForm) {
   }
 }
 
-// A rank sends and holds keys and values of b s 2k/t h/a elements in each of forward's gather, backward's gather and
-// backward's reduce-scatter, of which a ring's step is the c-th part.
+// A rank sends and holds b s 2k/t h/a elements of keys and values in each of three collectives: the gather of the forward
+// pass, the gather of the backward pass and the reduce-scatter of the backward pass. A step of the ring moves the c-th part
+// of them.
 TEST(ContextParallel, BytesAreThoseOfTheGather) {
   for (const ModelSpec& model : {SmallModel(2), SmallLlama(2)}) {
     for (const int32_t cp : {1, 2, 4}) {

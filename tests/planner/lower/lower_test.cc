@@ -36,8 +36,8 @@ TEST(LowerGoldenTest, Selective) {
   ExpectGoldenPrograms("programs/program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Windows) {
-  // Every window is used: ln1 and qkv in the ones before, probs in the stall, ln2 and fc1 in those above, context in
-  // the layer's own.
+  // Every window is used: ln1 and qkv are recomputed in the forward windows, probs in the stall, ln2 and fc1 in the windows
+  // of the layer above, and context in a window of the layer itself.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
   ExpectGoldenPrograms("programs/program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
@@ -71,7 +71,7 @@ TEST(LowerGoldenTest, SingleRank) {
   ExpectGoldenPrograms("programs/program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
 }
 
-// What runs at each point at which something runs: "f1: ln1 qkv; before mlp: gelu".
+// The ops that run at each point of recomputation, as text; points without ops are left out: "f1: ln1 qkv; before mlp: gelu".
 std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& situation) {
   constexpr std::array<const char*, kRecomputePointCount> kNames = {
       "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "before mlp", "o1", "before attn", "o2", "before end"};
@@ -90,10 +90,10 @@ std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& si
 constexpr RecomputeSituation kSteady{.collectives = true, .paired_forward = true, .stall = true, .layer_above = true};
 
 TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) {
-  // x1 stored: the attention's tensors wait until the attention's backward.
+  // If x1 is stored, the tensors of attention are recomputed only before the backward pass of attention.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
             "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
-  // x1 recomputed for ln2: its whole chain comes first.
+  // If x1 is recomputed for ln2, everything that x1 is made from is recomputed first.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv probs context proj add1 ln2");
   // x1 is recomputed only for the attention's own backward pass.

@@ -104,7 +104,8 @@ TEST(ScheduleProgram, RunsItsSlotsInOrder) {
   }
 }
 
-// What is held between slots, without what only crosses the rank's border: inputs received early, results not sent yet.
+// What a rank holds between slots, except for tensors that only cross the rank's border: inputs that were received early, and
+// results that are not sent yet.
 class HeldMemory {
  public:
   HeldMemory(const Program& program, const StageContext& context, const MemoryPlan& memory, const Schedule& schedule)
@@ -262,7 +263,7 @@ TEST(ScheduleProgram, OneRanksSlotsAreThoseOfTheWholePipeline) {
   }
 }
 
-// Any order is a schedule, but programs can be made for a few orders less.
+// Every possible order of slots is a schedule, but programs cannot be made for all of them.
 TEST(ScheduleProgram, LowersSchedulesReadFromText) {
   const Schedule read = Read(
       "custom ranks=2 microbatches=2 placement=v weight=split\n"

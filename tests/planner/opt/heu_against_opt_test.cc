@@ -51,7 +51,8 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_LE(gaps.At(0.95), 3);
 }
 
-// Offloading is chosen over the whole stage. HEU is never worse than HEU without it, and never better than OPT with it.
+// Offloading is chosen over the whole stage. HEU with offloading is never worse than HEU without it, and never better than
+// OPT with offloading.
 TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   int proven = 0, better = 0;
   HeuGaps gaps;
@@ -79,7 +80,7 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// Items of any shape, for which more than a front of equal layers matters.
+// Problems with items of any shape. For these the Pareto front of equal layers is not enough.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
   HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

@@ -78,8 +78,8 @@ TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
   EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
 }
 
-// The solver says that the first stage's optimum exposes a nanosecond less than it really does, and that the last
-// stage's policy of least memory exposes nothing. The simulation shows that this is wrong for the last stage; the
+// The solver's answers are changed: for the first stage they have 1 ns less exposed time than the optimum really has, and for
+// the last stage the policy of least memory exposes nothing. The simulation shows that this is wrong for the last stage; the
 // result for the first stage stays.
 TEST(OptPlan, TakesOverStageByStage) {
   PlanRequest request = Request(600);

@@ -54,7 +54,7 @@ TEST(StageOpt, EqualsBruteForceOnSmallProblems) {
   EXPECT_GE(improved, 3);
 }
 
-// Without HEU's solution, and without bounds that leave something out.
+// The MILP must find the optimum alone: it gets neither HEU's solution nor bounds that leave out nodes.
 TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
   int solved = 0;
   for (uint32_t seed = 1; seed <= 80; ++seed) {
@@ -118,7 +118,7 @@ TEST(StageOpt, GivesUpOnLargeMilps) {
   EXPECT_GT(gave_up, 2);
 }
 
-// Checks the optimum after a change that can only help.
+// Checks that the optimum is not worse after `change`, which can only help.
 void ExpectNotWorse(const RecomputeProblem& problem, const OptResult& before, const std::string& change) {
   const OptResult after = Solve(problem);
   if (before.status != OptStatus::kOptimal) return;

@@ -43,7 +43,7 @@ TEST(JobSpecTest, AcceptsGoodSpecs) {
   EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
 }
 
-// A change of a Llama that has the sizes of GoodSpec.
+// Turns the model of GoodSpec into a Llama of the same sizes, and then applies `change` to it.
 std::function<void(JobSpec&)> Llama(std::function<void(ModelSpec&)> change) {
   return [change = std::move(change)](JobSpec& spec) {
     spec.model.family = ModelFamily::kLlama;

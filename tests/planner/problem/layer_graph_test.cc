@@ -113,8 +113,8 @@ TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(0));
 }
 
-// Tensors have 16 bits. Attention works on fp32 copies of a head's keys and values (s x d = 8 x 3), and of some rows of
-// the others.
+// The elements of tensors have 16 bits. Attention works on fp32 copies: of all keys and values of one head (s x d = 8 x 3),
+// and of some rows of the head's other operands.
 TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
   LayerShape shape = SmallShape();
   shape.dtype = DataType::kBfloat16;

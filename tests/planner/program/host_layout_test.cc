@@ -36,8 +36,8 @@ Lowered RandomProgram(uint64_t seed) {
   return result;
 }
 
-// Tensors that are on the host at the same time share no byte, and all lie inside the pool. A tensor returns from where
-// it went. The pool is only a little larger than what is there at once.
+// Tensors that are on the host at the same time share no byte, and all lie inside the pool. A tensor is read back from the
+// place to which it was written. The pool is only a little larger than the most bytes that are on the host at once.
 TEST(HostLayout, KeepsWhatIsThereApart) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

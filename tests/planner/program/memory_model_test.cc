@@ -184,8 +184,8 @@ TEST(StoredBytesTest, KeepingCollectivesKeepsX1) {
               UnorderedElementsAre("x[0,0]", "x1[0,0]", "x[0,1]", "x1[0,1]", "x[1,1]", "grad[0]"));
 }
 
-// fp32, per layer and microbatch: sbh(4 + 12/t) + a s^2 b / t elements: x ln1 x1 ln2 whole; qkv 3, context 1, fc1 and
-// gelu 8 over t; the probabilities.
+// In fp32, one layer stores for one microbatch sbh(4 + 12/t) + a s^2 b / t elements. x, ln1, x1 and ln2 are not sharded: 4
+// sbh. qkv (3), context (1), fc1 and gelu (8) are sharded over t: 12 sbh / t. The last term is the attention probabilities.
 TEST(StoredBytesTest, StoreAllKeepsWhatTheFormulaSays) {
   const int32_t layers = 3;
   for (const int32_t tp : {1, 2, 4}) {

@@ -26,8 +26,8 @@ inline Value Mixed(Value a, Value b) {
   return x * 0xbf58476d1ce4e5b9u;
 }
 
-// What a whole step computes: what each op read, by pass, op, layer and microbatch; x, by the layer that reads it; and
-// the gradient after a layer's backward pass, by microbatch.
+// What a whole step computes. `reads`: what each op read, by pass, op, layer and microbatch. `x`: by the layer that reads it
+// and by microbatch. `gradient`: the gradient after a layer's backward pass, by layer and microbatch.
 struct StepValues {
   std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;
   std::map<std::pair<int32_t, int32_t>, Value> x, gradient;

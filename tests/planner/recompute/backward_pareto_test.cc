@@ -14,7 +14,7 @@ namespace {
 
 using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
 
-// The front of all late parts that can be worthwhile with any neighbours.
+// The Pareto front, in transient memory and exposed time, of all backward parts that LatePartsOf lists.
 std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, LayerPlace place, ItemSet late) {
   std::vector<Pair> all;
   for (const BackwardPart& part : LatePartsOf(problem, place, late)) {

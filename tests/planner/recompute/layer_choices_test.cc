@@ -92,8 +92,8 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
-// What a beam leaves is also part of the set. It almost always contains the choice that exposes least if the neighbours
-// are alike.
+// The backward parts that a search with a beam finds are also useful ones. They almost always contain the part with the least
+// exposed time if all layers are alike.
 TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
   int narrowed = 0, sets = 0, lost = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

@@ -50,14 +50,15 @@ TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   const auto exposed = [&](const std::vector<LayerPolicy>& others) {
     return EvaluateStage(problem, Improved(problem, known, others, 1000))->exposed;
   };
-  // Beside what a layer recomputes, there is room for one item of both microbatches: the most expensive one.
+  // The budget has room for what one layer recomputes and for one item of both microbatches. The most expensive item is
+  // stored.
   EXPECT_EQ(exposed({}), Nanos(5 + 6 + 5));
-  // A layer that stores both is known.
+  // Now the search knows a policy that stores both items of a layer.
   problem.budget = Bytes(60);
   EXPECT_EQ(exposed({LayerPolicy{}}), Nanos(5 + 6));
 }
 
-// There is room for only one of the two items, so both must change at once.
+// There is room for only one of the two items, so a better policy differs in both items.
 TEST(StageImprove, TakesOverWhatNoSingleChangeReaches) {
   RecomputeProblem problem{.layers = 1, .in_flight = 2, .budget = Bytes(29)};
   problem.items.push_back({.bytes = Bytes(10), .cost = Nanos(5), .read_by = 1});

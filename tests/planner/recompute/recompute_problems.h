@@ -86,14 +86,14 @@ inline Bytes StoreAllBytes(const RecomputeProblem& problem) {
   return value->bytes();
 }
 
-// Simulates one layer, moment by moment: each item is made from items that exist at that moment. It keeps its own
-// books.
+// Simulates one layer, moment by moment: each item is made from items that exist at that moment. It counts memory and time
+// itself, without the code under test.
 class PlayedLayer {
  public:
   PlayedLayer(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place)
       : problem_(problem), policy_(policy), count_(static_cast<int>(problem.items.size())), place_(place) {}
 
-  // What the policy uses; nullopt if it breaks a rule.
+  // Returns what the policy uses; nullopt if the policy breaks a rule.
   std::optional<LayerUse> Play() {
     for (int i = 0; i < count_; ++i) {
       if (!Allowed(i)) return std::nullopt;

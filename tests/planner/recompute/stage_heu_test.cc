@@ -112,8 +112,8 @@ TEST(StageHeu, NothingIsExposedWhereEverythingFits) {
   }
 }
 
-// With few layers the free choice for the top one already gives a mix, so the stage has twelve. With budgets in the
-// upper half nothing is exposed, so more memory would not help.
+// The stage has twelve layers: with few layers, the free choice for the top layer would already give a mix. With budgets in
+// the upper half nothing is exposed, so more memory would not help.
 TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   constexpr int32_t kLayers = 12;
   const ModelSpec model = TinyModel(kLayers);

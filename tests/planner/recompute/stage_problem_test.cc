@@ -92,7 +92,7 @@ TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   HardwareProfile profile = RoundProfile(TinyModel(2));
   profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
   const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
-  // Everything but x1 can be made again for nothing.
+  // Every item except x1 can be recomputed without exposed time.
   const std::vector<ParetoPoint> front = LayerPareto(problem, LayerPlace::kInner);
   EXPECT_EQ(front.front().exposed, Nanos(0));
   EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
@@ -121,7 +121,7 @@ TEST(StageProblem, OffloadsOnlyWhereAskedAndWhereTheDeviceCan) {
   EXPECT_EQ(TinyProblem(profile, kTp2, many).resident, 1);
   EXPECT_EQ(TinyProblem(profile, kTp2, many).copy_out, problem.copy_out * 2);
   EXPECT_EQ(WithoutOffloading(problem), TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 5}));
-  // Every microbatch would be on its way to or from the host.
+  // With two microbatches in flight, every microbatch would be on its way to or from the host, so nothing is offloaded.
   StageTraits few = asked;
   few.in_flight = 2;
   EXPECT_EQ(TinyProblem(profile, kTp2, few), WithoutOffloading(TinyProblem(profile, kTp2, few)));
@@ -144,7 +144,7 @@ TEST(StageProblem, OffloadingSavesMemoryWhereCopiesAreFree) {
   EXPECT_TRUE(!without || without->value.exposed > Nanos(0));
 }
 
-// The host has memory for half of it and its link is slow: storing, recomputing and offloading are one decision.
+// The memory of the host and its link are limited, so storing, recomputing and offloading are one decision.
 TEST(StageProblem, MoreHostMemoryOrAFasterLinkNeverHurts) {
   const auto exposed = [](int64_t host, int64_t rate) {
     HardwareProfile profile = RoundProfile(TinyModel(2), Nanos(400));

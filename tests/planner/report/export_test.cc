@@ -430,7 +430,8 @@ TEST(ExportTorchtitan, SchedulesRunAllStagesOfARank) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kCustom}).Text(kT), HasSubstr("\"1F1B\""));
 }
 
-// Its FSDP works with everything, so replicas can be combined with other parallelism. It need not shard norms.
+// On the main branch of TorchTitan, FSDP works with all other parallelism, so replicas can be combined with it. Norms need
+// not be sharded.
 TEST(ExportTorchtitan, MainHasReplicasBesideOthers) {
   const std::string text = Case({.tp = 2, .dp = 4}).Text(kMain);
   EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree=4,\n            data_parallel_shard_degree=1,\n"));

@@ -22,7 +22,8 @@ bool Same(const ActionSpan& a, const ActionSpan& b) {
          a.hidden == b.hidden;
 }
 
-// The prediction as if it had been measured: later by `late`, and each start takes some time.
+// Changes the predicted spans as if they had been measured: all are later by `late`, and each start of a transfer takes some
+// time.
 std::vector<ActionSpan> LikeMeasured(const Program& program, const StageTimes& times, Nanos late) {
   std::vector<ActionSpan> spans = times.spans;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -94,7 +95,7 @@ TEST(StepTrace, TimesThatAreNotTheProgramsAreRefused) {
   EXPECT_THAT(std::string(few.status().message()), HasSubstr("has 15 times, but a program of 4 actions needs 20"));
 }
 
-// A difference of seconds between clocks does not show.
+// Clocks of two stages that differ by seconds do not change how the spans of the stages lie relative to each other.
 TEST(StepTrace, StagesMeetWhereTheWorldsSumCompletes) {
   const auto fixture = SmallStep();
   const MeasuredStep together = Measured(*fixture, {Nanos(0), Nanos(0)});
@@ -145,7 +146,7 @@ TEST(MeasuredChromeTrace, ShowsEachStageMeasuredAboveItsPrediction) {
   EXPECT_THAT(alone->json, ::testing::Not(HasSubstr("predicted stage")));
 }
 
-// A wait begins before its peers' waits: the transfer begins during it.
+// A wait may begin before the waits of its peers. Then the transfer begins during this wait.
 TEST(MeasuredChromeTrace, LeadsFromATransferThatBeginsDuringTheWaitForIt) {
   const auto fixture = SmallStep();
   MeasuredStep measured = Measured(*fixture, {Nanos(0), Nanos(0)});

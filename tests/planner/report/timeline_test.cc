@@ -40,7 +40,8 @@ TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
   EXPECT_EQ(timeline.spans[3].end - timeline.spans[3].begin, Nanos(22));
 }
 
-// Simulated starts take no time.
+// Simulated starts of transfers take no time. Measured ones take some, which counts in the same place as the wait for the
+// transfer.
 TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
   const StageTimeline timeline = TimelineOfText("0AR+3:1.attn 0SF+3 0NORM+", {{Nanos(0), Nanos(3), Nanos(2), Nanos(40)},
                                                                               {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},

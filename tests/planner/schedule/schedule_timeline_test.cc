@@ -171,8 +171,8 @@ TEST(Bubble, OfInterleavedIsSmallerByTheChunks) {
   });
 }
 
-// Qi et al. 2023, table 2: ZB-H1 (p-1)(F+B-W), where 1F1B has (p-1)(F+B+W). It needs as many microbatches as ranks;
-// so does W <= F, or the first W stands in the way of a forward that the next rank waits for.
+// Qi et al. 2023, table 2: ZB-H1 has a bubble of (p-1)(F+B-W), where 1F1B has (p-1)(F+B+W). This holds if there are at least
+// as many microbatches as ranks, and if W <= F: otherwise the first W delays a forward that the next rank waits for.
 TEST(Bubble, OfZeroBubbleIsSmallerByTwoW) {
   ForEachSize([](const Passes& t, int32_t p, int32_t m) {
     const int64_t step = Step(ScheduleKind::kZeroBubble, p, 1, m, t);

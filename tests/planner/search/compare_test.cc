@@ -117,7 +117,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   for (const Alternative& other : explanation->rejected) {
     EXPECT_NE(other.plan.has_value(), !other.reason.empty());
     if (other.plan) {
-      // This also holds if the arena of a faster draft had to be made smaller, which makes the draft the slower one.
+      // This also holds if the arena of a faster draft had to be made smaller, so that the draft became the slower plan.
       EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
     }
   }
@@ -155,7 +155,7 @@ TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
   EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
 }
 
-// An exact solver may rely on one call at a time.
+// The planner calls an exact solver only once at a time, so it does not run parts of a comparison at the same time.
 TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
   PlanRequest request = TightRequest();
   request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("unused")); };

@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-// There are no collectives to hide recomputation, and the link carries a layer's activations in a small part of its
-// passes.
+// There are no collectives behind which recomputation could be hidden. The link to the host is fast: copying the activations
+// of a layer takes a small part of the time of the layer's passes.
 PlanRequest Request(int64_t kib) {
   PlanRequest request;
   request.target = PlanTarget::kAnyFramework;
@@ -181,7 +181,7 @@ Bytes BytesThatLeave(const StageOracle& fits, const std::vector<StagePolicy>& po
   return leaving;
 }
 
-// If a program takes more of the host than HEU expected, it may use that much less.
+// If a program takes more of the host's memory than HEU expected, HEU must plan with a smaller share.
 TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   const PlanRequest request = Request(5000);
   const Candidate candidate = SupportedCandidates(request)->front();
@@ -217,7 +217,8 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// If tensors may be offloaded, the arena that is needed is smaller. An infeasible request says that they may be.
+// If tensors may be offloaded, the program needs a smaller arena. The reason for an infeasible request then names the host's
+// memory.
 TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
   PlanRequest request = Request(1);
   request.spec.recompute_options.forbids_offload = true;

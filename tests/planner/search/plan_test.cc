@@ -322,12 +322,12 @@ TEST(Plan, SaysWhatWouldFit) {
   EXPECT_THAT(infeasible->suggestion, HasSubstr("resources.activationMemoryPerRank: "));
   Apply(infeasible->suggestion, request);
   EXPECT_LE(LargestArena(PlanOf(request)), request.spec.resources.activation_memory_per_rank);
-  // A pinned micro-batch is the first field to change.
+  // A pinned micro-batch is the first field that the suggestion changes.
   request.spec.train.micro_batch = 8;
   const auto large = InfeasibleOf(request);
   ASSERT_TRUE(large.has_value());
   EXPECT_EQ(large->suggestion, "train.microBatch: 1");
-  // A pinned policy comes before it.
+  // A pinned recomputation policy is changed before any other field.
   request.spec.train.micro_batch = 1;
   request.spec.recompute = RecomputeMode::kNone;
   const auto none = InfeasibleOf(request);

@@ -134,7 +134,7 @@ TEST(SmallestChange, WhatIsPinnedStays) {
   const std::optional<int64_t> fewest = FirstThatFits(request, Numbers(5, 16), SetRanks);
   ASSERT_TRUE(fewest.has_value());
   EXPECT_EQ(Refusal(request).suggestion, absl::StrCat("resources.ranks: ", *fewest));
-  // The suggestion names what has to change, tp last.
+  // The suggestion names the fields that have to change. It changes tp last, so here it does not name tp.
   request.spec.parallel = {.tp = 4, .pp = 1, .dp = 1};
   const std::string suggestion = Refusal(request).suggestion;
   EXPECT_THAT(suggestion, HasSubstr("resources.ranks: "));
@@ -183,7 +183,7 @@ TEST(SmallestChange, APolicyOfTheJobGivesWayBeforeItsMicroBatch) {
     request.spec.recompute = mode;
     SetLimit(request, least);
     EXPECT_EQ(Refusal(request).suggestion, "recompute: auto");
-    // If that does not help, another change does.
+    // If `recompute: auto` does not help, the suggestion is another change.
     SetLimit(request, least - kStep);
     EXPECT_THAT(Refusal(request).suggestion, Not(HasSubstr("recompute")));
   }

@@ -83,8 +83,8 @@ TEST(StepEstimate, InterleavingShortensTheBubbleAndBlockingTransfersLengthenTheS
   StepRequest blocking = interleaved;
   blocking.traits.blocking_transfers = true;
   EXPECT_GT(Estimated(blocking), Estimated(interleaved));
-  // Sending shares over the slow network and gathering over fast links is better than sending whole tensors over the
-  // network.
+  // Each rank sends a share of a tensor over the slow network, and the shares are gathered over fast links. This is faster
+  // than sending whole tensors over the slow network.
   StepRequest whole = Request({.tp = 2, .pp = 4}, RecomputeMode::kNone);
   whole.ranks_per_node = 2;
   whole.traits.blocking_transfers = true;
@@ -113,7 +113,7 @@ TEST(StepEstimate, CopiesToTheHostHideBehindPassesUntilTheyTakeLonger) {
   profile.host.op_slowdown_permille = 2000;
   EXPECT_GT(Estimated(request, profile), without);
   profile.host = {Nanos(0), 1'000'000, 1'000'000, 2'000'000};
-  // Each chunk's x and stored tensors at a byte a microsecond.
+  // The estimate includes the copies of the x and the stored tensors of each chunk, at one microsecond per byte.
   EXPECT_GT(Estimated(request, profile), Nanos(int64_t{8} * 6 * 1000 * 1'000'000));
 }
 

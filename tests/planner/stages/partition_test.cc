@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// (largest cost, sum, layers of each stage) of every partition that fits; the first is the expected one.
+// (largest cost, sum, layers of each stage) of a partition that fits. The smallest of all is the expected partition.
 using Valued = std::tuple<int64_t, int64_t, std::vector<int32_t>>;
 
 void ForEachPartition(int32_t stages, int32_t layers, std::vector<int32_t>& head, auto&& visit) {
@@ -70,7 +70,7 @@ TEST(Partition, EqualsBruteForce) {
   EXPECT_LT(fitting, 200);
 }
 
-// A floor changes only how often the cost is asked for.
+// A lower bound of the cost (`floor`) changes only how often the cost function is called.
 TEST(Partition, IsTheSameWithAFloor) {
   int64_t asked = 0, asked_with_floor = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
@@ -122,7 +122,7 @@ TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
   EXPECT_THAT(GreedyPartition({2, 6, 4}, 1, alike), ElementsAre(4, 4, 4));
   EXPECT_THAT(GreedyPartition({2, 2, 2}, 2, alike), ElementsAre(2, 2, 2));
   EXPECT_THAT(GreedyPartition({7}, 1, alike), ElementsAre(7));
-  // A stage may not have fewer layers than the least, and one that does not fit counts as the longest.
+  // A stage must not have fewer layers than the given minimum. A stage that does not fit counts as the slowest stage.
   const StageCost slow_first = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(stage == 0 ? 100 * layers : layers);
   };
