@@ -41,7 +41,7 @@ class Attention : public testing::TestWithParam<Case> {
   float* probs = memory.Output(b * a * s * s);
   const Vector qkv_d = ToDouble(qkv, qkv_count);
 
-  // Null if the rate is 0; the header promises not to use it then.
+  // nullptr if the dropout rate is 0: the header promises not to use the workspace then.
   float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(std::min(kAttentionRows, s) * s) : nullptr; }
 };
 
@@ -71,7 +71,7 @@ TEST_P(Attention, FusedForwardEqualsTheFormula) {
 }
 
 TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
-  if (shape.k % 2 != 0) return;  // the even shapes cover this
+  if (shape.k % 2 != 0) return;  // two ranks cannot share an odd number of key heads
   AttentionShape all = shape;
   all.first_head = 0;
   float* whole = memory.Output(context_count);
@@ -152,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradient,
                                          Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
                          CaseName);
 
-// Shapes that are too large for differences, with several tiles in both directions: both forms must agree.
+// These shapes have several tiles in both directions. They are too large for a check by finite differences, so the test
+// compares the fused and the unfused kernels.
 class LongAttention : public Attention {};
 
 TEST_P(LongAttention, FusedAndUnfusedAgree) {

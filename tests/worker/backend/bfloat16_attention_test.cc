@@ -47,7 +47,7 @@ class Bfloat16Attention : public testing::TestWithParam<Case> {
   float* lse = memory.Output(b * a * s);
   const Vector qkv_d = ToDouble(qkv, qkv_count), dcontext_d = ToDouble(dcontext, context_count);
 
-  // Exactly as large as the header says.
+  // A workspace of exactly the size that the header states.
   float* Workspace(int64_t first, int64_t whole, int64_t rows) {
     return memory.Output(first + WideHeadFloats<Bfloat16>(shape, whole, rows));
   }
@@ -114,8 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Attention,
                                          Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
                          CaseName);
 
-// Shapes that are too large for differences, with several tiles in both directions: the results are almost those of
-// fp32.
+// These shapes have several tiles in both directions. They are too large for a check by finite differences, so the test
+// compares with the results in fp32, which must be almost the same.
 class LongBfloat16Attention : public Bfloat16Attention {};
 
 TEST_P(LongBfloat16Attention, AgreesWithFloat) {

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Panels, testing::Values(Shape{3, 1500, 
 
 class OneDnn : public testing::TestWithParam<Shape> {};
 
-// The calls that bfloat16 makes, with operands that every processor can multiply.
+// Makes the calls that products of bfloat16 matrices need, but with fp32 operands, which every processor can multiply.
 TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
   using cpu::Transpose;
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;

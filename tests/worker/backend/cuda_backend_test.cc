@@ -55,7 +55,7 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
 }
 
-// The code decides what a rank's failure is attributed to.
+// The status code decides what a rank's failure is attributed to.
 TEST(CudaBackend, TellsAFailedDeviceFromOtherErrors) {
   EXPECT_EQ(cuda::StatusOf(cudaErrorMemoryAllocation, "an op").code(), absl::StatusCode::kResourceExhausted);
   for (const cudaError_t error :
@@ -123,7 +123,7 @@ TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
 }
 
-// The gradients of fused attention on bfloat16, after its context.
+// Runs fused attention on bfloat16 forward and backward, and returns the gradients.
 std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape) {
   TestMemory memory;
   const int64_t tokens = shape.b * shape.s, count = tokens * shape.a * shape.d, qkv_count = tokens * shape.width();
@@ -142,8 +142,8 @@ std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape)
   return result;
 }
 
-// Tensor cores round probabilities between two products. Shapes that they do not support, and devices without them, are
-// computed exactly to fp32, as on a CPU.
+// Tensor cores round probabilities between two products. On devices without them, and for shapes that they do not support,
+// attention computes exactly to fp32, as on a CPU.
 TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
   struct Case {
     int64_t d;

@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(, CudaQueue, testing::Values(Order::kEager, Order::kLat
 
 class WithoutMarks : public CudaQueue {};
 
-// If the ops are late, its copy runs before the ops that it should have followed.
+// The queue does not wait for the ops. If the ops are late, the queue's copy runs before the ops that it should have
+// followed.
 TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   Fill(x, 1);
   queue->Copy(x.data(), kBytes, y.data());
@@ -108,7 +109,7 @@ TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   EXPECT_THAT(Fetch(y), testing::Each(GetParam() == Order::kFirstLate ? 0.0f : 1.0f));
 }
 
-// The ops read data that the queue has not brought yet.
+// The ops do not wait for the queue, so they read data that the queue has not copied yet.
 TEST_P(WithoutMarks, OpsThatFollowNothingShow) {
   Fill(x, 1);
   queue->Follow(backend->Mark());

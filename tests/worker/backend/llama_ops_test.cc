@@ -94,7 +94,7 @@ TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   backend->RopeBackward(shape, rotary, dqkv);
   if (count < 2000) {
     want = reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(shape, rotary, v), dout); }, qkv);
-  } else {  // too many for differences
+  } else {  // too many elements for finite differences
     backend->RopeForward(shape, rotary, dqkv);
   }
   ExpectClose(dqkv, want, 1e-6, "dqkv");

@@ -13,8 +13,8 @@ namespace {
 
 using reference::Vector;
 
-// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each. The last shards may have padding or consist of
-// it.
+// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each. The last shards may have padding or consist only of
+// padding.
 struct Shape {
   int64_t t, vocab;
 };

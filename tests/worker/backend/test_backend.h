@@ -10,7 +10,7 @@
 
 namespace lynx {
 
-// `threads`: of the CPU's backend.
+// `threads`: the number of threads of a CPU backend.
 std::unique_ptr<Backend> MakeTestBackend(int threads = 1);
 
 // The relative difference allowed for fused attention on bfloat16, in addition to one rounding of the result. It

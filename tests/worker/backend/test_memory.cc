@@ -26,7 +26,7 @@ TestMemory::TestMemory(int64_t skip) : memory_(TestFloatsOf(kMemoryFloats)) {
 }
 
 float* TestMemory::Place(int64_t count) {
-  // At least one whole alignment unit of guard before each buffer.
+  // At least one whole alignment unit lies before each buffer as its guard.
   const int64_t first = next_ + kAlignFloats;
   next_ = first + (count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   LYNX_CHECK(next_ + kAlignFloats <= kMemoryFloats);
@@ -109,7 +109,7 @@ std::vector<double> ToDouble(const Bfloat16* x, int64_t count) { return std::vec
 
 namespace {
 
-// `rounding`: relative, of what is stored.
+// `rounding`: the relative rounding error of the stored type.
 template <class T>
 void ExpectAllClose(const T* got, const std::vector<double>& want, double rounding, double tolerance, const std::string& what) {
   double largest = 0;

@@ -46,7 +46,8 @@ TEST(CheckpointIndex, ReadsEverySortOfModel) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
 }
 
-// The index has the fields that only some models have, and a run with other values for them does not begin from it.
+// The index also stores the fields that only some models have. A run with other values of these fields must not begin from
+// the checkpoint.
 TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
   CheckpointIndex index = SmallIndex();
   EXPECT_EQ(EncodeIndex(index).find("rotary"), std::string::npos) << "the index of a plain model stays as it was";

@@ -23,7 +23,7 @@ constexpr char kDirectory[] = "/run/checkpoints";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// The file system, with an action just before the next call of one kind.
+// A file system that calls an action just before the next call of one kind.
 class Interrupted : public FaultyFileSystem {
  public:
   std::function<void()> before_create, before_rename, before_remove;
@@ -66,7 +66,7 @@ TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   PruneCheckpoints(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_THAT(files.List(kDirectory).value(),
               ElementsAre(".fence-job-1.g2", ".step-00000030.job-1.g1", "step-00000010", "step-00000020"));
-  // The successor goes on and removes the attempt.
+  // The successor continues and removes the older generation's attempt.
   ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(30, 2), 2, files), absl::OkStatus());
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g2", "step-00000020", "step-00000030"));
 }
@@ -77,7 +77,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
   const auto claim = [&](FileSystem& files) {
     ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 2), files), absl::OkStatus());
   };
-  {  // After the older generation has looked around: it stops before its checkpoint becomes visible.
+  {  // the fence is raised after the older generation has looked for fences: it stops before its checkpoint becomes visible
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     ASSERT_EQ(world.Write(kDirectory, world.Identity(20, 1), files), absl::OkStatus());
@@ -87,7 +87,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(world.LoadNewest(kDirectory, files), 10);
   }
-  {  // Before the rename: the older generation's checkpoint appears complete, and its successor's newest one stays.
+  {  // the fence is raised before the rename: the older generation's checkpoint appears, complete, and the successor's stays
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     world.Train(20);
@@ -102,7 +102,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     EXPECT_EQ(resumed_from, 10);
     EXPECT_EQ(world.Load(kDirectory, 10, files), absl::OkStatus()) << "what the successor resumed from is gone";
   }
-  {  // Before the removal: then the successor has seen what was published last.
+  {  // the fence is raised before the removal: then the successor has seen the newest published checkpoint
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     world.Train(20);
@@ -146,7 +146,7 @@ TEST(CheckpointOwner, TwoJobsNeverMixTheirShards) {
   ASSERT_EQ(world.Write(kDirectory, first, files), absl::OkStatus());
   world.Train(11);  // other weights
   ASSERT_EQ(world.Write(kDirectory, second, files), absl::OkStatus());
-  // Each has its own attempt, and neither removes the other's.
+  // Each job has its own attempt, and neither job removes the attempt of the other.
   ASSERT_EQ(ClaimDirectory(kDirectory, second, files), absl::OkStatus());
   ASSERT_TRUE(PublishCheckpoint(kDirectory, first, files).ok());
   PruneCheckpoints(kDirectory, first, 1, files);

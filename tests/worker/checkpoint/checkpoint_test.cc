@@ -147,8 +147,8 @@ TEST(Checkpoint, KeepsTheNewestAndClearsWhatCrashesLeft) {
   }
   EXPECT_THAT(NamesIn(folder.path()), ElementsAre("step-00000020", "step-00000030"));
 
-  // Attempts and fences of an older, this and a newer generation, a half-removed checkpoint, other files, and what
-  // another job is about to publish, whose id begins like this job's.
+  // Attempts and fences of an older generation, of this one and of a newer one, a half-removed checkpoint, other files, and
+  // an attempt of another job whose id begins with this job's id.
   for (const char* name :
        {".step-00000040.job-1.g1", ".step-00000040.job-1.g2", ".step-00000050.job-1.g3", ".removed-step-00000010",
         ".step-x.job-1.g1", ".step-00000040.job-2.g1", ".step-00000040.job-1.g.g1", ".fence-job-2.g1", "notes"}) {

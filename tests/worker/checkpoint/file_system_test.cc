@@ -61,7 +61,8 @@ TEST(FileSystem, PosixErrorsNameThePath) {
   const TestFolder folder;
   folder.Write("file", "");
   const absl::Status status = PosixFileSystem().CreateFolders(folder.Path("file/below"));
-  // Not the code for errno: to the writer of a checkpoint that code means that another run is in the way.
+  // The code must not be the one that belongs to errno: that code tells the writer of a checkpoint that another run is in the
+  // way.
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/below"));
   EXPECT_TRUE(absl::IsDataLoss(PosixFileSystem().OpenFile(folder.path()).status()));

@@ -426,7 +426,7 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
     const absl::Status status = ParseWeightMap(c.text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.text << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.text;
-    // although the files that it might mean exist
+    // The import fails although the files that the text might mean exist.
     Check({c.text,
            {{kIndex, c.text}, {kModel, File(kRight)}},
            {},

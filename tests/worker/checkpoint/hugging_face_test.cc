@@ -64,7 +64,7 @@ class HuggingFaceImport : public testing::Test {
   absl::StatusOr<ImportedWeights> Import(NonFiniteWeights non_finite = NonFiniteWeights::kRefuse) {
     return ImportFromHuggingFace(kIn, model_, *ExportFamilyOf(model_).value(), kOut, non_finite, disk_);
   }
-  // Expects the import to be refused with these words, and to leave nothing behind.
+  // Expects that the import is refused with a message that contains `parts`, and that it leaves nothing behind.
   void ExpectRefused(const std::vector<std::string>& parts) {
     const absl::Status status = Import().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;

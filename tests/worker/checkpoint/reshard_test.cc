@@ -102,8 +102,8 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
       ASSERT_EQ(
           LoadCheckpoint(kDirectory, read.Identity(10), rank.context, rank.tp_rank, rank.state, {.index = 0, .of = 0}, files),
           absl::OkStatus());
-      // A quarter of the layers. Of these, matrices that are split by columns (5 of 12 parts of a layer) are read
-      // completely, because the other ranks' parts lie between this rank's. The rest is halved.
+      // A rank reads a quarter of the layers. With tp 2, it reads matrices that are split by columns (5 of 12 parts of a
+      // layer) as a whole, because the parts of the other ranks lie between its own. It reads half of everything else.
       const double share = layout.tp == 1 ? 0.26 : 0.19;
       EXPECT_LT(static_cast<double>(files.read_bytes() - before), share * static_cast<double>(all));
     }
@@ -111,7 +111,7 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
   }
 }
 
-// In the layout that wrote it, a rank that does not have to verify anything reads only its own shard.
+// In the layout that wrote the checkpoint, a rank that does not have to verify anything reads only its own shard.
 TEST(ReshardReading, TheOwnShardComesFirst) {
   FaultyFileSystem files;
   CheckpointWorld world({.tp = 2, .pp = 2});
@@ -147,7 +147,8 @@ TEST(ReshardReading, ReadersShareOutTheDigests) {
   }
 }
 
-// The contents of a damaged header mean nothing: a reader that does not verify it must also treat it as damage.
+// A damaged header may name another job. A reader that does not verify this header must also treat it as damaged, and not as
+// one of another job.
 TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   FaultyFileSystem files;
   CheckpointWorld world({.pp = 2});
@@ -164,7 +165,7 @@ TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   }
 }
 
-// Complete shards that do not make up the model: two of the first stage.
+// The shards are complete, but they do not make up the model: both are of the first stage.
 TEST(ReshardReading, WhatNoShardHasIsNamed) {
   const TestFolder folder;
   CheckpointWorld world({.pp = 2});

@@ -80,7 +80,7 @@ TEST_P(AllGatherTest, FillsEverySlotInTheOrderOfTheGroup) {
       std::vector<float> data(count * members, -1.0f);
       const std::vector<float> own = ValuesOf(rank, count, 5);
       std::copy(own.begin(), own.end(), data.begin() + count * rank);
-      // In a world of one rank there is only the slot.
+      // In a world of one rank, `data` has only the slot of this rank.
       const absl::StatusOr<TransferTicket> ticket = communicator.StartAllGather(Group::kTensor, data.data(), count);
       ASSERT_TRUE(ticket.ok()) << ticket.status();
       ASSERT_TRUE(communicator.Wait(*ticket).ok());
@@ -121,7 +121,7 @@ TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
     ASSERT_EQ(stages.size(), 2u);
     std::vector<std::vector<float>> data(2, std::vector<float>(100));
     TransferTicket tickets[2];
-    // By chunk: the ranks of the lower half hold the pieces in the opposite order.
+    // Each rank reduces its chunk 0 first. The ranks of the lower half hold the pieces in the opposite order.
     for (size_t chunk : {0u, 1u}) {
       const int32_t piece = PipelineOf(layout).PieceOf(stages[chunk]);
       data[chunk].assign(100, static_cast<float>((piece + 1) * (1 << rank)));
@@ -280,7 +280,8 @@ TEST(CollectivesTest, AStalledReceiveHoldsNoOtherGroup) {
     std::vector<float> boundary(300'000, first_stage ? 0.0f : 8.0f);
     TransferTicket stalled;
     if (first_stage) stalled = *communicator.StartRecv(Group::kNextStage, boundary.data(), 300'000);
-    // The other stage sends only after all of this, so it can only complete if the receive does not block anything.
+    // The other stage sends only after all these collectives, so they complete only if the pending receive does not block
+    // them.
     for (int i = 0; i < 5; ++i) {
       std::vector<float> data(100'000, 1.0f);
       AllReduceNow(communicator, Group::kTensor, data);
@@ -298,7 +299,7 @@ TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
     std::vector<float> data(kCount, 1.0f);
     const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), kCount);
-    // Both halves are sent without a wait; the second one is the peer's half, with this rank's added.
+    // Both halves are sent before Wait is called. The second half is the peer's half, to which this rank has added its own.
     while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());

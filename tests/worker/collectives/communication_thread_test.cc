@@ -90,7 +90,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   ASSERT_TRUE(ticket.ok());
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
   ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
-  // For twice as long as a link may be idle, a few bytes at a time; then the rest.
+  // Sends a few bytes at a time for twice as long as a link may be idle, and then the rest.
   std::vector<float> theirs(kCount, 2.0f);
   const char* at = reinterpret_cast<const char*>(theirs.data());
   int64_t left = kCount * static_cast<int64_t>(sizeof(float));
@@ -160,7 +160,7 @@ TEST(CommunicationThread, WithoutALimitSignsAreHeardAndMeanNothing) {
 
 TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
   Waiting waiting(Nanos(50'000'000), Nanos(600'000'000'000));
-  // Its signs of life arrive, so this thread may wait; the peer is the one that is late.
+  // The thread still sends signs of life, so it has not given up waiting for its peer, which is late.
   std::string signs(20 * kSign.size(), '\0');
   size_t got = 0;
   while (got < signs.size()) {

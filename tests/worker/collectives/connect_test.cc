@@ -311,7 +311,8 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
   rank0.join();
 }
 
-// Whatever it says to those that connect to it: a true peer may still come to that address.
+// A listener at a peer's address may say anything to a rank that connects: the rank keeps trying, because the true peer may
+// still come to that address.
 TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
   for (const std::string& says :
        {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {

@@ -49,7 +49,7 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
   const int64_t passed_on = exchange.Awaited();
   EXPECT_GT(passed_on, 1 << 10);
   EXPECT_LT(passed_on, kCount);
-  // The half that is summed here arrives in pieces. It never waits for more than what has still to come.
+  // The half that this rank sums arrives in pieces. The exchange must not wait for more bytes than have still to come.
   std::vector<float> theirs(kCount / 2, 2.0f);
   int64_t to_come = kCount / 2 * 4;
   for (const char* at = reinterpret_cast<const char*>(theirs.data()); to_come > 0;) {

@@ -40,7 +40,7 @@ void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first)
   EXPECT_EQ(communicator.Barrier(), first);
 }
 
-// A rank in a separate process, which can really be killed. It lives until then.
+// A rank in a separate process, which the test can really kill. The process lives until the test kills it.
 class RankProcess {
  public:
   RankProcess(const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) : pid_(fork()) {
@@ -73,7 +73,7 @@ TEST(FailureTest, AKilledRankEndsEveryWaitOnEverySurvivor) {
   RunRanks(options, [&](int32_t rank, Communicator& communicator) {
     ASSERT_TRUE(AllReduceStatus(communicator, Group::kWorld, 100).ok());
     std::vector<float> data(500'000, 1.0f);
-    // Rank 0 waits for rank 1, which never answers; ranks 1 and 2 wait for the one that is killed.
+    // Rank 0 waits for rank 1, which never answers. Ranks 1 and 2 wait for the rank that is killed.
     absl::StatusOr<TransferTicket> ticket;
     if (rank == 0) ticket = communicator.StartAllReduce(Group::kTensor, data.data(), 500'000);
     if (rank == 1) ticket = communicator.StartRecv(Group::kNextStage, data.data(), 500'000);
@@ -219,7 +219,7 @@ TEST(FailureTest, APeerThatNeverStartsRunsIntoTheIdleTimeout) {
   });
 }
 
-// Wherever in its loop a communication thread is when its process is stopped.
+// All ranks are stopped and continued. A communication thread may be at any place in its loop when its process is stopped.
 TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
   struct Shared {
     std::atomic<int64_t> rounds[2];

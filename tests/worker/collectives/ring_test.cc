@@ -28,7 +28,7 @@ void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count, i
     const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
     const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
     EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
-    // What is sent after the first part is exactly what was received earlier, byte for byte.
+    // After the first part, a member sends exactly the bytes that it received earlier.
     for (size_t k = plan.free_bytes; k < outgoing.size(); ++k) {
       ASSERT_EQ(outgoing[k], incoming[k - plan.free_bytes]) << "byte " << k;
     }
@@ -57,7 +57,7 @@ TEST(RingTest, AUsedPlanLeavesNothingBehind) {
 }
 
 TEST(RingTest, AllReduceSendsTheFewestBytes) {
-  // 2(n-1)/n of the buffer, up to the rounding of a chunk.
+  // Each member sends 2(n-1)/n of the buffer, where n is the number of members.
   for (int32_t members = 1; members <= 6; ++members) {
     for (int32_t index = 0; index < members; ++index) {
       for (const int64_t element_bytes : {2, 4}) {

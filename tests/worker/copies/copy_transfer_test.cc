@@ -153,7 +153,7 @@ TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
   EXPECT_THAT(there_.List().copies, IsEmpty());
 }
 
-// Without the secret: a client that sends the server's own proof back. Nothing that was not requested is accepted.
+// A client without the secret sends the server's own proof back. Nothing that was not requested is accepted.
 TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
   CopyLink link(*ConnectForCopies(address(), 0));
   std::string opening(56, '\0');
@@ -218,7 +218,7 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   }
 }
 
-// If a sender disappears in the middle, there is no copy, and the server serves the next sender.
+// If a sender disappears in the middle of a shard, there is no copy, and the server serves the next sender.
 TEST_F(CopyTransferTest, HalfAShardIsNone) {
   {
     auto fd = ConnectForCopies(address(), 0);
@@ -244,7 +244,7 @@ TEST_F(CopyTransferTest, NoiseIsDropped) {
   EXPECT_EQ(link.Receive(answer).code(), absl::StatusCode::kUnavailable);
 }
 
-// If it must end, a client that waits for a silent server ends at once.
+// A client that waits for a silent server ends at once when it is told to end.
 TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   const ListeningSocket silent = ListenTcp("127.0.0.1").value();
   CopyClient client({"127.0.0.1", silent.port}, ends_, 0);

@@ -65,7 +65,8 @@ TEST_F(AllowedPathsTest, LinksAreFollowed) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--data-root"));
 }
 
-// At another time or on another node the path may exist, so this is not the job's fault.
+// The target of a link may exist at another time or on another node, so a path that cannot be followed is not the job's
+// fault.
 TEST_F(AllowedPathsTest, APathThatCannotBeFollowedIsNotOneThatIsRefused) {
   fs::create_symlink(folder_ + "/outside/nothing-yet", folder_ + "/data/dangling");
   fs::create_symlink(folder_ + "/data/loop", folder_ + "/data/loop");
@@ -109,7 +110,7 @@ TEST_F(AllowedPathsTest, EveryPathOfAJobIsLookedAt) {
   EXPECT_THAT(check(in, "", in, out), HasSubstr("checkpoint.from"));
 }
 
-// The two files that a prefix stands for are the ones that are opened.
+// The prefix of a Megatron data set stands for two files. The daemon checks these files, because the rank opens them.
 TEST_F(AllowedPathsTest, TheFilesOfAPrefixAreLookedAt) {
   fs::create_symlink(folder_ + "/outside/text", folder_ + "/data/tokens.bin");
   RankConfig config;

@@ -50,7 +50,7 @@ TEST(DescribeEnding, ASuccessThatIsNoneIsAFailure) {
   EXPECT_EQ(crashed_after.exit_code, 139);
   EXPECT_EQ(crashed_after.outcome, RankOutcome::kFailed);
 
-  // It reported a failure but ended with 0.
+  // The rank reported a failure but ended with exit code 0.
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDataFailure}).exit_code, kRankExitFailure);
 }
 
@@ -78,7 +78,7 @@ TEST(DescribeEnding, WhatWasAskedToEndWasStopped) {
   const RankEnding killed = DescribeEnding({.exit = ExitStatus{137, 9}, .stop = StopStage::kKilled});
   EXPECT_EQ(killed.outcome, RankOutcome::kStopped);
   EXPECT_NE(killed.reason.find("did not in time"), std::string::npos);
-  // It was done before it noticed the signal.
+  // The rank was done before it noticed the signal.
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}), RankEnding{});
 }
 

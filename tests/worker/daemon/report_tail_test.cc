@@ -143,7 +143,7 @@ TEST_F(TailTest, ReadingPausesWhenTheServerAcknowledgesNothing) {
   EXPECT_GE(held, ReportTail::kWindow);
   EXPECT_LT(held, static_cast<size_t>(count));
   EXPECT_FALSE(tail.Drained());
-  // Everything still arrives when the file can be read.
+  // All other reports arrive as the earlier ones are acknowledged.
   int64_t last = static_cast<int64_t>(held);
   while (!tail.Drained()) {
     tail.Acknowledge(last);
@@ -210,7 +210,7 @@ TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
   EXPECT_TRUE(reports.Drained()) << "else the rank's end would never be told";
 }
 
-// The problem may be temporary.
+// The problem may be temporary, so the tail tries again to read the file.
 TEST_F(TailTest, WhatCouldNotBeReadIsReadLater) {
   std::filesystem::create_directory(path_);
   ReportTail reports = Tail();

@@ -57,7 +57,7 @@ class FakeCluster : public v1::Cluster::Service {
   void StopRenewing();
   // Ends the present stream.
   void EndStream();
-  // Whether ranks that have ended and are not wanted are released, as the server does. The default is yes.
+  // Sets whether ranks that have ended and are not wanted are released, as the server does. The default is true.
   void SetReleases(bool releases);
   // Waits until the predicate holds for what the daemon has sent. After 30 s fails the test with `what`.
   bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds);

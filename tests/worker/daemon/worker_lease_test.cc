@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kLong = 3'600'000'000'000;  // longer than anything here takes
 
-// The daemon of another node.
+// The daemon of another node, which is a witness.
 class FakeWitness : public v1::Witness::Service {
  public:
   FakeWitness() {
@@ -33,7 +33,8 @@ class FakeWitness : public v1::Witness::Service {
   }
   ~FakeWitness() override { server_->Shutdown(); }
   int port() const { return port_; }
-  // From now on, the server has answered it at the time when it is asked; before that, when it began.
+  // From now on, the witness says that the server has just answered it. Before this call, it says that the server last
+  // answered it when the witness began.
   void HearOfTheServer() { hears_ = true; }
   int asked() const { return asked_; }
 
@@ -71,7 +72,7 @@ class WorkerLeaseTest : public WorkerTest {
     AwaitDeadline([](Nanos deadline) { return deadline.value != INT64_MAX; });
     return pid;
   }
-  // From now on the ranks may go on for only a few seconds.
+  // Shortens the lease: from now on the ranks may go on for only a few seconds. `port`: that of the witness.
   void Shorten(int port) {
     Renew(4'000'000'000, port);
     AwaitDeadline([](Nanos deadline) { return deadline < BootTime() + Nanos(4'000'000'000); });
@@ -123,7 +124,7 @@ TEST_F(WorkerLeaseTest, EndsRanksWhenNobodyAnswers) {
   EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->exit_code(), kRankExitLeaseOver);
 }
 
-// Whatever happens to the daemon, its ranks end in time, and the next daemon knows whom to ask.
+// Whatever happens to the daemon, its ranks end in time, and the next daemon knows which witnesses to ask.
 TEST_F(WorkerLeaseTest, TheDeadlineOutlivesTheDaemon) {
   const pid_t pid = Run();
   Shorten(witness_.port());

@@ -42,7 +42,7 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_EQ(told.reports[3].done().steps(), 2);
   EXPECT_FALSE(told.end_before_report);
 
-  // What the rank was told is in its folder.
+  // The configuration that the rank was given is in the rank's folder.
   const std::string folder = data_ + "/ranks/j1.g1.r0";
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*ReadFile(folder + "/config.json"));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -55,7 +55,7 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
       << "it has the secret of the ranks' connections";
 
-  // It is no longer wanted, so it is forgotten, but its files stay.
+  // The rank is no longer wanted, so the daemon forgets it, but the rank's files stay.
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& t) { return t.ranks.empty(); });
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.jsonl"));

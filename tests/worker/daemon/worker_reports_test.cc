@@ -56,7 +56,7 @@ TEST_F(WorkerReportsTest, WhatIsNotAcknowledgedIsSentAgainAfterReconnecting) {
   EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2, 3, 4}));
 
   WantOnly({assignment_}, {AckOf(3)});
-  // When a later report has arrived, the acknowledgement has been processed.
+  // When a later report has arrived here, the daemon has processed the acknowledgement.
   Tell(0, "step 3");
   WaitForReports(5);
   Tell(0, "step 4");
@@ -111,7 +111,7 @@ TEST_F(WorkerReportsTest, TheLastWordsOfARankThatIsNotWantedArrive) {
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   EXPECT_FALSE(cluster_.told().end_before_report);
   EXPECT_FALSE(ProcessLives(pid));
-  // The stream may have lost them, so they are sent again until the rank is released.
+  // The stream may have lost the reports, so the daemon sends them again until the rank is released.
   Reattach();
   WaitForReports(2);
   EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2}));

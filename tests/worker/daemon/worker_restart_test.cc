@@ -56,7 +56,7 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// The request is a file, so it outlives the daemon that made it, and the next daemon can withdraw it.
+// The request to give way is a file, so it outlives the daemon that made it, and the next daemon can withdraw it.
 TEST_F(WorkerRestartTest, ARankIsAskedToGiveWayUntilThatIsTakenBack) {
   StartDaemon();
   Run();
@@ -212,7 +212,7 @@ TEST_F(WorkerRestartTest, AProcessIdThatIsUsedAgainIsNotTrusted) {
   StartDaemon();
   const pid_t pid = Run();
   KillDaemon();
-  // As if the rank had ended and another process, here this one, had got its id.
+  // The record now looks as if the rank had ended and another process, here this one, had got its id.
   StoredRank record = *LoadRecord(folder(), key());
   record.process.start_ticks -= 1;
   ASSERT_TRUE(StoreRecord(folder(), record).ok());
@@ -262,7 +262,7 @@ TEST_F(WorkerRestartTest, StopAllEndsWhatADeadDaemonHasLeft) {
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
   EXPECT_FALSE(ProcessLives(pid));
-  // Again, when there is nothing to do.
+  // The second call has nothing left to stop.
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
 }

@@ -20,7 +20,8 @@ void Append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// A pair of files with tokens 0, 1, 2, ... in sequences of these lengths. A test may damage fields before Index().
+// A Megatron file pair (.bin and .idx) with tokens 0, 1, 2, ... in sequences of these lengths. A test may damage fields
+// before it calls Index().
 struct Pair {
   std::vector<int32_t> sizes = {3, 0, 5, 2};
   std::vector<int64_t> pointers, documents;

@@ -30,7 +30,7 @@ Answer Prepare(const TestFolder& folder, const std::string& arguments, const std
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, folder.Read("answer")};
 }
 
-// All tokens of a pair with `count` tokens, as one sample.
+// Reads all tokens of the Megatron file pair (.bin and .idx) "out", which has `count` tokens, as one sample.
 std::vector<int32_t> TokensOf(const TestFolder& folder, int32_t count, int32_t vocab) {
   const auto dataset = OpenDataset({DataKind::kMegatron, folder.Path("out")}, count - 1, vocab, 1);
   EXPECT_TRUE(dataset.ok()) << dataset.status();

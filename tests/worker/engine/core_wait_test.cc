@@ -25,7 +25,7 @@ TEST(CoreWait, OfAnythingElseIsZero) {
   }
 }
 
-// A kernel that does not keep it says 0 for everything.
+// Returns whether the kernel keeps the times in /proc/self/schedstat. A kernel that does not keep them says 0 for everything.
 bool KernelKeepsIt() {
   std::ifstream file("/proc/self/schedstat");
   int64_t ran = 0;

@@ -41,8 +41,8 @@ TEST(Engine, RefusesAnArenaThatDiffersFromThePlanned) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value - 256)));
 }
 
-// The workspace of unfused attention has no more rows than the backend uses: otherwise the peak, which Train compares
-// with the arena, would show it.
+// The workspace of unfused attention must not have more rows than the backend uses. Train compares the peak with the arena,
+// so it would find unused rows.
 TEST(Engine, FillsItsArenaWithLongSamplesToo) {
   TinyJob job;
   job.model.seq = 96;
@@ -245,7 +245,7 @@ TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
   });
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(absl::IsUnavailable(statuses[rank])) << statuses[rank];
-    // In step 1, or at the end of step 0 if the news arrives early.
+    // A rank fails in step 1, or at the end of step 0 if it hears of the failure early.
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr(", action "));
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("out of luck"));
   }

@@ -84,7 +84,8 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
-// Two replicas add the same two gradients, whoever keeps the sum. With more replicas the order of sums changes.
+// Two replicas add the same two gradients, no matter which replica keeps the sum. With more replicas the order of sums
+// changes.
 TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {

@@ -24,7 +24,7 @@ using cuda_on_host::SetOrder;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-constexpr int64_t kSteps = 2;  // in the second nothing looks at the arena meanwhile
+constexpr int64_t kSteps = 2;  // in the second step, nothing looks at the arena while it runs
 
 std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value()); }
 
@@ -44,7 +44,7 @@ TinyJob JobOf(const TinySetting& setting) {
   return job;
 }
 
-// The order applies to the whole process.
+// The order in which the simulated devices do their work (SetOrder) applies to the whole process, so TearDown resets it.
 class NcclEngine : public testing::TestWithParam<TinySetting> {
  protected:
   void TearDown() override {
@@ -114,10 +114,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(NcclName, TellsTheVersion) { EXPECT_EQ(NcclName(), "NCCL 2.28.3"); }
 
-// Lets a rank do something else at one of its communicator's starts.
+// A communicator that counts the transfers that a rank starts, and does something else at one of them.
 class StartsUntil : public Communicator {
  public:
-  // At the start with that number, `then` decides what happens; OK: it goes on normally.
+  // When the rank starts its `number`-th transfer, `then` is called. If it returns OK, the transfer starts normally; else its
+  // error is returned.
   StartsUntil(std::unique_ptr<Communicator> inner, int64_t number, std::function<absl::Status()> then)
       : inner_(std::move(inner)), left_(number), then_(std::move(then)) {}
 
@@ -160,7 +161,7 @@ class StartsUntil : public Communicator {
 // Two stages of two tensor-parallel ranks: every kind of transfer except those of the data group.
 TinyJob FaultyJob() { return JobOf({TinyModel::kGpt, {.tp = 2, .pp = 2, .sequence_parallel = true}}); }
 
-// The job in which the last rank does `then` at its start with that number.
+// FaultyJob(), but the last rank calls `then` when it starts its `number`-th transfer.
 TinyJob FaultyJob(int64_t number, const std::function<absl::Status()>& then, Nanos idle_timeout = Nanos(0)) {
   TinyJob job = FaultyJob();
   job.make_communicator = [=, layout = job.layout](int32_t rank, Communicator& host,
@@ -203,7 +204,7 @@ TEST_P(NcclFault, ARankThatEndsAnywhereEndsAll) {
   EXPECT_GT(number, 100);
 }
 
-// Like a rank whose machine is frozen: nobody is told anything.
+// The rank stops like a rank whose machine is frozen: the other ranks are not told.
 TEST_P(NcclFault, ARankThatStopsAnywhereEndsAllWhenTheyHaveIdled) {
   for (const int64_t number : {2, 11, 30}) {
     std::mutex mutex;

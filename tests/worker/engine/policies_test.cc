@@ -103,7 +103,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   }
 }
 
-// The results must not be equal because of the poison.
+// The results without poison (NaN in dead buffers) are the same, so poison is not the reason why other results are equal.
 TEST_P(Policies, PoisonChangesNoBit) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);

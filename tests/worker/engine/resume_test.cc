@@ -53,7 +53,8 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
   }
 }
 
-// Steps [begin, end) from that checkpoint, on new ranks, with the weights before and after.
+// `loaded`: the weights that new ranks load from a checkpoint. `trained`: their weights after they have trained steps [begin,
+// end).
 struct Continued {
   Parameters loaded, trained;
 };
@@ -120,7 +121,8 @@ ParallelLayout CustomV() {
   return layout;
 }
 
-// From layout to layout, with everything that a layout has: five steps in each.
+// Trains five steps in one layout, and continues in another layout for five steps. The layouts have every feature that
+// layouts can have.
 class ResumeElsewhere : public testing::TestWithParam<TinySetting> {};
 
 TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {

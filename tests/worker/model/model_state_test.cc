@@ -198,8 +198,8 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
   EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
 }
 
-// Every element that is in a file, once, with the initial value that it has in any layout; and everything that the plan
-// says about memory.
+// The members together hold every element that is in a checkpoint file exactly once, with the initial value that it has in
+// any layout. Also checks everything that the plan says about memory.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (auto [model, tp] : ModelsAndSizes()) {

@@ -84,7 +84,7 @@ Function* Next(const char* name) {
   return found;
 }
 
-// From now on the process may have little more memory than it has.
+// Limits the process to little more memory than it has now, and then allocates more than the limit.
 void ExhaustMemory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -157,7 +157,7 @@ class FaultyBackend : public cpu::CpuBackend {
   }
 
  private:
-  // True if this is the fault and its step has come. Every earlier step has updated weights.
+  // True if `one` is the fault of this process and the step of the fault has come. Every earlier step has updated weights.
   bool In(Fault one) const { return fault == one && next_step_ == fault_step; }
 
   int64_t next_step_ = 0;

@@ -37,7 +37,7 @@ void Damage(const TestFolder& folder, int64_t step, const std::string& shard = k
   folder.Write(path, content);
 }
 
-// Every rank ends without a step, because of its own fault or a peer's.
+// Expects that every rank ends without a step, because of its own failure or because it lost a peer.
 void ExpectRefused(RankProcesses& ranks, const std::string& reason) {
   int own = 0;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -86,7 +86,7 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
     for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
       EXPECT_EQ(Only<RankReady>(next.Reports(rank)).at(0).next_step, 8);
     }
-    // The server is told what it did not know.
+    // The reports name the checkpoints that the server did not know.
     const std::vector<int64_t> reported = StepsOf(Only<CheckpointReport>(next.Reports(0)));
     EXPECT_EQ(reported, known == 8 ? std::vector<int64_t>{10} : (std::vector<int64_t>{8, 10}));
   }
@@ -123,8 +123,8 @@ TEST(RankCheckpoint, ADamagedOneIsPassedOverAndReplaced) {
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(next.Reports(0))), (std::vector<int64_t>{8, 10}));
 }
 
-// A plan with another layout continues the run, each time from a checkpoint of the previous one; also past a damaged
-// one, which it replaces.
+// Each run continues from a checkpoint of the previous run, with another layout. If the newest checkpoint is damaged, the run
+// continues from an older one and later replaces the damaged one.
 TEST(RankCheckpoint, AnotherLayoutGoesOn) {
   const TestFolder folder;
   const std::vector<double> losses = TrainTen(folder);
@@ -166,13 +166,13 @@ TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
   }
 }
 
-// It is not known whose it was; it may have been this job's.
+// It is not known which job wrote the checkpoint, so it may be a checkpoint of this job.
 TEST(RankCheckpoint, AnUnreadableOneIsNoReasonForAFreshStartEither) {
   const TestFolder folder;
   fs::create_directories(DirectoryOf(folder) + "/step-00000004");
   RankProcesses second(folder, Configs(folder, 2), /*generation=*/2);
   ExpectRefused(second, "index.json is missing");
-  // A first generation, which has not written any, does not stop because of it either.
+  // The first generation of a job cannot have written a checkpoint earlier, so it does not stop because of this one.
   const TestFolder another;
   fs::create_directories(DirectoryOf(another) + "/step-00000004");
   RankProcesses first(another, Configs(another, 2), /*generation=*/1);
@@ -195,7 +195,7 @@ TEST(RankCheckpoint, ChangedDataIsRefused) {
   ExpectRefused(next, "the data is text of");
 }
 
-// The older generation goes on training at a place that cannot be reached when its successor begins.
+// The older generation is on nodes that cannot be reached, so it goes on training when its successor begins.
 TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
   const TestFolder folder;
   RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);
@@ -229,13 +229,13 @@ TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   RankProcesses again(folder, Configs(folder, 10, another_job), /*generation=*/2);
   ExpectRefused(again, "step-00000010 is a checkpoint of another run, of job small");
   EXPECT_THAT(Only<RankFailure>(again.Reports(0)).at(0).reason, HasSubstr("checkpoint.directory"));
-  // A job that checkpoints at none of its steps is accepted, and leaves the others unchanged.
+  // A job that checkpoints at none of the same steps is accepted, and leaves the checkpoints of the other job unchanged.
   RankProcesses apart(folder, Configs(folder, 9, another_job), /*generation=*/3);
   apart.ExpectAllExit(kRankExitOk);
   for (const int64_t step : {4, 8, 9, 10}) EXPECT_TRUE(fs::exists(CheckpointPath(DirectoryOf(folder), step))) << step;
 }
 
-// Another job, in another layout, with its own directory.
+// A second job, which begins from a checkpoint of the first job and has its own directory.
 void GoOnFromTheFirst(const TestFolder& folder, RankConfig& config) {
   EveryFour(config);
   config.job = JobId("second");
@@ -258,14 +258,14 @@ TEST(RankCheckpoint, AnotherJobGoesOnInAnotherLayout) {
   ASSERT_EQ(Only<RankReady>(second.Reports(0)).size(), 1u);
   EXPECT_EQ(Only<RankReady>(second.Reports(0))[0].next_step, 4);
   EXPECT_THAT(second.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008")));
-  // The checkpoint that it began with does not belong to it.
+  // The checkpoint from which the second job began does not belong to it, so the job does not report it.
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(second.Reports(0))), (std::vector<int64_t>{8, 10}));
   const std::vector<double> continued = second.Losses();
   ASSERT_EQ(continued.size(), 6u);
   for (size_t i = 0; i < continued.size(); ++i) {
     EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
   }
-  // From then on it resumes from its own checkpoints.
+  // Later generations of the second job resume from its own checkpoints.
   fs::remove_all(DirectoryOf(folder));
   RankProcesses again(folder, configs(), /*generation=*/3);
   again.ExpectAllExit(kRankExitOk);
@@ -321,7 +321,7 @@ TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
   ExpectRefused(ranks, blocked);
 }
 
-// The disk takes a second, and a step takes a thousandth of that.
+// Writing a shard takes a second, which is a thousand times as long as a step.
 TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   const TestFolder folder;
   const int64_t steps = 60;
@@ -345,7 +345,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
 
 TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   const TestFolder folder;
-  // Where the shards of step 3 should go, writes fail as on a full disk. Removing the attempt ends that.
+  // Writes to the shards of step 3 fail as on a full disk. This ends when the attempt is removed.
   for (int shard = 0; shard < kShards; ++shard) {
     const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
     fs::create_directories(attempt);
@@ -395,7 +395,7 @@ TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
   EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
   EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // of step 3, and once of step 6
   ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
-  // The first rank that notices the last failure ends with the reason; the others may only see it leave.
+  // The first rank that notices the last failure ends with the reason. The others may notice only that this rank has ended.
   std::vector<std::string> own_reasons;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     for (const RankFailure& failure : Only<RankFailure>(ranks.Reports(rank))) {

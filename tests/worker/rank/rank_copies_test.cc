@@ -79,7 +79,7 @@ Undisturbed RunUndisturbed(const TestFolder& folder) {
   return run;
 }
 
-// Runs a first generation from the beginning.
+// Runs a first generation from the beginning until rank 3 is killed; see LoseRank3. Returns 0 if there were no copies.
 int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   for (const int32_t node : {0, 1}) fs::remove_all(NodeDirectory(folder, node));
   fs::remove_all(folder.Path("checkpoints"));
@@ -93,8 +93,8 @@ int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& 
   return known;
 }
 
-// The first generation: rank 3 is killed in the middle of a step. Returns the steps of the newest copies that a rank
-// knew to be complete. On a busy machine the rank may be killed before there are any; then it is repeated.
+// Runs a first generation in which rank 3 is killed in the middle of a step. Returns the step of the newest copies that a
+// rank knew to be complete. On a busy machine rank 3 may be killed before there are copies; then the run is repeated.
 int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   int64_t known = 0;
   for (int i = 0; i < 20 && known == 0; ++i) known = TryToLoseRank3(folder, configs);
@@ -251,7 +251,7 @@ TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
   ExpectResumed(folder, configs, known, undisturbed);
 }
 
-// A generation that continued from an earlier step is the run; what an older one did after that step is not.
+// If a generation continued from an earlier step, what an older generation did after that step no longer belongs to the run.
 TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   const TestFolder folder;
   LoseRank3(folder, OnTwoNodes(folder));
@@ -263,7 +263,7 @@ TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
 }
 
-// It goes on training, and reports once that it makes no more copies.
+// The replaced generation goes on training, and reports once that it makes no more copies.
 TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));

@@ -70,8 +70,8 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
       EXPECT_TRUE(failures[0].peer_lost);
       EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
     }
-    // The fault happened in its step, or, for a checkpoint, beside the following steps. All earlier steps are reported,
-    // with the losses of a run without faults.
+    // The fault happened in step `c.step`, or, if it is a fault of a checkpoint, while later steps ran. All earlier steps are
+    // reported, with the losses of a run without faults.
     std::vector<double> losses;
     for (const StepReport& step : Only<StepReport>(first.Reports(rank))) losses.push_back(step.loss);
     ASSERT_GE(losses.size(), static_cast<size_t>(c.step));
@@ -130,7 +130,7 @@ TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) EXPECT_TRUE(Only<RankFailure>(ranks.Reports(rank)).empty());
 }
 
-// The others wait minutes while a rank writes to a disk, but only while it lives.
+// While a rank writes to a disk, the others wait minutes for it, but only as long as it sends signs of life.
 TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless, EveryThree), /*generation=*/1, /*absent=*/{},
@@ -161,7 +161,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"nan-loss", 4}}});
   int own = 0;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first rank that finds it ends, and the others may hear of that before they find it themselves.
+    // The first rank that finds the bad loss ends. The others may hear of that before they find the loss themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     own += exit_code == kRankExitFailure ? 1 : 0;
@@ -221,7 +221,7 @@ RankFailure OwnFault(RankProcesses& ranks, int rank) {
   return failures.empty() ? RankFailure{} : failures.front();
 }
 
-// Even without a byte left for an error's text the rank reports it, and the cause says what to do.
+// Even if no byte is left for the text of an error, the rank reports that it has no memory, and the cause says what to do.
 TEST(RankFaults, ARankWithoutMemorySaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"exhaust-memory", 3}}});
@@ -271,12 +271,12 @@ TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
     ranks.ExitCode(rank);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
-    // Some may first be told that others have given up.
+    // Some ranks may first hear that others have given up.
     EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kData) << failures[0].reason;
   }
 }
 
-// It trains as long as the data are good, and then says what is wrong, and where.
+// The ranks train as long as the tokens are valid, and then report what is wrong, and where.
 TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
   for (const bool held_out : {false, true}) {
     SCOPED_TRACE(held_out ? "of the validation data" : "of the training data");
@@ -302,7 +302,7 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
       ranks.ExitCode(rank);
       const auto failures = Only<RankFailure>(ranks.Reports(rank));
       ASSERT_EQ(failures.size(), 1u) << ranks.Log(rank);
-      // Some may be told that others have given up before they end their step.
+      // Some ranks may hear that others have given up before they end their step.
       EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kToken) << failures[0].reason;
       if (failures[0].peer_lost) continue;
       ++own;

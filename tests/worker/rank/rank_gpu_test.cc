@@ -32,13 +32,13 @@ TEST(RankGpu, CheckingSaysWhetherAGpuCanBeUsed) {
   EXPECT_EQ(none.exit_code, kRankExitFailure);
   EXPECT_EQ(none.out, "");
   EXPECT_THAT(none.err, HasSubstr(kNoGpu));
-  // With CUDA, the program that is linked with it has looked.
+  // In a build with CUDA, the program that is linked with CUDA has looked for a GPU.
   const bool with_cuda = std::filesystem::exists(std::string(kLynxRank) + "-cuda");
   EXPECT_EQ(none.err.find("this build has no CUDA backend") == std::string::npos, with_cuda) << none.err;
   const Output some = RunLynxRank(folder, {"--check-cuda", "GPU-1"}, kStandInRank);
   EXPECT_EQ(some.exit_code, kRankExitOk) << some.err;
   EXPECT_THAT(some.out, StartsWith("cuda:0: CUDA on the host"));
-  // The second line says how much of it is free: the stand-in's 8 GiB, except its scratch.
+  // The second line says how many bytes of the GPU's memory are free: the 8 GiB of the stand-in, except its scratch.
   const int64_t free_bytes = std::stoll(some.out.substr(some.out.find('\n') + 1));
   EXPECT_LT(free_bytes, (kGiB * 8).value);
   EXPECT_GT(free_bytes, (kGiB * 7).value);

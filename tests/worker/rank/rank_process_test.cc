@@ -41,7 +41,7 @@ TEST(RankProcess, TrainsReportsAndResumes) {
     EXPECT_EQ(Only<CheckpointReport>(reports).size(), rank == 0 ? 3u : 0u);  // of steps 4, 8 and 10
   }
 
-  // As if it had ended after step 4.
+  // Without the later checkpoints, the folder looks as if the run had ended after step 4.
   std::filesystem::remove_all(CheckpointPath(SmallConfig(folder, 10, 0).checkpoint_directory, 8));
   std::filesystem::remove_all(CheckpointPath(SmallConfig(folder, 10, 0).checkpoint_directory, 10));
   RankProcesses second(folder,
@@ -151,7 +151,7 @@ void AwaitCancellation(pid_t pid) {
   ADD_FAILURE() << "process " << pid << " does not block SIGTERM";
 }
 
-// It has not connected to rank 3, for which it would wait for a long time.
+// Rank 3 is absent. Rank 0 has not connected to it and would wait for a long time.
 TEST(RankProcess, ATerminatedRankDoesNotWaitForItsPeers) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{3});
@@ -173,7 +173,8 @@ TEST(RankProcess, AMissingDataFileIsNamed) {
   }
 }
 
-// It has connected to its peers before it opens its data, so they are told at once and do not wait in vain.
+// A rank connects to its peers before it opens its data, so it can tell them at once why it ends, and they do not wait in
+// vain.
 TEST(RankProcess, PeersHearWhyARankCannotReadItsData) {
   const TestFolder folder;
   const std::string missing = folder.path() + "/no-such-text";
@@ -195,7 +196,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   configs[1].spec.data.path = folder.Write("other", std::string(1000, 'x'));
   RankProcesses ranks(folder, configs);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first rank that notices it ends, and the others may hear of that before they notice it themselves.
+    // The first rank that notices the different data ends. The others may hear of that before they notice it themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     const std::vector<RankReport> reports = ranks.Reports(rank);
@@ -206,7 +207,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   EXPECT_FALSE(std::filesystem::exists(configs[0].checkpoint_directory));
 }
 
-// Smaller than any layout of the program's buffers, but larger than the first one that is tried.
+// One arena is smaller than any layout of the program's buffers, the other is larger than the first layout that is tried.
 TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
   for (const Bytes difference : {Bytes(-256), Bytes(1 << 20)}) {
     const TestFolder folder;

@@ -59,7 +59,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 namespace {
 
-// As much as a small GPU has. A request for more is refused, as it would be there.
+// As much memory as a small GPU has. A request for more is refused, as on a GPU.
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 constexpr int kLowestPriority = 0, kHighestPriority = -5;  // the lower the number, the higher
 

@@ -108,7 +108,7 @@ class Machine {
     }
   }
 
-  // Runs the warp that begins with that thread to its next barrier. Returns whether it moved.
+  // Runs the warp that begins with thread `begin` to its next barrier. Returns whether any of its threads moved.
   bool RunWarp(int begin) {
     const int end = std::min(begin + kLanes, threads_);
     bool moved = false;
@@ -129,7 +129,7 @@ class Machine {
                        [](const auto& fiber) { return fiber->state == State::kDone; });
   }
 
-  // Opens the barrier if all of them have reached it.
+  // Opens the barrier for the threads in [begin, end) if all of them have reached it.
   bool ReleaseRange(int begin, int end, State barrier) {
     for (int i = begin; i < end; ++i) {
       if (fibers_[i]->state != barrier) return false;

@@ -65,14 +65,14 @@ ncclConfig_t newest_config;
 
 }  // namespace
 
-// Never freed, so that the use of a destroyed communicator is found.
+// A communicator. It is never freed, so that the use of a destroyed communicator is found.
 struct NcclOnHostComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool live = true, aborted = false, finalizing = false;
   ncclResult_t error = ncclSuccess;  // asynchronous
   std::optional<Transfer> issuing;   // not in its stream yet
-  int asked = 0;                     // how often it was asked since then
+  int asked = 0;                     // number of calls of ncclCommGetAsyncError since `issuing` was set
   int64_t transfers = 0, done = 0;
   cudaStream_t stream = nullptr;  // the stream of all its transfers
   int64_t newest = 0;             // the number of the newest one in the stream
@@ -131,7 +131,7 @@ void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
   }
 }
 
-// The member's stream has reached the transfer. Returns whether the transfer may end.
+// Records that the member's stream has reached the transfer. Returns whether the transfer may end.
 bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   if (comm.aborted) return true;
   Meeting::Member& own = meeting.members[static_cast<size_t>(comm.rank)];

@@ -118,7 +118,7 @@ std::vector<Outcome> Check(
 
 NodeCheckOptions Patient(int32_t, const RankConfig&) { return {.patience = kLong}; }
 
-// In a pair, the end whose other end is `peer` has the fault.
+// Options of a rank whose end of the pair with rank `peer` has the fault.
 NodeCheckOptions WithFault(const RankConfig& config, int32_t peer, BadPair::Fault fault) {
   NodeCheckOptions options{.patience = kLong};
   options.connect = [&config, peer, fault](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
@@ -188,7 +188,7 @@ TEST(NodeCheck, ASlowLinkIsToldByBothItsEnds) {
   }
 }
 
-// The link is slow once, as when one end could not run, and then no longer.
+// The link is slow only once, as when one end could not run.
 TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   std::atomic<int> waits = 0;
   class SlowOnce : public BadPair {
@@ -218,7 +218,7 @@ TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   EXPECT_GE(waits, 7);
 }
 
-// It has connected to the others, and then does nothing more.
+// One rank connects to the other ranks and then does nothing more. A rank that waited for it must report it.
 TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   std::mutex mutex;
   std::condition_variable changed;

@@ -27,7 +27,7 @@ TEST(FitLink, FindsTheLineThatItWasGiven) {
 }
 
 TEST(FitLink, TakesTransfersOfSeveralKindsTogether) {
-  // 5 us latency, 100 GB/s, of rings of 4 and messages.
+  // Samples of rings of 4 ranks and of single messages on a link with 5 us latency and 100 GB/s.
   std::vector<TransferSample> samples;
   for (const int64_t steps : {1, 3, 6}) {
     for (const int64_t bytes : {100'000, 10'000'000})

@@ -9,7 +9,7 @@ namespace {
 
 Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
 
-// Knows only its limit, and how often it was set.
+// A communicator that only stores its limit and counts how often the limit was set.
 class LimitOnly : public NoTransfers {
  public:
   void SetIdleTimeout(Nanos limit) override {

@@ -50,7 +50,7 @@ TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
   }));
 }
 
-// A rank starts itself again after it has got its cores.
+// A rank starts itself again after it has got its cores, so it drops its rights a second time.
 TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_TRUE(HoldsInChild([] { return DropPrivileges("65534:65534:").ok() && DropPrivileges("65534:65534:").ok(); }));
