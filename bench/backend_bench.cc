@@ -55,7 +55,7 @@ T* Values(int64_t count) {
   return data;
 }
 
-// As large as the largest workspace of an attention op.
+// A buffer that is as large as the largest workspace of an attention op.
 float* Workspace() {
   static float* const workspace =
       Values(2 * kS * kS + kB * kA * kS + WideHeadFloats<Bfloat16>(kAttention, /*whole=*/4, /*rows=*/3));
@@ -250,7 +250,7 @@ void SwigluForward(benchmark::State& state) {
 BENCHMARK_TEMPLATE(SwigluForward, float)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(SwigluForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
-// Both backward ops.
+// Measures both backward ops together: SwigluBackward and SiluBackward.
 template <class T>
 void SwigluBackward(benchmark::State& state) {
   T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF), *dy = Values<T>(kN * kF), *dgated = Values<T>(kN * 2 * kF);

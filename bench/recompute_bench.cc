@@ -41,7 +41,7 @@ RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = Dropo
   return problem;
 }
 
-// Fronts and mix, for a stage about which nothing is known yet.
+// Measures the Pareto fronts and the mix of their points, for a stage about which nothing is known yet.
 void BM_HeuStage(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   Nanos exposed;
@@ -52,8 +52,8 @@ void BM_HeuStage(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}})->Args({50, 4, 200, 30});
 
-// The same with stored dropout masks, as in the presets: 11 items instead of 8. The fifth argument is the stage's stall
-// in microseconds.
+// Measures the same as BM_HeuStage with stored dropout masks, as in the presets: 11 items instead of 8. The fifth argument is
+// the stage's stall in microseconds.
 void BM_HeuStageWithMasks(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state, DropoutMasks::kStored, Nanos(state.range(4) * 1000));
   for (auto _ : state) benchmark::DoNotOptimize(StageHeu(problem).Best(problem.layers, problem.budget));
@@ -74,7 +74,7 @@ void BM_HeuNextStage(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuNextStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}});
 
-// Another budget, when the fronts are known.
+// Measures the mix for another budget, when the Pareto fronts are known already.
 void BM_HeuMix(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu heu(problem);
@@ -82,7 +82,7 @@ void BM_HeuMix(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuMix)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
 
-// What a search calls most often.
+// Measures the function that a search calls most often.
 void BM_HeuEstimate(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu heu(problem);
@@ -90,7 +90,7 @@ void BM_HeuEstimate(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuEstimate)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
 
-// One solution each; the counters say what was proved.
+// Solves each problem once; the counters say what was proved.
 void BM_Opt(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   for (auto _ : state) {

@@ -94,7 +94,7 @@ void BM_Plan23b(benchmark::State& state) {
 }
 BENCHMARK(BM_Plan23b)->Arg(0)->Arg(8)->Arg(4)->Unit(benchmark::kMillisecond)->MinTime(0.2);
 
-// The same with more layers and more stages. Arguments: layers, stages.
+// The same plan with more layers and more stages. Arguments: layers, stages.
 void BM_PlanGrows(benchmark::State& state) {
   PlanRequest request = RequestOf(kSettings[0], PlanTarget::kLynxEngine);
   request.spec.model.layers = static_cast<int32_t>(state.range(0));

@@ -32,7 +32,7 @@ parallel: {{tp: 1, pp: 2, dp: 1, schedule: 1f1b}}
 
 class Run(cluster.ClusterTest):
     devices = 1
-    poll_seconds = 1  # more often would slow the ranks that it observes
+    poll_seconds = 1  # looking more often would slow the ranks
 
     def runTest(self):
         pass

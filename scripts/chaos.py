@@ -32,8 +32,8 @@ PATIENCE = 420  # seconds in which all jobs must end after everything is mended
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 # Kind -> parts of its job file. All jobs of a kind are the same run, so in one layout they must end with the same bits.
-# The elastic kind's layout changes, and then sums differ in their last bits. It learns so little that the loss of each
-# step shows which samples the step had.
+# The layout of the elastic kind changes, so its sums differ in their last bits. Its learning rate is so small that the loss
+# of each step shows which samples the step had.
 KINDS = {
     # The split of the layers decides in which order the gradient's norm is summed, and so its last bits.
     "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1, schedule: zero-bubble, partition: even}", seed=1, lr="3e-3"),
@@ -235,7 +235,8 @@ class Chaos:
         self.counts = collections.Counter()
 
     def tend(self):
-        """Looks once: mends what is due, restarts what has ended, submits what is missing. False while the server is away."""
+        """Does one round: mends what is due, restarts what has ended, submits what is missing. False while the server does
+        not answer."""
         now = time.monotonic()
         for item in [item for item in self.active if item[0] <= now]:
             self.active.remove(item)

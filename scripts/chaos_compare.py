@@ -26,7 +26,7 @@ def weights_of(cluster, name, steps):
         content = shard.read_bytes()
         header = 8 + int.from_bytes(content[:8], "little")
         tensors = json.loads(content[8:header])
-        tensors.pop("__metadata__")  # it says to which run they belong
+        tensors.pop("__metadata__")  # the entry says to which run the tensors belong
         digest.update(json.dumps(tensors, sort_keys=True).encode() + content[header:])
     return digest.hexdigest() if shards else None
 

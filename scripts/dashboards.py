@@ -28,7 +28,8 @@ class Stopped(Exception):
 
 
 class Stop:
-    """A signal asks for it. It takes effect only while this waits, so that a server that has just been started is not forgotten."""
+    """A signal asks this program to stop. The signal takes effect only during a wait of this class, so that a server that
+    has just been started is not forgotten."""
 
     asked = False
 
@@ -56,7 +57,7 @@ def port_near(wanted):
 
 
 def targets(cluster):
-    """What Prometheus scrapes for a cluster.json, with the label that the alert rules expect."""
+    """The targets that Prometheus scrapes for the daemons of a cluster.json, with the label that the alert rules expect."""
     by_kind = {}
     for daemon in cluster["daemons"]:
         by_kind.setdefault("lynx-" + daemon["name"].rpartition(".")[2], []).append(daemon["metricsAddress"])

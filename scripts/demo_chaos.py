@@ -50,7 +50,8 @@ class Job:
         return json.loads(lynxctl("get", self.id, "-o", "json", "--events"))
 
     def wait(self, condition, what):
-        """The first page of the job that satisfies the condition. A busy machine may need long, but steps must follow one another."""
+        """Waits for a page of the job that satisfies the condition, and returns it. A busy machine may need long, but steps
+        must follow one another."""
         seen = deadline = None
         while True:
             page = self.page()
@@ -82,7 +83,7 @@ def step_time(page):
 
 
 def kill_node(name):
-    """Kills all its processes at once, as when the power fails, and none of the other node's."""
+    """Kills all processes of the node at once, as when the power fails, and none of the other node's."""
     marker = str(HOME / name) + "/"
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -13,9 +13,9 @@ import sys
 import xml.etree.ElementTree
 
 ALLOWED = pathlib.Path(__file__).resolve().parent / "skips_allowed.txt"
-# What tests/program.py prints, and every program that exits with 77.
+# The line that tests/program.py prints for a skip, and that every program prints that exits with 77.
 TOLD = re.compile(r"^skipped: (.+)$", re.MULTILINE)
-# What GTEST_SKIP() << "why" prints.
+# The lines that GoogleTest prints for GTEST_SKIP() << "why".
 GOOGLE_TEST = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", re.MULTILINE | re.DOTALL)
 LONGEST = 300  # limit for a reason, in characters
 

@@ -49,7 +49,7 @@ class Cluster:
                                                   stdout=out, stderr=out)
 
     def start_server(self, programs):
-        """Starts it on the port that it had before, if any, because nodes look for it there."""
+        """Starts the server on the port that it had before, if any, because nodes look for it there."""
         listen = self.address or "127.0.0.1:0"
         told = self.folder / "server" / "server.address"
         self.start("server", programs, "--listen", listen, "--metrics-address", "")
@@ -141,7 +141,8 @@ def upgrade(cluster, old, new):
         cluster.start_node("worker", node, old)
 
     def attached(node, kind, version):
-        """True if it is attached with that version. None: any version, because some old servers do not tell it."""
+        """True if the daemon `kind` of `node` is attached with `version`. None: any version, because some old servers do
+        not tell it."""
         page = cluster.nodes().get(node, {})
         return page.get(f"{kind}Attached") and version in (None, page.get(f"{kind}Version"))
 

@@ -107,7 +107,7 @@ class Benchmark {
     return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
   }
 
-  // The rate at which the link is as slow as `slowness` says; see Options::slowness.
+  // The link's rate in bytes per second for which the link is as slow as `slowness` says (Options::slowness).
   int64_t RateFor(double slowness) const {
     HardwareProfile profile = ProfileOf({});
     profile.intra_node = {Nanos(0), 1'000'000'000};

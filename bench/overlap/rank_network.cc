@@ -27,7 +27,7 @@ constexpr Nanos kCommandLimit{10'000'000'000};
 // on a virtual machine. After a pause the whole bucket passes at once, so it is not larger than needed; messages should
 // be larger.
 constexpr int64_t kBurstBytes = 70 << 10;
-// What a shaped queue holds before it drops packets. TCP slows down long before that.
+// Bytes that a shaped queue holds before it drops packets. TCP slows down long before that.
 constexpr int64_t kQueueBytes = 8 << 20;
 
 // Runs one command line, whose words contain no spaces.
@@ -64,7 +64,7 @@ RankNetwork::~RankNetwork() {
   }
 }
 
-// "Rank" -1 is the hub, in which a bridge connects all ranks.
+// Rank -1 stands for the hub, in which a bridge connects all ranks.
 std::string RankNetwork::NameOf(int32_t rank) const {
   return rank < 0 ? absl::StrCat(prefix_, "-hub") : absl::StrCat(prefix_, "-", rank);
 }

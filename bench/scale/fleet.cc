@@ -226,7 +226,7 @@ class Node {
     worker_writing_ = false;
     if (worker_due_) SendWorker();
   }
-  // The last call from the stream: it is destroyed when this returns.
+  // The stream calls this last: it is destroyed when this function returns.
   void AgentEnded(const grpc::Status& status) {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);

@@ -29,7 +29,7 @@ constexpr size_t kMaxValues = 1 << 20;
 constexpr std::chrono::milliseconds kEvery{2};
 constexpr int kRarely = 10;  // of these looks, one in this many also reads what takes longer
 
-// One process writes it and another reads it; each read takes what has come since the last one.
+// Values that one process writes and another process reads; each read takes the values that have come since the last read.
 struct Log {
   std::atomic<size_t> written{0};
   std::array<double, kMaxValues> values;

@@ -89,7 +89,7 @@ class Benchmark {
     LYNX_ASSIGN_OR_RETURN(const Plan plan, PlanOf());
     for (int32_t round = 0; round < options_.rounds; ++round) {
       LYNX_RETURN_IF_ERROR(MeasureProducts(cores, sides));
-      // The sides begin a round in turn.
+      // Lynx and PyTorch take turns in running first in a round.
       for (const bool lynx : {round % 2 == 0, round % 2 != 0}) {
         LYNX_RETURN_IF_ERROR(lynx ? RunLynx(plan, cores, sides) : RunPytorch(cores, sides));
       }

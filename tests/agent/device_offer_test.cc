@@ -48,7 +48,7 @@ class DeviceOfferTest : public ::testing::Test {
   }
   ~DeviceOfferTest() override { std::filesystem::remove_all(folder_); }
 
-  // Its arguments are --check-cuda and a UUID.
+  // The script gets the arguments of the rank binary: --check-cuda and a UUID.
   void SetRankBinary(const std::string& script) {
     std::ofstream(folder_ + "/rank") << "#!/bin/sh\n[ \"$1\" = --check-cuda ] || exit 9\n" << script << "\n";
     ::chmod((folder_ + "/rank").c_str(), 0755);

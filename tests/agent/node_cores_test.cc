@@ -52,7 +52,7 @@ TEST_F(NodeCoresTest, Version2LimitsByTheNarrowestGroup) {
   Write("/cgroup/pods/lynx/cpu.max", "150000 100000\n");
   EXPECT_EQ(Find().limit_permille, 1500);
   EXPECT_NE(Find().limit_group, outer);
-  // Another process beside it, in the group that limits both.
+  // For another process in the group that limits both, the limit is the one of that group.
   Write("/cgroup/pods/lynx/cpu.max", "max 100000\n");
   Write("/proc/self/cgroup", "0::/pods/other\n");
   Write("/cgroup/pods/other/cpu.max", "max 100000\n");

@@ -18,7 +18,8 @@ import cluster  # noqa: E402
 
 WIDTH = 1200
 HEIGHTS = {"live-cluster": 690, "live-job": 1490, "plan": 1025}
-# Three jobs: one went as planned, one lost a rank, one is training while the pictures are taken.
+# Numbers of steps. SHORT: a job that goes as planned. LONG: a job that loses a rank. ENDLESS: a job that still trains while
+# the pictures are taken, from its step LOOKED_AT on.
 SHORT, LONG, ENDLESS, LOOKED_AT = 100, 400, 3000, 800
 
 

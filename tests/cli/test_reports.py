@@ -54,7 +54,7 @@ class ReportsTest(unittest.TestCase):
         link.symlink_to(later.name)
         self.assertEqual(plan("--html", link).returncode, 0)
         self.assertEqual((link.is_symlink(), later.read_text()), (True, page.read_text()), "a link to what is not there yet")
-        # The file has other output too, which a new file would lose.
+        # The standard output is a file that also gets other output. A new file in its place would lose that output.
         with open(self.folder / "all", "w") as out:
             printed = subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--html", "/dev/stdout"], stdout=out, stderr=subprocess.PIPE,
                                      text=True, timeout=120, stdin=subprocess.DEVNULL)

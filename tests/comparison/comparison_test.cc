@@ -89,7 +89,8 @@ TEST(Comparison, MegatronsFullCostsMoreThanLynxsAndMoreMemoryNeverCosts) {
   ASSERT_TRUE(all.Step(Baseline::kStoreAll) && all.lynx);
   EXPECT_EQ(*all.Step(Baseline::kStoreAll), curve.unlimited);
   EXPECT_EQ(*all.lynx, curve.unlimited);
-  // It repeats a collective and a product of each layer that the policy that keeps collectives does not repeat.
+  // Megatron-LM's full recomputation repeats a collective and a product of each layer that kFullKeepCollectives does not
+  // repeat.
   EXPECT_GT(*all.Step(Baseline::kMegatronFull), *all.Step(Baseline::kFullKeepCollectives));
   for (size_t i = 1; i < curve.points.size(); ++i) EXPECT_LE(*curve.points[i].lynx, *curve.points[i - 1].lynx);
 }

@@ -55,8 +55,8 @@ absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode 
   return plan == nullptr ? std::nullopt : std::make_optional(std::move(*plan));
 }
 
-// Lynx recomputes only what the backward pass reads, and its `full` is counted so. Megatron-LM runs the whole layer
-// again, including its last product and collective. This is the difference, from a closed form for both.
+// Lynx recomputes only what the backward pass reads, and so does its plan for kFull. Megatron-LM runs the whole layer again,
+// including its last product and collective. Returns the difference between the two step times, from a closed form for both.
 absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Setting& setting) {
   StepRequest step{.model = request.spec.model,
                    .layout = PinnedLayout(request.spec.parallel),

@@ -90,7 +90,8 @@ class DashboardsTest(unittest.TestCase):
                 self.assertIn(panel["fieldConfig"]["defaults"]["unit"], units_for(query))
 
     def test_who_chooses_a_server_sees_no_other(self):
-        """What servers serve and rules record has the server's instance. Nodes do not say which server they belong to."""
+        """Series of servers and of recording rules have the server's instance as a label. Nodes do not say which server
+        they belong to."""
         known, of_servers = metrics(), 0
         for board, panel, query in self.queries():
             self.assertIn("server", {one["name"] for one in board["templating"]["list"]})

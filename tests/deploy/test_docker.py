@@ -33,7 +33,7 @@ class ComposeTest(unittest.TestCase):
         return {word.partition("=")[0]: word.partition("=")[2] for word in self.own[name]["command"][1:]}
 
     def network_of(self, name):
-        """The machine whose network it uses."""
+        """The machine whose network the container `name` uses."""
         return self.own[name]["network_mode"].removeprefix("service:")
 
     def address_of(self, name):

@@ -132,7 +132,7 @@ class ManifestsTest(unittest.TestCase):
                 self.assertIn(mount["name"], volumes)
             for volume in volumes.values():
                 if "secret" in volume:
-                    # It is not one of the manifests, because applying them again would empty it.
+                    # The secret is not one of the manifests, because applying them again would empty it.
                     self.assertIn(f"create secret generic {volume['secret']['secretName']} ", (FOLDER / "README.md").read_text())
                     self.assertIs(volume["secret"]["optional"], True)
                     self.assertEqual(volume["secret"]["defaultMode"], 0o400)

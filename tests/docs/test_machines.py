@@ -141,7 +141,7 @@ class MachinesTest(unittest.TestCase):
         return "\n".join(line for line in text.splitlines() if not line.startswith(("apt-get ", "systemctl ")))
 
     def asked(self, path):
-        """Prometheus' answer to somebody on another machine; None while it does not answer."""
+        """Prometheus' answer to a request from the laptop; None while it does not answer."""
         status, _, body = self.get(self.laptop, f"{PROMETHEUS}/{path}").partition(" ")
         return json.loads(body)["data"] if status == "200" else None
 

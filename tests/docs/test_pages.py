@@ -94,7 +94,7 @@ class PagesTest(unittest.TestCase):
             for block in blocks_of(name_of(path), path.read_text())[0]:
                 # Each section alone, because a page may show variants of one.
                 for section in re.split(r"^(?=\w)", block.text, flags=re.MULTILINE)[1:] if block.language == "yaml" else []:
-                    # This parser reads 1e-3 as a text.
+                    # PyYAML reads 1e-3 as a text, but 1.0e-3 as a number.
                     (field, value), = yaml.safe_load(re.sub(r"\b(\d+)e-", r"\1.0e-", section)).items()
                     if field in schema["properties"]:
                         found += 1
@@ -125,7 +125,7 @@ class PagesTest(unittest.TestCase):
             self.assertEqual(blocks_of("docs/measurements/x.md", f"```sh {mark}\nx\n```\n")[1], [])
 
     def test_every_benchmark_is_in_a_record(self):
-        """Then it is run in a tiny form."""
+        """A benchmark that is in a record is run in a tiny form."""
         programs = re.findall(r"^ *lynx_binary\((\w+)", (ROOT / "bench/CMakeLists.txt").read_text(), re.MULTILINE)
         programs += [path.name for path in (ROOT / "bench").rglob("*.py") if path.read_text().startswith("#!")]
         typed = "\n".join(block.text for path in ROOT.glob("docs/measurements/*.md") for block in blocks_of(name_of(path), path.read_text())[0]

@@ -196,9 +196,9 @@ int64_t Estimator::MostParameters() const {
   return *std::max_element(of_rank.begin(), of_rank.end());
 }
 
-// A layer's gradients can be reduced while the layers below it run backward for the last time; only the last layer's
-// reduction is always exposed. Weights are gathered after the optimizer, with nothing beside. Transfers that run with
-// every microbatch were counted there.
+// The gradients of a layer can be reduced while the layers below it run backward for the last time. Only the reduction of the
+// last layer is always exposed. After the optimizer, weights are gathered, and no work runs at the same time. Transfers that
+// run with every microbatch are a part of the microbatch's time.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
   const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);

@@ -35,7 +35,7 @@ void CheckRefused(const absl::Status& status, const std::set<Code>& codes = {Cod
   LYNX_CHECK(!status.message().empty() && status.message().size() < 100'000);
 }
 
-// False: the bytes are not such a message, which protobuf finds out.
+// Parses `text` into `message`. Returns false if protobuf finds that it is not such a message.
 template <class Message>
 bool FromJson(const std::string& text, Message& message) {
   return google::protobuf::util::JsonStringToMessage(text, &message).ok();
@@ -251,7 +251,7 @@ RankConfig SmallConfig() {
   return config;
 }
 
-// What a generation finds of earlier ones, whoever wrote it.
+// Reads the log of earlier generations as a new generation does, whoever wrote the log.
 void RunRunLog(const std::string& input) {
   static const RankConfig& config = *new RankConfig(SmallConfig());
   static const RealClock clock;

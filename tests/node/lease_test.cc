@@ -67,7 +67,7 @@ TEST_F(LeaseTest, EndsWhenTheServerAnswersAWitness) {
   EXPECT_FALSE(Over(20));
 }
 
-// The server answered the witness a moment after this node, and since then nobody.
+// The server answered the witnesses a moment after it answered this node, and it has answered no node since then.
 TEST_F(LeaseTest, GoesOnWhileTheServerIsOnlySlow) {
   for (double now = 13; now < 300; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 11.9);
@@ -107,8 +107,8 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
   EXPECT_FALSE(Over(62));
 }
 
-// The others have found the new server before this node. The node gets as much time as if it had been answered when
-// that server began.
+// The witnesses have found the new server before this node has. The node gets as much time as if the new server had answered
+// it when this server began.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);

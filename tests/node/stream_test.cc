@@ -188,7 +188,7 @@ TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
   WaitForAttachment(stream, wake, 0);
   v1::AgentReport report;
   report.set_failure(std::string(3 << 20, 'x'));
-  // More than any window: at some time a report must wait until another one is written.
+  // The reports together are larger than any window: at some time a report must wait until another one is written.
   int refused = 0;
   for (int i = 0; i < 1000 && refused < 20; ++i) {
     v1::AgentReport copy = report;

@@ -278,7 +278,8 @@ class CleanTreeTest(unittest.TestCase):
         self.type(remove)
         self.assertEqual(self.ranks(), set(), "nobody looks after ranks without a worker daemon")
         said = self.type(purge)
-        # All packages depend on the purged one. Of those that were only removed, the configuration is left.
+        # All packages depend on the purged package, so they were removed too. The configuration of packages that were only
+        # removed is left.
         states = dict(line.split() for line in self.tree.run("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", "lynx*").splitlines())
         left = [package for package, state in states.items() if state != "not-installed"]
         self.assertEqual({states[package] for package in left}, {"config-files"}, states)

@@ -24,7 +24,8 @@ namespace {
 namespace pb = google::protobuf;
 using Names = std::set<std::string>;
 
-// Collects the names that a description calls: "train.optimizer.lr". Lists are described by one element.
+// A visitor that collects the full names of all fields that a Describe function visits, such as "train.optimizer.lr". For a
+// list it visits one element.
 class Collector {
  public:
   static constexpr bool kForRanks = false;
@@ -54,7 +55,7 @@ class Collector {
   void Part(const char*, T& value) {
     Describe(*this, value);
   }
-  // The functions that differ only in what they check.
+  // The functions below differ only in what other visitors check.
   void Number(const auto& name, auto&, FieldLimits) { Add(name); }
   void Numbers(const auto& name, auto&, FieldLimits, FieldLimits) { Add(name); }
   void Text(const auto& name, std::string&, size_t) { Add(name); }
@@ -189,7 +190,8 @@ std::string NameInMessages(std::string name) {
   return name;
 }
 
-// Every value has the number of the value of its name, and the message has no other value but an unspecified one.
+// Every value of the C++ enum has the same number as the message's value of the same name. The message has no other values,
+// except an unspecified one.
 template <class Enum>
 void ExpectSameNumbers(const std::string& prefix, const pb::EnumDescriptor* type) {
   Names known;

@@ -47,7 +47,7 @@ TEST_F(IdentityDirectoryTest, HoldsThePairThatWasPutLast) {
     EXPECT_EQ(read.certificate, identity.certificate);
     EXPECT_EQ(read.authority, identity.authority);
   }
-  // The current one and the previous one are kept; private keys do not accumulate.
+  // The current identity and the previous one are kept; private keys do not accumulate.
   int pairs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
     pairs += entry.path().filename().string().rfind("identity-", 0) == 0;

@@ -26,8 +26,8 @@ std::vector<PublishedRun> PublishedRuns(const Table& table);
 // The bytes that one layer keeps of a microbatch, for every model and technique: the paper's formula, compared with the
 // fold over a lowered program (planner/program/memory_model.h).
 std::vector<Comparison> LayerMemory(const Table& table);
-// The same for the activations of the first stage and of the parts at its ends, with the microbatches that the schedule
-// has in flight (planner/schedule/schedule_memory.h).
+// Compares the activations of the first stage, and of the embedding and the head at its ends, with the published formulas.
+// The number of microbatches in flight is that of the schedule (planner/schedule/schedule_memory.h).
 std::vector<Comparison> StageMemory(const Table& table);
 // MFU, HFU and shares, computed from the published times and formulas.
 std::vector<Comparison> Utilization(const Table& table);

@@ -253,7 +253,7 @@ TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   FakeJobs jobs;
   jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {
     if (call == 1) writer.Write(Message(v1::JOB_STATE_RUNNING));
-    if (call == 2) jobs.Sleep();  // the server accepts the call, but says nothing
+    if (call == 2) jobs.Sleep();  // the server accepts the call, but sends nothing
     return kGone;
   };
   const Watched watched = Watch(jobs, kSecond / 5, kSecond * 3 / 2);

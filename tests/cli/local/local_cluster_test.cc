@@ -27,7 +27,7 @@ class LocalClusterTest : public testing::Test {
   }
   ~LocalClusterTest() override { std::filesystem::remove_all(folder_); }
 
-  // Records a cluster with one daemon, the server, which is that process.
+  // Records a cluster whose only daemon is the server; its process is the one with this pid.
   void Record(pid_t pid) const {
     const ProcessIdentity process = IdentifyProcess(pid).value();
     std::ofstream(folder_ + "/cluster.json")
@@ -76,7 +76,7 @@ TEST_F(LocalClusterTest, WhatIsWrongIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
-// As an earlier release may have written it.
+// The cluster's file is as an earlier release may have written it.
 TEST_F(LocalClusterTest, ARateThatIsNoneInTheFileIsAnotherThanTheOneGiven) {
   std::ofstream(folder_ + "/cluster.json") << R"({"serverAddress": "127.0.0.1:1", "daemons": [
           {"name": "server", "argv": ["x"], "log": "x", "metricsAddress": "", "pid": 0, "startTicks": 0, "machineBoot": ""},

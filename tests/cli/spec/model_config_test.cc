@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As published with the models, without the fields that are ignored.
+// The configurations are as published with the models, without the fields that are ignored.
 constexpr char kGpt2[] = R"({
   "model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_inner": null,
   "n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
@@ -91,8 +91,8 @@ TEST(ModelConfig, ReadsMistral) {
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.rotary.theta, 1e6);
   EXPECT_EQ(model.attention, AttentionKernel::kFused);
-  // In this family an absent field means the class's default, which is not the number of heads; null means the number
-  // of heads.
+  // In this family, an absent field stands for the default of the class in transformers, which is not the number of heads.
+  // null stands for the number of heads.
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
 }
@@ -117,7 +117,7 @@ TEST(ModelConfig, ReadsOtherScalings) {
             (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
             (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
-  // transformers uses max_position_embeddings, whatever the object says.
+  // transformers uses max_position_embeddings, whatever the rope_scaling object says.
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq,
             4096);
   EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
@@ -188,7 +188,7 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   }
 }
 
-// Models that also see keep the fields of their language model in a separate object.
+// Models that also read images keep the fields of their language model in a separate object.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
   EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"),
