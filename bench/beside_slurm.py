@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "
 import test_slurm  # noqa: E402
 from cluster import BIN  # noqa: E402
 
-# Otherwise slurmctld refuses jobs after a while: by default it holds 10,000, including cancelled ones.
+# Without these settings slurmctld refuses jobs after a while: by default it holds 10,000 jobs, including cancelled ones.
 test_slurm.CONFIG += "MaxJobCount=200000\nMinJobAge=2\n"
 NOT_HERE = 77
 

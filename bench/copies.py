@@ -63,8 +63,8 @@ def cost(cluster, steps, hidden):
     cluster.await_state(job, "SUCCEEDED", timeout=3000)
     for rank, found in sorted(reports_of(cluster, job, 1).items()):
         own = {report["step"]: report for report in found}
-        # A copy begins after every second step: training waits for it before the following step; the rest is done
-        # beside that step.
+        # A copy begins after every second step. Training waits for a part of the copy before the following step; the rest is
+        # done while that step runs.
         pairs = [(own[s], own[s + 1]) for s in range(WARM_UP, steps - 2, 2)]
         waits = [copy["checkpoint_ns"] / 1e6 for copy, _ in pairs]
         plain = [without["duration_ns"] / 1e6 for _, without in pairs]

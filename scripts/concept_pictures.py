@@ -85,7 +85,8 @@ def draw_overlap(plans, path):
     excerpts = []
     for said, plan in plans:
         spans = plan.stage(STAGE)
-        # From the end of the backward pass of the layer above to the end of this layer's.
+        # The excerpt begins at the end of the backward pass of the layer above, and ends at the end of this layer's backward
+        # pass.
         begins, ends = (next(span["ts"] + span["dur"] for span in spans if span["name"] == f"{STAGE}B{MICROBATCH}:{layer}.end") for layer in (LAYER + 1, LAYER))
         excerpts.append((said, begins, ends, [s for s in spans if s["ts"] + s["dur"] > begins + 1 and s["ts"] < ends - 1]))
     scale = (WIDTH - LEFT - 70) / max(ends - begins for _, begins, ends, _ in excerpts)

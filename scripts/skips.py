@@ -13,7 +13,7 @@ import sys
 import xml.etree.ElementTree
 
 ALLOWED = pathlib.Path(__file__).resolve().parent / "skips_allowed.txt"
-# The line that tests/program.py prints for a skip, and that every program prints that exits with 77.
+# The line that tests/program.py prints for a skip. Every program that exits with 77 prints such a line, too.
 TOLD = re.compile(r"^skipped: (.+)$", re.MULTILINE)
 # The lines that GoogleTest prints for GTEST_SKIP() << "why".
 GOOGLE_TEST = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", re.MULTILINE | re.DOTALL)

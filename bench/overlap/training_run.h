@@ -31,7 +31,7 @@ struct TrainingRun {
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 
-// Processor time in seconds: that of the whole machine, including what its hypervisor gave to others, and that of this
+// Processor time in seconds. `machine`: of the whole machine, including what its hypervisor gave to others. `own`: of this
 // process and its children that have ended.
 struct ProcessorTime {
   double machine = 0, own = 0;

@@ -68,7 +68,7 @@ class QuickTest(unittest.TestCase):
 
     def test_a_pipe_is_read_once(self):
         server = self.serve()
-        # By number, and by name, which the fast path does not resolve.
+        # One address is a number, and the other one is a name, which the fast path does not resolve.
         for address in (server, server.replace("127.0.0.1", "localhost")):
             done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", "/dev/stdin", "--server", address], input=JOB, env=self.env,
                                   capture_output=True, text=True, timeout=60)

@@ -15,7 +15,7 @@ constexpr double kLeft = 46, kRight = 10, kTop = 26, kBottom = 40;
 constexpr double kLegendLine = 20;
 constexpr double kBarWidth = 9;
 
-// By style; dark schemes have other colours. Every colour has a contrast of at least 3:1 to its background.
+// The colours of the styles; dark schemes have other colours. Every colour has a contrast of at least 3:1 to its background.
 constexpr char kStyle[] = R"(<style>
   svg { --page: #ffffff; --ink: #1f2328; --faint: #59636e; --grid: #d8dee4;
         --s0: #0969da; --s1: #bc4c00; --s2: #1a7f37; --s3: #8250df; --s4: #57606a; --s5: #cf222e; }

@@ -71,7 +71,7 @@ absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Sett
   return theirs.step - ours.step;
 }
 
-// From the largest limit to the smallest: a policy that does not fit one limit fits no smaller one.
+// Goes from the largest limit to the smallest: a policy that does not fit at one limit fits at no smaller limit.
 absl::Status AddBaseline(const PlanRequest& request, int baseline, Nanos extra, std::vector<Point>& points) {
   for (auto point = points.rbegin(); point != points.rend(); ++point) {
     LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> plan, PlanWith(request, kModes[baseline], point->limit));

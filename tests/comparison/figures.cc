@@ -10,7 +10,7 @@
 namespace lynx::comparison {
 namespace {
 
-// In the order of the styles, without Lynx's own.
+// The baselines that figures show, in the order of the styles. The strongest style is that of Lynx.
 constexpr Baseline kShown[] = {Baseline::kNoOverlap, Baseline::kSelective, Baseline::kFullKeepCollectives, Baseline::kBlock,
                                Baseline::kMegatronFull};
 

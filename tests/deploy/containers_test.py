@@ -144,7 +144,7 @@ class ContainersTest(unittest.TestCase):
         query = urllib.parse.quote('lynx_job_steps_total{job_name="short"} >= 20')
         self.wait(lambda: self.ask_prometheus(f"query?query={query}", "result"), "the job's steps in Prometheus")
         self.assertNotEqual(self.ask_prometheus("rules", "groups"), [])
-        # As Grafana would see it: its provisioning, the dashboards, and Prometheus at the given address.
+        # The command reads what Grafana would read: its provisioning, the dashboards, and Prometheus at the given address.
         said = self.inside("grafana", "bash", "-c", "cd $GF_PATHS_PROVISIONING && ls */*.yml $LYNX_DASHBOARDS/*.json; url=${LYNX_PROMETHEUS_URL#http://}; "
                            "exec 3<>/dev/tcp/${url/://} && printf 'GET /-/ready HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3")
         self.assertEqual(said.count(".json"), len(list((ROOT / "dashboards/grafana").glob("*.json"))))

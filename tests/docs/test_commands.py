@@ -304,7 +304,7 @@ class RunTest(unittest.TestCase):
         for number, block in enumerate(blocks):
             text = typed(page, block.text)
             if block.prints:
-                # In braces, so that it runs in the page's own shell and its variables remain.
+                # The commands are in braces, so that they run in the page's own shell and its variables remain.
                 text = f"{{\n{text}\n}} >{shlex.quote(str(folder))}/printed.{number}"
             script += [f"block={shlex.quote(block.where)}", text]
         try:

@@ -10,7 +10,7 @@ import time
 from cluster import BIN, ClusterTest, run
 
 
-# For jobs whose plans are compared: fixes what the planner would otherwise choose.
+# Fields for jobs whose plans are compared: they fix what the planner would otherwise choose.
 ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # number of pipeline stages, and the fields after it
 
 

@@ -89,7 +89,7 @@ class TopTest(ClusterTest):
         return terminal
 
     def shell(self):
-        """The same program, started by a shell."""
+        """Starts `lynxctl top` by a shell on a terminal, and waits for its first screen."""
         terminal = Terminal(["bash", "-c", SHELL, str(BIN / "lynxctl")], dict(self.env, LANG="C.UTF-8", TERM="xterm"), controls=True)
         self.addCleanup(terminal.close)
         terminal.until(lambda: terminal.screens(), "a screen")

@@ -87,7 +87,7 @@ TEST_F(FileTest, LockKeepsASecondHolderOffAndNamesTheFirst) {
   EXPECT_TRUE(LockFile(folder_ + "/lock").ok());
 }
 
-// Like a full disk: no file can grow.
+// No file of this process can grow, as on a full disk.
 TEST_F(FileTest, LockHoldsWhereNothingCanBeWritten) {
   ASSERT_NE(::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
   rlimit before{};

@@ -37,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCORES = r"`systemd-analyze security` gives ([\d.]+) to the server, ([\d.]+) to the agent\s+and ([\d.]+) to the worker"
 EXPOSED = dict(zip(SERVICES, map(float, re.search(SCORES, (ROOT / "docs/install.md").read_text()).groups())))
 MORE = 0.1
-# Where each shell looks for completions.
+# Shell -> the file where it looks for completions of lynxctl.
 COMPLETIONS = {"bash": "/usr/share/bash-completion/completions/lynxctl", "zsh": "/usr/share/zsh/vendor-completions/_lynxctl",
                "fish": "/usr/share/fish/vendor_completions.d/lynxctl.fish"}
 (MAKE, INSTALL, UPGRADE, REMOVE), (BACKUP,) = (commands_of("packages.clean_tree")[page] for page in ("docs/install.md", "docs/operating.md"))
@@ -54,7 +54,7 @@ def packages_of_this_build(folder):
 
 
 def with_version(package, version, folder):
-    """The same package with a later version."""
+    """Makes a copy of `package` with another version."""
     raw = folder / package.stem
     run("dpkg-deb", "--raw-extract", package, raw)
     control = raw / "DEBIAN" / "control"
@@ -87,7 +87,7 @@ class CleanTreeTest(unittest.TestCase):
             self.tree.path(place).mkdir(parents=True)
             for package in files:
                 shutil.copy(package, self.tree.path(place))
-        # Nobody is there to answer questions.
+        # apt must not ask questions, because nobody is there to answer.
         self.tree.path("/etc/apt/apt.conf.d/90test").write_text('APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n')
         self.tree.boot()
 

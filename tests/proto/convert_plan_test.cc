@@ -121,13 +121,13 @@ TEST(ConvertPlanTest, AChangedPlanIsFound) {
 
 v1::SlicePlan& SliceOfStage(v1::Plan& plan, int stage) { return *plan.mutable_stages(stage)->mutable_slices(0); }
 
-// The slice begins a layer later.
+// Makes the slice begin one layer later.
 void Shorten(v1::SlicePlan& slice) {
   slice.set_first_layer(slice.first_layer() + 1);
   slice.mutable_policy()->RemoveLast();
 }
 
-// Both ranks have a slice of either copy of the model, or of either half of it.
+// A plan in which each rank has two slices: with Chimera one of each copy of the model, else one of each half of the model.
 Plan PlanWithTwoSlicesEach(ScheduleKind schedule) {
   Plan plan{.model = {.layers = 4, .hidden = 64, .heads = 4, .ffn = 256, .seq = 32},
             .layout = {.pp = 2, .virtual_stages = 2, .schedule = schedule},

@@ -351,7 +351,7 @@ class HuggingFaceTest(unittest.TestCase):
         other = run / "other"
         other.mkdir()
         shutil.copy(exported / "config.json", other)
-        # As two files, without the first part of the names, in half the bytes, and with a mask.
+        # The tensors are written as two files, without the first part of their names, in half the bytes, and with a mask.
         names = sorted(tensors)
         for i, part in enumerate((names[::2], names[1::2])):
             header, data = {}, b""

@@ -41,8 +41,8 @@ void World::Join(SimNode& node, const RankKey& key) {
   if (found == node.ranks.end() || !found->second.alive) return;
   Gang& gang = GangOf(key);
   if (gang.over || gang.present.contains(key.rank)) {
-    // Its peers have connected and ended; or, if a generation is started a second time, another process has the rank's
-    // place.
+    // The rank comes too late: its peers have connected and ended. Or the generation was started a second time, and another
+    // process has the rank's place.
     if (gang.present.contains(key.rank) && LiveRank(gang, key.rank) != nullptr && gang.present.at(key.rank) != &node) {
       common_.Violation(absl::StrCat(RankKeyText(key), " runs twice"));
     }

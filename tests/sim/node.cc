@@ -13,7 +13,7 @@ constexpr Nanos kHeartbeat{1'500'000'000};
 constexpr int32_t kExitLeaseOver = 6;
 constexpr size_t kMessagesPerReport = 500;
 
-// The same conversion as in the daemons; see proto/lynx/v1/cluster.proto.
+// Converts an assignment in the same way as the daemons do; see proto/lynx/v1/cluster.proto.
 DesiredRank DesiredOf(const RankAssignment& assignment) {
   DesiredRank desired{
       .key = assignment.key, .start = assignment.peers != nullptr && !assignment.started, .yield = assignment.yield};

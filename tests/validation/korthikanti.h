@@ -36,7 +36,7 @@ std::vector<Comparison> Utilization(const Table& table);
 std::vector<Comparison> LayerTimes(const Table& table, const HardwareProfile& profile);
 // Seconds per iteration, for the models whose times are in the table.
 std::vector<Comparison> IterationTimes(const Table& table, const HardwareProfile& profile);
-// The same for all models; `published` is 0 if the table has no time.
+// Seconds per iteration, for all models; `published` is 0 if the table has no time.
 std::vector<Comparison> IterationPredictions(const Table& table, const HardwareProfile& profile);
 
 // The constants with which LayerTimes agrees best (least squares over forward, backward and their sum), while the rest

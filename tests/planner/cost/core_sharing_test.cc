@@ -65,8 +65,8 @@ TEST_F(SharedCoresTest, RanksSlowEachOtherOnlyWhileBothCompute) {
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(0));
   EXPECT_EQ(shared.step, Nanos(1140 + 1000));
   const Simulation longer = Run("0F0:0.attn 0SF+0 0F0:0.attn 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
-  // From 1140 on, the first rank has 360 ns of work left, which take 720. The second does as much meanwhile, and 640
-  // remain.
+  // At 1140 ns the first rank has 360 ns of work left. This takes 720 ns, because the second rank does as much work
+  // meanwhile. After that, 640 ns of the second rank's work remain.
   EXPECT_EQ(longer.stages[0].core_wait, Nanos(360));
   EXPECT_EQ(longer.stages[0].spans[3].end, Nanos(1140 + 720));
   EXPECT_EQ(longer.step, Nanos(1140 + 720 + 640));

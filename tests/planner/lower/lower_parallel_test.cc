@@ -266,7 +266,7 @@ TEST(Zero, TheValidatorNamesWhatIsMissingOrTooEarly) {
   EXPECT_THAT(error(kWeights, "\n0PG-:0\n0PG+:1\n0F0:0.attn\n", "\n0F0:0.attn\n0PG-:0\n0PG+:1\n"),
               HasSubstr("touches weights[0], while 0PG+:0 writes it"));
   EXPECT_THAT(error(kWeights, "\n0OPT\n", "\n0OPT\n0PG+:0\n"), HasSubstr("only NORM- and OPT may follow NORM+"));
-  // Without its gather, a layer has no weights to read.
+  // If its gather is removed, a layer has no weights to read.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, Shared(kWeights), 1);
   Program bare;
   for (const Action& action : p.programs[0]) {

@@ -76,7 +76,7 @@ void ExpectNoOverlap(const MemoryPlan& plan) {
   }
 }
 
-// In addition, the arena is close to its lower bound.
+// Buffers do not overlap, and the arena is close to its lower bound.
 TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {

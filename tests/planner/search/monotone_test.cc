@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// In one layout with at least two stages, so that the search has no other choice.
+// A request for one layout with at least two stages, so that the search has no other choice.
 PlanRequest InALayout(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kLynxEngine;

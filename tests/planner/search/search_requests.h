@@ -36,8 +36,8 @@ inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   return request;
 }
 
-// The same with a memory limit, and with hosts that tensors can be sent to: with little or much memory, and slow or
-// fast links.
+// A random request with a memory limit, and with hosts that tensors can be sent to. The hosts have little or much memory, and
+// slow or fast links.
 inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kAnyFramework;

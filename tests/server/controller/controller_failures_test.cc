@@ -556,7 +556,7 @@ TEST(ControllerStreamsTest, OneLiveStreamPerNode) {
   EXPECT_EQ(cluster.closed().at(100).code(), absl::StatusCode::kAlreadyExists);
   cluster.Send(AgentReported{101, "10.0.0.2", node.agent});
   EXPECT_EQ(cluster.closed().at(101).code(), absl::StatusCode::kAlreadyExists);
-  // The same process dials again: its newer stream counts.
+  // The process of the node's present agent dials again: its newer stream counts.
   cluster.Send(AgentReported{102, "10.0.0.1", node.agent});
   EXPECT_FALSE(cluster.closed().contains(102));
   EXPECT_EQ(cluster.closed().at(node.agent_stream).code(), absl::StatusCode::kAborted);

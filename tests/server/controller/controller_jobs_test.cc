@@ -521,7 +521,7 @@ TEST(ControllerJobsTest, JobsThatEndedLongAgoAreForgotten) {
     jobs.push_back(cluster.Submit(MakeSpec("short", 1, 1), "key" + std::to_string(i)));
     cluster.Advance(1);
   }
-  // In another order than they arrived: the second, first, fourth, fifth.
+  // The jobs end in another order than they arrived: the second, first, fourth, fifth.
   for (const size_t i : {1, 0, 3, 4}) {
     cluster.Cancel(jobs[i]);
     cluster.Advance(1);

@@ -77,7 +77,7 @@ TEST(ControllerReplan, APlanThatIsHardlyFasterIsNotWorthAChange) {
   cluster.Advance(100);
   EXPECT_TRUE(cluster.plans().empty()) << "the same devices are not asked about again";
   EXPECT_FALSE(cluster.RankOf(job, 0)->assignment.yield);
-  // Its devices were given back, and another job gets them.
+  // The job has given back the devices that were reserved for it, and another job gets them.
   const JobId other = cluster.Submit(Elastic(2, 2));
   EXPECT_EQ(cluster.State(other), JobState::kPlanning);
 }
@@ -165,7 +165,7 @@ TEST(ControllerReplan, ARankThatFailsInsteadOfGivingWayRestartsTheJob) {
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// Both ranks have lost each other while the plan was made, and neither is known to be at fault.
+// Each rank has lost the other one while the plan was made, and neither rank is known to be at fault.
 TEST(ControllerReplan, APlanThatComesWhenAJobIsBreakingIsNotAdopted) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));

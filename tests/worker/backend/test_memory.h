@@ -46,7 +46,7 @@ class TestMemory {
   std::vector<const Bfloat16*> odd_ends_;  // the ends of buffers with an odd number of elements, which lie inside a float
 };
 
-// The same numbers as TestMemory::Random.
+// Returns the same numbers as TestMemory::Random.
 std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1);
 std::vector<double> ToDouble(const float* x, int64_t count);
 std::vector<double> ToDouble(const Bfloat16* x, int64_t count);

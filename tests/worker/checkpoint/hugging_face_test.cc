@@ -248,7 +248,8 @@ TEST_F(HuggingFaceImport, ConfigMustBeThereAndNoPointer) {
   EXPECT_TRUE(absl::IsNotFound(ReadHuggingFaceConfig(kIn, disk_).status()));
 }
 
-// Some versions of transformers use `factor`, others compute the factor from the positions: both must get the same.
+// Some versions of transformers use `factor`, and others compute the factor from the positions. All of them must get the same
+// factor.
 TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   ModelSpec model;
   model.family = ModelFamily::kLlama, model.hidden = 32, model.heads = 4;

@@ -346,7 +346,7 @@ TEST(CollectivesTest, PacingHoldsAConnectionBack) {
                                             : *communicator.StartRecv(Group::kPreviousStage, data.data(), count);
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());
-    // Without pacing it takes a few milliseconds. Only the receiver sees the last byte arrive.
+    // Without pacing the transfer takes a few milliseconds. Only the receiver sees the last byte arrive.
     if (rank == 0) return;
     EXPECT_GT(times->completed.time - times->started.time, Nanos(150'000'000));
   });

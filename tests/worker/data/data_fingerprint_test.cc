@@ -32,7 +32,7 @@ TEST(DataFingerprint, EveryByteOfAFileOfOrdinarySizeCounts) {
     EXPECT_NE(DigestOf(other), DigestOf(text)) << i;
   }
   EXPECT_NE(DigestOf(text + " "), DigestOf(text));
-  // The same bytes, divided differently.
+  // The files have the same bytes in all, but divided differently.
   EXPECT_NE(FingerprintOf(DataKind::kMegatron, {AsBytes("ab"), AsBytes("c")}).sha256,
             FingerprintOf(DataKind::kMegatron, {AsBytes("a"), AsBytes("bc")}).sha256);
 }

@@ -104,7 +104,7 @@ TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   }
 }
 
-// Offloaded tensors leave and return beside the ops, in every order in which the device may do this.
+// Offloaded tensors leave and return while ops run. This is tested in every order in which the device may do its work.
 TEST(CudaEngine, OffloadingChangesNoBit) {
   TinyJob job = JobOf({});
   job.Lower({}, RecomputeMode::kNone);

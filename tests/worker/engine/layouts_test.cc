@@ -124,7 +124,7 @@ TEST(Bfloat16, TrainsAlmostAsFloatDoes) {
   }
 }
 
-// Both kernels draw the same dropout.
+// The fused and the unfused kernel of attention draw the same dropout.
 TEST(Kernels, OfAttentionTrainTheSameModel) {
   for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama}) {
     TinyJob job{.model = SpecOf(model)};

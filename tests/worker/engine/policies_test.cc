@@ -59,7 +59,7 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
   }
 }
 
-// In addition to what policies recompute, a share of what they store waits in the host's memory.
+// Policies recompute some tensors, and keep a share of the stored tensors in the host's memory.
 TEST_P(Policies, OffloadingHasTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);

@@ -221,7 +221,7 @@ TEST(RankCheckpoint, AnOlderGenerationThatComesLateTrainsNothing) {
   ExpectRefused(older, "(generation 4) has been replaced");
 }
 
-// The same job file submitted again, with an explicit checkpoint.directory.
+// The same job file is submitted again, with an explicit checkpoint.directory.
 TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   const TestFolder folder;
   TrainTen(folder);

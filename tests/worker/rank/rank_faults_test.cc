@@ -117,7 +117,8 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
 }
 
-// As when a batch system suspends a job, or a host suspends its machine: for longer than ranks wait for each other.
+// All ranks are stopped for longer than ranks wait for each other, as when a batch system suspends a job, or a host suspends
+// its machine.
 TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   const TestFolder folder;
   const RankProcesses ranks(folder, Configs(folder, kEndless));

@@ -111,7 +111,7 @@ TEST(RankProcess, TerminatedRanksEndSoon) {
   }
 }
 
-// Also with two BLAS threads, which the BLAS starts before the program begins.
+// This also holds with two BLAS threads. The BLAS starts its threads before the program begins.
 TEST(RankProcess, OneTerminatedRankIsCancelledAndTheOthersLoseIt) {
   for (const int threads : {1, 2}) {
     const TestFolder folder;

@@ -66,7 +66,7 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_TRUE(writer.Done() && writer.copied());
   EXPECT_EQ(read, "AAAABBBB");
-  // Then the next shard is written.
+  // After the copy, the writer takes the next shard.
   writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader& header, const TensorContent& content) {
     read.clear();
     return ReadAll(header, content, read);
@@ -124,7 +124,7 @@ TEST(ShardWriter, GivesUpWhenItsRankEnds) {
     ShardWriter writer([] { return kGiB; });
     writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader&, const TensorContent& content) {
       started.Open();
-      // Like a long list of tensors.
+      // The content is read again and again, as if the list of tensors were long.
       do {
         status = content(0).status();
       } while (status.ok());
