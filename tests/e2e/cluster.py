@@ -31,7 +31,7 @@ atexit.register(shutil.rmtree, MEASURED, True)
 # All programs except the rank process, for tests that replace it: programs find each other in their folder.
 PROGRAMS = ("lynxctl", "lynx-verbs", "lynx-server", "lynx-agent", "lynx-worker")
 
-# Small enough to take seconds, large enough to be killed in the middle.
+# A job that is small enough to end in seconds, and large enough that a test can kill it in the middle.
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
 name: {name}

@@ -7,8 +7,8 @@ import time
 
 from cluster import BIN, PROGRAMS, ClusterTest
 
-# Large activations beside small states: with nothing recomputed, activations take several times as much as with
-# everything recomputed.
+# Activations are large compared with the states: with nothing recomputed they take several times as much as with everything
+# recomputed.
 SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout: 0.1}"
 STEPS = 5
 MAX_RESTARTS = 12

@@ -257,7 +257,7 @@ class CleanTreeTest(unittest.TestCase):
         self.assertTrue(page["checkpointPath"].startswith("/var/lib/lynx/server/jobs/"), page["checkpointPath"])
         self.checkpoint = self.tree.path(page["checkpointPath"])
         self.assertTrue(self.checkpoint.is_dir())
-        # Members of the group lynx can read it, others cannot.
+        # Members of the group lynx can read the checkpoint, other users cannot.
         self.assertTrue(self.tree.succeeds("runuser", "-u", "lynx", "--", "lynxctl", "checkpoint", "verify", page["checkpointPath"]))
         self.assertFalse(self.tree.succeeds("runuser", "-u", "nobody", "--", "ls", "/var/lib/lynx/server/jobs"))
         # Ranks cannot read the server's files.

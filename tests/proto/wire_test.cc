@@ -36,7 +36,7 @@ constexpr char kGolden[] = "wire.txt";
 constexpr char kFolder[] = LYNX_SOURCE_DIR "/proto";
 constexpr int kMaxReserved = 1000;  // numbers that are written one by one
 
-// A line has an owner, a number of it (or a method), and what that is.
+// A line has three parts: an owner (such as a message), the number of a field of the owner (or a method), and what it means.
 std::string FieldLine(const pb::FieldDescriptor& field) {
   std::string type = field.type_name();
   if (field.message_type() != nullptr) type = field.message_type()->full_name();

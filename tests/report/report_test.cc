@@ -81,7 +81,7 @@ struct RestartedJob {
   }
 };
 
-// The fixture's prediction, as if exactly this had been measured.
+// The fixture's job, traced as if exactly the predicted times had been measured.
 std::unique_ptr<TracedJob> Traced(const ReportFixture& fixture) {
   auto traced = std::make_unique<TracedJob>();
   traced->request = fixture.request;
@@ -262,7 +262,7 @@ TEST(JobReport, ManyPointsAreAlsoDrawnAsTheirMeans) {
   EXPECT_EQ(CountOf(LossPlot(curves), "class=\"each\""), 0u);
 }
 
-// The figures that ranks report may be anything.
+// Ranks may report any figures, so strange figures are drawn too.
 TEST(JobReport, StrangeFiguresAreDrawnToo) {
   v1::JobCurves curves;
   *curves.add_steps() = Point(1, 0, 1, 1e15);

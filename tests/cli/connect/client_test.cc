@@ -210,7 +210,7 @@ TEST(ClientTest, ARefusalIsFinal) {
   EXPECT_EQ(jobs.watches(), 1);
 }
 
-// A waiting job says nothing for a long time. This does not mean that its server is away.
+// The watch of a waiting job sends nothing for a long time. This does not mean that the server is away.
 TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
   FakeJobs jobs;
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {

@@ -135,8 +135,8 @@ TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
       const Held held = HeldBy(Uniform(group, SmallModel(layers), {}, 1));
       EXPECT_EQ(held.inputs, input * (layers / group)) << layers << " in groups of " << group;
       EXPECT_EQ(held.others, Bytes(0));
-      // A group with one more layer keeps one layer's activations more, less its input. One group more keeps one input
-      // more.
+      // If a group has one more layer, the peak has the activations of one more layer, except the layer's input. If there is
+      // one more group, the peak has one more input.
       const Held one = HeldBy(Uniform(1, SmallModel(layers), {}, 1));
       EXPECT_EQ(held.peak - one.peak, layer * (group - 1) + input * (layers / group) - input * layers);
     }

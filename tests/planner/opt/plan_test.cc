@@ -78,9 +78,9 @@ TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
   EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
 }
 
-// The solver's answers are changed: for the first stage they have 1 ns less exposed time than the optimum really has, and for
-// the last stage the policy of least memory exposes nothing. The simulation shows that this is wrong for the last stage; the
-// result for the first stage stays.
+// The solver's answers are changed. For the first stage they have 1 ns less exposed time than the optimum really has. For the
+// last stage they claim that the policy of least memory has no exposed time. The simulation shows that this is wrong for the
+// last stage; the result for the first stage stays.
 TEST(OptPlan, TakesOverStageByStage) {
   PlanRequest request = Request(600);
   request.spec.recompute = RecomputeMode::kOpt;

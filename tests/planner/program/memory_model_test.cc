@@ -169,11 +169,11 @@ std::vector<std::string> LiveAcross(const std::string& action, const Pipeline& p
 
 TEST(StoredBytesTest, FullRecomputationKeepsLayerInputs) {
   const Pipeline full = NamedPipeline(RecomputeMode::kFull, 4, {.tp = 2, .pp = 2}, 3);
-  // Two microbatches in flight, two layers; the output of the second is being sent, the gradient of the first
-  // received.
+  // Two microbatches are in flight on a stage of two layers. The output of the second one is being sent, and the gradient of
+  // the first one is being received.
   EXPECT_THAT(LiveAcross("0R0:1.attn(ln1,qkv,probs,context,proj)", full, 0),
               UnorderedElementsAre("x[0,0]", "x[1,0]", "x[0,1]", "x[1,1]", "x[2,1]", "grad[0]"));
-  // The last stage at the end of its forward: one microbatch, and what the head needs.
+  // At the end of its forward pass, the last stage holds one microbatch and what the head needs.
   EXPECT_THAT(LiveAcross("1B0:h.head", full, 1),
               UnorderedElementsAre("x[2,0]", "x[3,0]", "x[h,0]", "lnf[h,0]", "logits[h,0]", "loss_stats[h,0]"));
 }

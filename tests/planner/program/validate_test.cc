@@ -301,7 +301,7 @@ TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
   const auto reduction = std::find_if(program.begin(), program.end(), [](const Action& action) {
     return action.kind == ActionKind::kDataReduceStart && action.layer == kEmbeddingLayer;
   });
-  // Directly after the embedding's last backward, where an untied embedding is reduced.
+  // `last` is the place directly after the embedding's last backward pass, where an untied embedding is reduced.
   const auto last = std::find_if(std::reverse_iterator(reduction), program.rend(), [](const Action& action) {
                       return action.kind == ActionKind::kBackward && action.layer == kEmbeddingLayer;
                     }).base();

@@ -9,8 +9,8 @@ namespace {
 
 Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 
-// True if a layer that takes `a` can replace one that takes `b` in any stage: it needs no more memory of any kind, and
-// exposes no more time, even if every shared resource of which it uses more is exposed.
+// True if a layer that takes `a` can replace a layer that takes `b` in any stage. It needs no more memory of any kind. It has
+// no more exposed time, even if all that it uses more of a shared resource is exposed.
 bool CanReplace(const LayerUse& a, const LayerUse& b) {
   if (a.held > b.held || a.host > b.host) return false;
   Nanos exposed = a.exposed + Positive(a.stall - b.stall) + Positive(b.early - a.early) +
@@ -92,8 +92,8 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
-// The backward parts that a search with a beam finds are also useful ones. They almost always contain the part with the least
-// exposed time if all layers are alike.
+// A search with a beam returns fewer backward parts. They almost always include the part with the least exposed time if the
+// neighbours are alike.
 TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
   int narrowed = 0, sets = 0, lost = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

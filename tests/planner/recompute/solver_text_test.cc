@@ -70,7 +70,7 @@ TEST(SolverText, ProblemsThatAreNoneAreRefusedByLine) {
 
 TEST(SolverText, AnswersThatDoNotHoldAreRefused) {
   const RecomputeProblem problem = SmallProblem();
-  // One layer stores the item; the other exposes 7 ns, less the 3 ns of its window.
+  // One layer stores the item. The other recomputes it in 7 ns, of which its window hides 3.
   EXPECT_EQ(ParseAnswer(problem, "answer proven 1 bound 4\nlayer store\nlayer f1\nend\n")->solution->value.exposed, Nanos(4));
   EXPECT_FALSE(ParseAnswer(problem, "answer proven 1 bound 0\nend\n")->solution.has_value());
   const std::pair<std::string, std::string> cases[] = {

@@ -92,7 +92,8 @@ TEST(InFlight, OfInterleavedHoldsMoreByTheChunks) {
   });
 }
 
-// Qi et al. 2023: as many activations as in 1F1B. With what W still holds, p on every rank, as on 1F1B's first.
+// Qi et al. 2023: as many activations as in 1F1B. Together with what W still needs, every rank holds p, as the first rank of
+// 1F1B does.
 TEST(InFlight, OfZeroBubbleIsThatOf1F1B) {
   ForEachSize(6, 14, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kZeroBubble, p, 1, m));

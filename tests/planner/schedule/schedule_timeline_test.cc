@@ -156,7 +156,7 @@ TEST(Bubble, OfGpipeAnd1F1BIsThatOfAllRanksButOne) {
   });
 }
 
-// Narayanan et al. 2021: 1/v of 1F1B's. Times here are those of a chunk, 1/v of a rank's.
+// Narayanan et al. 2021: the bubble is 1/v of that of 1F1B. The times here are those of a chunk, which are 1/v of a rank's.
 TEST(Bubble, OfInterleavedIsSmallerByTheChunks) {
   ForEachSize([](const Passes& t, int32_t p, int32_t m) {
     for (int32_t v = 2; v <= 4; ++v) {
@@ -216,9 +216,9 @@ TEST(Bubble, OfZeroBubbleVIsZeroWhereAllPassesAreAlike) {
   }
 }
 
-// Li and Hoefler 2021: p - 2 slots where forward and backward take the same time, whatever the number of units; for
-// one unit and a backward of two forwards a share of (p-2)/(3M/2 + p-2), which is 2(p-2) forwards. Concatenation then
-// adds the bubbles between units that the paper describes, p - 2 forwards each.
+// Li and Hoefler 2021: if forward and backward take the same time, the bubble has p - 2 slots, for any number of units. If a
+// backward takes two forwards, one unit has a bubble of 2(p-2) forwards, which is a share of (p-2)/(3M/2 + p-2) of the step.
+// Each further unit adds p - 2 forwards: the bubble between units that the paper describes.
 TEST(Bubble, OfChimeraIsAboutHalfOf1F1Bs) {
   for (int32_t p = 2; p <= 10; p += 2) {
     for (int32_t m = p; m <= 4 * p; m += p) {

@@ -146,7 +146,7 @@ TEST_F(ServiceTest, JobsAreListedNewestFirst) {
     return listed;
   };
   EXPECT_EQ(list({}, 0), (std::vector<std::string>{ids[2], ids[1], ids[0]}));
-  // Page by page.
+  // Lists the jobs page by page.
   v1::ListJobsRequest request;
   request.set_limit(2);
   v1::ListJobsResponse page;

@@ -14,7 +14,8 @@ constexpr DropoutKey kKey{0.1, 1234, 17, 3, 9, 1000};
 
 TEST(Dropout, FactorsEqualTheScalarGenerator) {
   cpu::DropoutStream stream(kKey);
-  // Begins at every remainder modulo four, across the 2^32nd block of four, and at both ends of the range of counts.
+  // Ranges begin at every remainder modulo four, and one crosses the 2^32nd block of four. Counts are also the smallest and the
+  // largest.
   for (int64_t first : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4097}, (int64_t{1} << 34) - 9}) {
     for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{30}, cpu::DropoutStream::kChunk}) {
       for (int64_t sample : {0, 5}) {

@@ -30,7 +30,8 @@ constexpr FaultMode kModes[] = {{"one call fails", Fault::kFailOnce, Unsynced::k
                                 {"killed, what was not synced is lost", Fault::kStop, Unsynced::kLost},
                                 {"killed, everything written reached the disk", Fault::kStop, Unsynced::kKept}};
 
-// Runs `prepare` (which leaves a complete step 10), then generation 2's checkpoint of step 20, under every fault.
+// Runs `prepare`, which leaves a complete checkpoint of step 10. Then generation 2 writes a checkpoint of step 20, under
+// every fault.
 void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, FaultyFileSystem&)>& prepare,
                    const std::vector<std::string>& names_at_last) {
   for (const FaultMode& mode : kModes) {

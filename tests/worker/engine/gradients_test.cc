@@ -38,7 +38,7 @@ TinyJob GradientJob(const TinySetting& setting) {
   return job;
 }
 
-// Where this rank holds element (row, column) of a parameter; null if it does not hold it.
+// Returns the place where this rank holds element (row, column) of a parameter; nullptr if the rank does not hold it.
 float* Element(TinyRank& rank, const ParameterSlot& slot, int64_t row, int64_t column) {
   for (const ParameterPiece& piece : slot.pieces) {
     if (row < piece.row || row >= piece.row + piece.rows) continue;

@@ -11,8 +11,8 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kSteps = 50;
-// Relative. The layouts differ only in the order of sums. In bfloat16 partial sums are rounded before they are reduced,
-// and the effect grows from step to step.
+// The relative difference that is allowed. The layouts differ only in the order of sums. In bfloat16 partial sums are rounded
+// before they are reduced, and the effect grows from step to step.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 

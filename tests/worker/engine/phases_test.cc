@@ -12,7 +12,8 @@ struct Case {
   std::vector<ActionTrace> trace;
 };
 
-// Actions one after another with these lengths. Transfers have no end until a test sets it.
+// A program and the trace of its actions, which run one after another and take `lengths` ns. Transfers have no end until a
+// test sets it.
 Case Make(const std::string& text, const std::vector<int64_t>& lengths) {
   Case c{ParseProgram(text).value(), {}};
   EXPECT_EQ(c.program.size(), lengths.size());

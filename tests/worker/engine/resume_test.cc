@@ -15,7 +15,7 @@
 namespace lynx {
 namespace {
 
-// Relative, between layouts; the same as in layouts_test.cc.
+// The relative difference between layouts that is allowed; the same as in layouts_test.cc.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayout
                            return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
                          });
 
-// A stopped process differs from a slow one only in its silence: ten seconds of it for steps as short as these.
+// A stopped process differs from a slow one only in that it sends nothing. With steps as short as these, the others wait ten
+// seconds for it.
 TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{}, {{3, {"stop-forward", 5}}});
