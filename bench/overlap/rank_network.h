@@ -38,7 +38,7 @@ class RankNetwork {
   absl::Status Shape(const LinkShape& shape);
   // The address on which rank `rank` listens.
   std::string HostOf(int32_t rank) const;
-  // The value for RankConfig; 0 with namespaces.
+  // The value for RankConfig::pacing_bytes_per_second; 0 with namespaces.
   int64_t pacing_bytes_per_second() const { return why_paced_.empty() ? 0 : shape_.bytes_per_second; }
   // Moves the calling thread, and everything that it starts from now on, into the network of rank `rank`.
   absl::Status Enter(int32_t rank) const;

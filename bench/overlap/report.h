@@ -37,7 +37,7 @@ struct LinkReport {
   double foreign_share = 0;  // the largest of all runs
 };
 
-// With a larger foreign load the figures mean nothing.
+// If other processes use a larger share of the machine's processor time, the figures mean nothing.
 inline constexpr double kMaxForeignShare = 0.05;
 
 double MedianOf(std::vector<double> values);

@@ -139,7 +139,7 @@ class CheckpointTest(ClusterTest):
         loss = float(expected["progress"]["loss"])
         self.assertAlmostEqual(float(page["progress"]["loss"]), loss, delta=1e-4 * loss)
 
-        # Exports its weights for other programs, and imports them again.
+        # Exports the weights of the second job for other programs, and imports them again.
         for arguments in (("export", f"{runs}/second", "--out", f"{runs}/hf"), ("import", f"{runs}/hf", "--out", f"{runs}/third")):
             result = self.ctl("checkpoint", *arguments)
             self.assertEqual(result.code, 0, result)

@@ -59,7 +59,7 @@ TEST(RunCommands, LargeOutputArrivesWholeAndBeyondTheLimitIsAnError) {
 
 TEST(RunCommands, GivesEachOfThemTheInput) {
   const WakeEvent cancel;
-  const std::string input(1'000'000, 'x');  // more than a pipe holds, for a program that does not read it
+  const std::string input(1'000'000, 'x');  // more bytes than a pipe holds; the program does not read them
   const std::vector<CommandResult> results =
       RunCommands({Shell("wc -c"), Shell("echo not read"), Shell("cat; cat")}, kLong, cancel, input);
   EXPECT_EQ(results[0].output, "1000000\n");

@@ -192,7 +192,7 @@ class CleanTreeTest(unittest.TestCase):
         self.assertGreater(len(names), 40)
         pages = self.tree.path("/usr/share/man")
         for name in [*SERVICES, *names]:
-            # With this machine's man, which looks only into the tree.
+            # Calls this machine's man, which looks only into the tree.
             self.assertEqual(run("man", "-M", pages, "-w", name).strip(), str(pages / "man1" / f"{name}.1.gz"))
             self.assertRegex(run("man", "-M", pages, name, env=dict(os.environ, MANWIDTH="200", LC_ALL="C.UTF-8")),
                              rf"(?ms)^NAME\n +{name} - .*^SYNOPSIS\n +{re.match('lynxctl|.*', name).group()}[ \n]")

@@ -84,7 +84,7 @@ TEST(ConvertWorkerTest, DivergedStepsPass) {
   EXPECT_TRUE(std::isnan(std::get<StepReport>(*back).loss));
 }
 
-// The second of two actions.
+// Adds a trace of the second of two actions to `report`, and returns the trace.
 v1::TraceReport* SetTrace(v1::RankReport& report) {
   v1::TraceReport& trace = *report.mutable_trace();
   trace.set_actions(2);

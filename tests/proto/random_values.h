@@ -69,7 +69,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
 }
 
-// Normalized and valid.
+// Returns a specification that is normalized and valid.
 inline JobSpec RandomSpec(std::mt19937_64& random) {
   JobSpec spec;
   spec.name = "job-" + std::to_string(Pick(random, 0, 1'000'000));

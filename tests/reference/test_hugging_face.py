@@ -422,7 +422,7 @@ class HuggingFaceTest(unittest.TestCase):
         (exported / "config.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
         self.assertIn("config.json is a git-lfs pointer", refused(2))
         (exported / "config.json").write_text(config)
-        # The last value in the file.
+        # Makes the last value in the file NaN.
         weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", math.nan))
         message = refused(2)
         self.assertRegex(message, r"has 1 value that is NaN or infinity, the first at \[\d+(, \d+)?\]; --allow-non-finite")

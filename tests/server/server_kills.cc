@@ -69,7 +69,7 @@ class Ledger {
     std::lock_guard lock(mutex_);
     violations_.push_back(std::move(what));
   }
-  // Call it after all clients have ended.
+  // All clients must have ended before this is called.
   const std::map<std::string, std::string>& ids() const { return ids_; }
   const std::set<std::string>& cancelled() const { return cancelled_; }
   const std::vector<std::string>& violations() const { return violations_; }

@@ -213,7 +213,7 @@ Outcome World::Run() {
   leases_ = common_.random.Chance(0.75);
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
-  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; at least three devices are left
+  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // the node does not come back; at least three devices are left
   // A separate generator draws the bad node, so that all other draws under a seed stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));

@@ -244,7 +244,7 @@ class World {
     int64_t events = 0;
   };
   std::map<JobId, Stored> store_;
-  Controller::Settings settings_;  // stored
+  Controller::Settings settings_;  // the settings that are in the store
   std::map<int64_t, Stream> streams_;
   int64_t last_stream_ = 0;
   int32_t last_port_ = 1000;

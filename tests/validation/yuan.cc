@@ -59,7 +59,7 @@ StepRequest RequestOf(const Row& row) {
   return request;
 }
 
-// The terms of the memory model.
+// The terms of the memory model in yuan.h.
 struct Memory {
   double states;
   double chunk;      // C

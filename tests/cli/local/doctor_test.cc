@@ -134,7 +134,7 @@ TEST(Doctor, TheServersOwnPortIsNoOthers) {
   facts.ports[0].taken = true;
   facts.ports.push_back({.port = 7472, .purpose = "lynx-server's live page", .taken = true});
   EXPECT_THAT(Wrong(facts), testing::ElementsAre());
-  facts.ports[0].taken = false;  // it runs on another machine, so another program listens on the page's port
+  facts.ports[0].taken = false;  // the server runs on another machine, so another program listens on the page's port
   EXPECT_THAT(Wrong(facts), testing::ElementsAre("warning port: 7472 of lynx-server's live page is taken"));
 }
 

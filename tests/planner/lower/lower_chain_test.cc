@@ -81,7 +81,7 @@ TEST(Chain, ProgramsAreValidAndRun) {
   }
 }
 
-// Any schedule, any placements, any chains.
+// Makes programs for random schedules, placements and chains.
 TEST(ChainProperty, ProgramsAreValidAndRun) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

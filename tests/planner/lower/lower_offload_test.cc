@@ -141,7 +141,7 @@ TEST(Offload, ShareIsKeptAndNearlyUsed) {
   }
 }
 
-// Any mix of stored, recomputed and offloaded tensors, in any layout.
+// Makes programs for random mixes of stored, recomputed and offloaded tensors, in any layout.
 TEST(OffloadProperty, ProgramsAreValidAndRun) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);

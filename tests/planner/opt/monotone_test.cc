@@ -19,7 +19,7 @@ OptResult Solved(const RecomputeProblem& problem) {
   return *opt;
 }
 
-// The problem with one restriction relaxed.
+// Returns the problem with one restriction relaxed; `what` names the restriction.
 RecomputeProblem Relaxed(RecomputeProblem problem, RandomNumbers& number, std::string& what) {
   const auto longer = [&](Nanos& time) { time += Nanos(number(1, 1 + time.value / 2)); };
   switch (number(0, 4)) {

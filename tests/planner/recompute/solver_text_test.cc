@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// `text` with the first `from` replaced.
+// Returns `text` with the first `from` replaced by `to`.
 std::string With(std::string text, const std::string& from, const std::string& to) {
   return text.replace(text.find(from), from.size(), to);
 }

@@ -21,7 +21,7 @@ using Triple = std::tuple<int64_t, int64_t, int64_t>;
 
 Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
-// The value of a layer in the middle of a stage of equal layers.
+// Held, transient and exposed of a layer with `use`, in the middle of a stage of equal layers.
 Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, LayerPlace place) {
   int64_t transient = 0;
   int64_t exposed = use.exposed.value - (place == LayerPlace::kTop ? std::min(use.early, problem.early).value : 0);

@@ -20,7 +20,7 @@ std::string ErrorOf(const std::string& text) {
 TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
   // Backwards run in the order in which they become ready, the last first.
   EXPECT_EQ(ErrorOf("gpipe ranks=2 microbatches=2\n0F0 0F1 0B1 0B0\n1F0 1F1 1B1 1B0\n"), "");
-  // Microbatches are not in order.
+  // Microbatches need not be in order.
   EXPECT_EQ(ErrorOf("custom ranks=2 microbatches=3\n0F2 0F0 0B2 0F1 0B0 0B1\n1F2 1B2 1F0 1B0 1F1 1B1\n"), "");
   // A looping pipeline that runs the chunks depth first.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=2\n0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1\n"), "");

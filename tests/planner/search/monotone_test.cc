@@ -30,7 +30,7 @@ PlanRequest InALayout(std::mt19937_64& rng) {
   return request;
 }
 
-// nullopt: it does not fit.
+// The time of a step of the plan; nullopt if no plan fits.
 std::optional<Nanos> StepOf(const PlanRequest& request) {
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok()) << result.status();

@@ -183,7 +183,7 @@ TEST(Plan, SlowLinksHideRecomputation) {
   request.spec.recompute = RecomputeMode::kFull;
   const Plan full = PlanOf(request);
   EXPECT_LT(overlapped.step.value * 100, full.step.value * 85);
-  // Within one per cent of storing everything.
+  // The step takes at most one per cent longer than with everything stored.
   EXPECT_LT(overlapped.step.value * 100, ample.step.value * 101);
 }
 

@@ -14,7 +14,7 @@ using ::lynx::testing::MakeSpec;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// On two nodes.
+// Runs a job of four ranks on two nodes, n0 and n1.
 void FourRanks(Cluster& cluster, JobId& job, std::vector<FailureRule> rules = {}) {
   cluster.AddNode("n0");
   cluster.AddNode("n1");

@@ -65,7 +65,7 @@ struct FakeNode {
   AgentState agent;
   AgentDesired wanted;
   std::map<RankKey, FakeRank> ranks;
-  bool obedient = true;  // does at once what it is told
+  bool obedient = true;  // the daemon does at once what the server wants
   bool leases = false;   // its daemon knows leases
   bool hears = true;     // renewals reach it
   int64_t reports = 0;

@@ -14,7 +14,7 @@ using ::testing::SizeIs;
 
 Nanos Millis(int64_t millis) { return Nanos(millis * 1'000'000); }
 
-// Rank 0 sends to rank 1.
+// Adds steps in which rank 0 sends to rank 1 and keeps the link busy for `busy_millis` ms.
 void AddSteps(LinkWatch& watch, int64_t step_millis, int64_t busy_millis, int steps) {
   for (int i = 0; i < steps; ++i) watch.Add(0, Millis(step_millis), {{.peer = 1, .bytes = 1000, .busy = Millis(busy_millis)}});
 }

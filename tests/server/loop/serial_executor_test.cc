@@ -23,7 +23,7 @@ TEST(SerialExecutor, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
         where = std::this_thread::get_id();
       });
     }
-  }  // stops it
+  }  // the destructor stops the executor
   ASSERT_EQ(done.size(), 1000u);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(done[static_cast<size_t>(i)], i);
   EXPECT_NE(where, std::this_thread::get_id());

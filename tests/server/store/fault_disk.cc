@@ -102,7 +102,7 @@ FaultDisk::Files FaultDisk::AfterPowerFailure(uint64_t seed) const {
       const uint64_t fate = random() % 4;
       if (fate < 2) continue;
       if (fate == 2) {
-        // Sectors are written completely.
+        // Only the first sectors of the write remain, and each of these is complete.
         const size_t end = static_cast<size_t>(change.offset) + random() % (change.bytes.size() + 1);
         const size_t whole = end / kSectorBytes * kSectorBytes;
         change.bytes.resize(whole > static_cast<size_t>(change.offset) ? whole - static_cast<size_t>(change.offset) : 0);

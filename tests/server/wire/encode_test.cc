@@ -16,7 +16,7 @@
 namespace lynx {
 namespace {
 
-// Two ranks, one behind the other.
+// A job of two ranks in a pipeline of two stages.
 JobSpec SmallJob() {
   JobSpec spec;
   spec.name = "small";

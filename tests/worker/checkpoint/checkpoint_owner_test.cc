@@ -129,7 +129,7 @@ TEST(CheckpointOwner, AGenerationThatComesLateCannotClaim) {
   // A fence that is durable outlives the machine.
   files.Crash(Unsynced::kLost);
   EXPECT_TRUE(absl::IsAlreadyExists(ClaimDirectory(kDirectory, world.Identity(0, 2), files)));
-  // The generations of another job are independent.
+  // The fence of a job does not stop another job: its generations are independent.
   CheckpointIdentity other = world.Identity(0, 1);
   other.job = JobId("job-2");
   EXPECT_EQ(ClaimDirectory(kDirectory, other, files), absl::OkStatus());

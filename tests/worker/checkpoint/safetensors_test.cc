@@ -123,7 +123,7 @@ TEST(Safetensors, RandomDamageIsSafe) {
   }
 }
 
-// Files of other programs.
+// Reads files that other programs write.
 TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
   const std::string json = R"({"half":{"dtype":"F16","shape":[7],"data_offsets":[0,14]},)"
                            R"("brain":{"dtype":"BF16","shape":[1,3],"data_offsets":[14,20]},)"
@@ -187,7 +187,7 @@ TEST(SafetensorsFile, SameContentComparesValuesToTheLastOne) {
   EXPECT_TRUE(same(a, b).value());
   values.back() = 1.25f;
   EXPECT_FALSE(same(a, write("c", Floats(values))).value());
-  // 1.5 in bfloat16 and in binary16.
+  // `brain` has 1.5 in bfloat16, and `half` has 1.5 in binary16.
   std::string brain, half;
   for (size_t i = 0; i < kElements; ++i) {
     brain += "\xC0\x3F";

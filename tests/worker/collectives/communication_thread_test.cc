@@ -49,7 +49,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
     auto thread =
         std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = kPair}, std::move(ends.own), &board);
     ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, &value, 1}).ok());
-    // A different moment in every round.
+    // The order comes at a different moment in every round.
     const Nanos begin = MonotonicNow();
     while (MonotonicNow() - begin < Nanos(static_cast<int64_t>(Mix64(round) % 100'000))) {}
     thread.reset();

@@ -67,7 +67,7 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
     state = exchange.Send(own_.get()).state;
     TakeAll();
   }
-  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // no neighbour waits for the rest, so it wakes up rarely
+  EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // no neighbour waits for the rest, so the thread need not wake up often
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(CopiesDirectoryTest, IsForTheUserAlone) {
   const TestFolder folder;
   const std::string directory = folder.Path("deep/copies");
   ASSERT_TRUE(MakeCopiesDirectory(directory).ok());
-  ASSERT_TRUE(MakeCopiesDirectory(directory).ok());  // it is there
+  ASSERT_TRUE(MakeCopiesDirectory(directory).ok());  // the directory exists already
   struct stat made {};
   ASSERT_EQ(::stat(directory.c_str(), &made), 0);
   EXPECT_EQ(made.st_mode & 0777, 0700u);

@@ -32,7 +32,7 @@ std::string Pattern(size_t bytes) {
   return text;
 }
 
-// Node 0 sends, node 1 receives.
+// Node 0 sends copies, and node 1 receives them.
 class CopyTransferTest : public testing::Test {
  protected:
   CopyTransferTest()
@@ -70,7 +70,7 @@ class CopyTransferTest : public testing::Test {
   const TestFolder folder_;
   CheckpointWorld world_;
   const CopyStore here_, there_;
-  // Rank 2 asks rank 0.
+  // The ends of a connection on which rank 2 asks rank 0.
   const CopyEnds ends_{.secret = NewConnectionSecret(), .generation = Generation(1), .from = 2, .to = 0};
   std::mutex mutex_;
   std::string told_;  // guarded by mutex_

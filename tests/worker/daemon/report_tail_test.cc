@@ -94,7 +94,7 @@ TEST_F(TailTest, WhatIsNotAcknowledgedComesAgainAfterRewind) {
   EXPECT_FALSE(tail.HasNext());
   tail.Rewind();
   EXPECT_EQ(Sequences(tail), (Numbers{3, 4, 5}));
-  // Acknowledgements are never taken back.
+  // An older acknowledgement does not take back a newer one.
   tail.Acknowledge(1);
   tail.Acknowledge(5);
   tail.Rewind();

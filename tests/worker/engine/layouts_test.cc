@@ -40,7 +40,7 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   for (int64_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << "step " << step;
   }
-  EXPECT_LT(expected.back(), 0.95 * expected.front());  // it does learn
+  EXPECT_LT(expected.back(), 0.95 * expected.front());  // the model does learn
 }
 
 std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }

@@ -356,7 +356,7 @@ TEST(NcclCommunicator, OfARankAloneIsDoneAtOnce) {
   const auto communicator = MakeNcclCommunicator({}, *host, *backend).value();
   const std::span<float> memory = backend->Allocate(Bytes(64), "a buffer").value();
   std::vector<TransferTicket> tickets;
-  for (int i = 0; i < 1000; ++i) {  // more than it begins with
+  for (int i = 0; i < 1000; ++i) {  // more transfers than the communicator is prepared for at first
     tickets.push_back(communicator->StartAllReduce(Group::kTensor, memory.data(), 16).value());
   }
   for (const TransferTicket ticket : tickets) EXPECT_TRUE(communicator->Wait(ticket)->completed.is_mark());

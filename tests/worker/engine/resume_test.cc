@@ -129,7 +129,7 @@ TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
   constexpr int64_t kStepsEach = 5;
   const double tolerance = GetParam().dtype == DataType::kFloat32 ? kTolerance : kBfloat16Tolerance;
   TinyJob job{.model = SpecOf(GetParam())};
-  job.train.global_batch = 4;  // as the custom schedule has it
+  job.train.global_batch = 4;  // the custom schedule has this number of samples
   job.Lower({}, RecomputeMode::kNone);
   const TinyRun whole = Train(job, 2 * kStepsEach);
   const std::vector<ParallelLayout> layouts = {

@@ -76,7 +76,7 @@ std::atomic<bool> send_is_fatal = false;
   while (true) pause();
 }
 
-// The C library's function with that name.
+// Returns the function of the C library with that name.
 template <class Function>
 Function* Next(const char* name) {
   auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));

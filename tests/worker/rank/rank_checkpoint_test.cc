@@ -73,7 +73,7 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
     const TestFolder folder;
     const std::vector<double> losses = TrainTen(folder);
     fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
-    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // removed because of a newer one
+    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // as if removed because of a newer checkpoint
     RankProcesses next(folder,
                        Configs(folder, 10,
                                [&](RankConfig& config) {

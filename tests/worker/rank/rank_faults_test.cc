@@ -56,7 +56,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   }
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
 
-  const TestFolder folder;  // empty again
+  const TestFolder folder;  // an empty folder, unlike that of the run above
   RankProcesses first(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/1, /*absent=*/{},
                       {{c.victim, {c.fault, c.step}}});
   EXPECT_EQ(first.ExitCode(c.victim), RankProcesses::kKilled);

@@ -42,8 +42,8 @@ TEST(RankYield, OneRankThatIsAskedIsEnough) {
   EXPECT_EQ(Only<CheckpointReport>(ranks.Reports(0))[0].step, steps);
 }
 
-// What follows is the same as without the interruption: to the bit in the same layout, the same steps in another
-// layout.
+// The next generation ends like a run without the interruption: with the same bits in the same layout, and with the same
+// steps in another layout.
 TEST(RankYield, TheNextGenerationGoesOnFromThatVeryStep) {
   const TestFolder undisturbed_folder;
   RankProcesses undisturbed(undisturbed_folder, Configs(undisturbed_folder, 10));

@@ -18,7 +18,7 @@ class DevicePoolTest : public ::testing::Test {
     parts_.AddNode("n1", 2, 1);
     parts_.AddNode("n2", 1, 3);
   }
-  // The job trains on these devices.
+  // Adds a job that trains on the devices `where`.
   LiveJob& AddRunning(const std::string& id, const std::vector<DeviceRef>& where) {
     LiveJob& job = parts_.AddJob(id);
     job.record.state = JobState::kRunning;

@@ -75,7 +75,7 @@ TEST(CheckDevice, AWrongElementIsNamed) {
 }
 
 TEST(CheckDevice, AWordThatIsNotKeptIsNamed) {
-  for (const int copy : {1, 2, 3, 4}) {  // written and read twice
+  for (const int copy : {1, 2, 3, 4}) {  // the check writes and reads the memory twice, which makes four copies
     ForgetfulBackend backend;
     backend.wrong_copy = copy;
     const absl::Status status = CheckDevice({.size = 64}, backend);

@@ -111,7 +111,7 @@ TEST(Measure, WhatCopiesCostIsTheSlowdownBesideThem) {
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(200)), 1250);
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(500)), 2000);
   EXPECT_EQ(SlowdownBesideCopies(Nanos(100'000), Nanos(99'999)), 100'000);
-  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(1000)), 100'000);  // nothing runs beside them
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(1000)), 100'000);  // ops make no progress while copies run
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(3000)), 100'000);
 }
 
