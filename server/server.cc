@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 5'000;
-// Nodes ping every 10 s. gRPC's default minimum would treat that as an attack.
+// Nodes ping every 10 s. gRPC's default minimum is longer, so it would treat that as an attack.
 constexpr int kMinPingMillis = 5'000;
 constexpr std::chrono::milliseconds kFarewell{1000};
 
@@ -100,7 +100,7 @@ std::string ReachedAt(const ServerOptions& options, const ListenAddress& address
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
-  // Checks everything that can be refused before anything is changed.
+  // Checks everything that can be refused, before anything is changed.
   LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));
   if (options.data_directory.empty()) {
     return absl::InvalidArgumentError("no data directory is given: name one with --data-dir");
@@ -234,7 +234,7 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
     std::vector<AccessChange> changes = {User{kFirstAdmin, Role::kAdmin, now}, token.token};
     AuditRecord record{.time = now, .who = "lynx-server", .what = "start", .target = kFirstAdmin};
     SetOutcome(record, absl::OkStatus());
-    // The file is written first: a valid token that nobody has would be useless.
+    // The file is written before the token is stored: a valid token that nobody has would be useless.
     absl::Status status =
         WriteContextFile(path, {.server = address, .authority = tls_->authority().certificate(), .token = token.secret});
     if (status.ok()) status = core_->store().CommitAccess(changes, record);
@@ -254,7 +254,7 @@ void Server::Stop() {
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
   RemoveFile(data_directory_ + "/" + kPageAddressFile);
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();
-  // The library may take two seconds to close the page, so this runs beside the farewell below.
+  // The library may take two seconds to close the page, so the page closes on its own thread during the shutdown below.
   std::thread page_closes([this] { page_endpoint_.reset(); });
   core_->Stop();
   if (grpc_ != nullptr) {

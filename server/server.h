@@ -40,8 +40,8 @@ struct ServerOptions {
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 inline constexpr char kPageAddressFile[] = "page.address";
-// 127.0.0.1:7472, or a free port if that is in use or `listen` uses a free port itself. Only for a server on loopback without
-// TLS; otherwise there is no page.
+// The live page gets the address 127.0.0.1:7472, or a free port if that port is in use or if `listen` uses a free port itself.
+// Only a server on loopback without TLS has a page by default.
 inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
 // Files in the data directory. tls: with TLS, the authority and all keys.

@@ -1,11 +1,12 @@
-// Guard: checks every call of every service first. It finds out who calls and whether the caller may
+// Guard: checks every call of every service first. It finds out who calls and whether this caller has permission
 // (server/access/rpc_permissions.h). Without TLS everybody is "local", an admin.
 //
-// The caller is known by a bearer token in the metadata "authorization", otherwise by the certificate of the connection,
-// otherwise not at all. An invalid token or certificate is refused, never ignored. Then people's calls are refused while the
-// server is behind, and each caller has a rate limit (server/access/call_limits.h). Reports of nodes have neither limit.
+// The guard identifies a caller by a bearer token in the metadata "authorization". If there is none, the certificate of the
+// connection identifies the caller. A caller with neither stays unknown. An invalid token or certificate is refused, never
+// ignored. Then people's calls are refused while the server is behind, and each caller has a rate limit
+// (server/access/call_limits.h). Neither limit applies to reports of nodes.
 //
-// Thread-safe. The AccessBook must outlive it.
+// Thread-safe. The AccessBook must outlive the guard.
 #ifndef LYNX_SERVER_ACCESS_GUARD_H_
 #define LYNX_SERVER_ACCESS_GUARD_H_
 
@@ -32,7 +33,7 @@ struct Caller {
   std::string from;           // address of the caller
   std::string serial;         // kNode: serial number of its certificate
 };
-// "alice", "node/n0", "local", "".
+// Names the caller in messages: "alice", "node/n0", "local", or "" for an unknown caller.
 std::string CallerText(const Caller& caller);
 
 // One call that the guard admitted.
@@ -41,7 +42,8 @@ struct Call {
   Caller caller;
   std::string method;  // "Jobs.SubmitJob"
 
-  // Audit record for a change that the call requests. Whoever carries it out fills in time and outcome.
+  // Returns the audit record for a change that the call requests. The code that carries out the change fills in time and
+  // outcome.
   AuditRecord Audit(const std::string& target) const;
 };
 
@@ -58,11 +60,12 @@ class Guard {
   Guard(bool open, const AccessBook& book, CallLimitOptions limits, const Clock& clock, Hooks hooks)
       : open_(open), book_(book), limits_(limits), clock_(clock), hooks_(std::move(hooks)) {}
 
-  // Unauthenticated: no token or certificate, or an invalid one. PermissionDenied: the caller may not make this call.
-  // ResourceExhausted: the caller may, but must try again later.
+  // Unauthenticated: no token or certificate, or an invalid one. PermissionDenied: the caller has no permission for this call.
+  // ResourceExhausted: the caller has permission, but must try again later.
   absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
 
-  // The same for a call over HTTP from the address `from`. `authorization`: the header's value; empty: there is no such header.
+  // Like Admit, for a call over HTTP from the address `from`. `authorization`: the header's value; empty: there is no such
+  // header.
   absl::StatusOr<Caller> AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from);
 
   // Checks a report on an open stream. PermissionDenied: it reports for another node than the caller's certificate names.

@@ -18,7 +18,7 @@
 namespace lynx {
 namespace {
 
-// The clock is read at least this often, because it may be adjusted.
+// The thread looks at the clock at least this often, because somebody may adjust the clock.
 constexpr Nanos kMaxWait{60'000'000'000};
 constexpr Nanos kShortestWait{100'000'000};
 

@@ -1,4 +1,4 @@
-// ClusterViews: what people and metrics see of nodes, queues and devices. Not thread-safe: the controller owns it.
+// ClusterViews: the view of nodes, queues and devices that people and metrics get. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_
 #define LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_
 
@@ -15,7 +15,7 @@ namespace lynx {
 
 class ClusterViews {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   ClusterViews(const JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const DesiredStates& desired)
       : jobs_(jobs), nodes_(nodes), devices_(devices), desired_(desired) {}
 

@@ -80,7 +80,7 @@ std::vector<Effect> Controller::Finish() {
     step_.Emit(SendWorker{node->worker_link.stream, desired_.Of(*node)});
   }
   desired_.EndStep();
-  // Without this, a server that runs for years would hold every job it ever had, and load them all at its start.
+  // Without this, a server that runs for years would hold all jobs that it ever had, and load them all when it starts.
   for (const JobId& id : jobs_.DropOldest(options_.kept_jobs)) step_.Emit(DeleteJob{id});
   for (auto& [id, events] : step_.TakeNotices()) step_.Emit(NotifyWatchers{id, std::move(events)});
   return step_.TakeEffects();
@@ -91,7 +91,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
   std::vector<JobId> restored;
   step_.Begin(now, wall);
   leases_.Begin(now);
-  // A node that does not come back is forgotten some time after this.
+  // Sets the time from which kForgetNode counts: a node that does not come back is forgotten.
   for (auto& [name, node] : nodes_.all()) node.seen_monotonic = now;
   for (StoredJob& stored : jobs) {
     const JobId id = stored.record.id;
@@ -153,7 +153,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     ranks[rank.key] = rank;
     const auto before = node->ranks.find(rank.key);
     const bool listened = before != node->ranks.end() && before->second.phase == RankPhase::kListening;
-    // The rank has its program, so the next message has room for another rank's program.
+    // The rank has received its program, so the next message has room for another rank's program.
     if (listened && rank.phase != RankPhase::kListening) step_.TellWorker(node->name);
   }
   node->ranks = std::move(ranks);
@@ -183,7 +183,7 @@ void Controller::OnAgentGone(const AgentGone& event) {
   LiveNode* node = nodes_.Leave(event.stream);
   if (node == nullptr) return;
   node->agent_link = {};
-  planning_.AdvanceJobsOn(node->name);  // this node has no agent to wait for any more
+  planning_.AdvanceJobsOn(node->name);  // the jobs that wait for measurements need not wait for this agent any more
 }
 
 void Controller::OnWorkerGone(const WorkerGone& event) {

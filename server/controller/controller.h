@@ -89,7 +89,7 @@ class Controller {
     std::vector<QueueConfig> queues;
     std::vector<NodeId> nodes;  // nodes that attached before and may be witnesses
   };
-  // Restores what people have set and which nodes have attached before. Call before Restore.
+  // Restores the settings that people have made, and the nodes that attached under an earlier server. Call before Restore.
   void RestoreSettings(Settings settings);
   // Continues from the state that an earlier server stored. Call once, before the first Step.
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);

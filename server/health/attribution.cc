@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// True if the process ended as a fault in its program ends it. A kill or a request to end comes from elsewhere.
+// True if the process ended as a fault in its own program ends it. Other processes cause a kill or a request to end.
 bool IsCrash(int32_t exit_code) {
   constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
   return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });

@@ -32,14 +32,15 @@ struct RankFailureFacts {
 struct Attributed {
   Attribution to = Attribution::kUnknown;
   std::string why;  // a clause; empty if unknown
-  // A new attempt would fail again: the code has failed like this before, or the data have a token that no run gets past.
+  // True if a new attempt would fail again: the code has failed like this before, or the data contain a token that no run can
+  // process.
   bool again = false;
 };
 
-// Earlier failures count for this long.
+// Earlier failures count in an attribution for this long.
 inline constexpr Nanos kFaultsCountFor{3'600'000'000'000};
-// Number of failures on one node, with none elsewhere, that are attributed to the node: failures of one job that has ranks on
-// other nodes too, and failures of different jobs.
+// Number of failures after which the node is blamed, if all of them were on one node and none elsewhere. kSameNodeFaults:
+// failures of one job that has ranks on other nodes too. kManyJobsFaults: failures of different jobs.
 inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 
 // `before`: earlier failures of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.

@@ -25,7 +25,7 @@ std::string NodesText(const std::set<NodeId>& nodes) {
   return absl::StrJoin(nodes, ", ", [](std::string* text, const NodeId& node) { absl::StrAppend(text, node.value); });
 }
 
-// The node with the most bad links if it has several; otherwise one of the two nodes of a link that is alone.
+// The node with the most bad links if it has several. Otherwise every bad link is alone, and one of its two nodes is chosen.
 BadNode WorstOf(const Links& links, const std::function<int(const NodeId&)>& failures_before) {
   const auto rank_of = [&](const auto& entry) {
     return std::tuple(entry.second.size(), failures_before(entry.first), entry.first);

@@ -13,9 +13,9 @@ namespace lynx {
 
 // What one rank reports.
 struct CheckFinding {
-  NodeId node;                // node of the rank's own
+  NodeId node;                // the rank's own node
   NodeId other;               // node of the rank at the other end of a bad link; empty: the rank's own device is bad
-  bool other_silent = false;  // the rank at the other end has reported nothing, either
+  bool other_silent = false;  // the rank at the other end has reported nothing
 };
 
 struct BadNode {
@@ -24,10 +24,11 @@ struct BadNode {
   bool operator==(const BadNode&) const = default;
 };
 
-// A node is bad if one of its devices is bad, or a link within it, or a link to one of its ranks that has reported nothing. For
-// the remaining links: the node with bad links to the most nodes, at least two, is bad; this is repeated until no such node is
-// left. For a link that then remains alone, both of its nodes may be to blame: the one with more `failures_before` is chosen,
-// or the last by name. The result is in this order and names no node twice.
+// A node is bad if one of its devices is bad, if a link within it is bad, or if a link to one of its ranks is bad and this rank
+// has reported nothing. For the remaining links: the node with bad links to the most nodes, at least two, is bad; this is
+// repeated until no such node is left. If a link remains alone, either of its nodes may be to blame: the node with more
+// `failures_before` is chosen; if both have the same number, the last by name. The result is in this order and names no node
+// twice.
 std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
                                   const std::function<int(const NodeId&)>& failures_before);
 

@@ -1,4 +1,4 @@
-// Verdict on links that have become slower: decides which nodes they are attributed to. Pure; thread-safe.
+// Verdict on links that have become slower: decides which nodes cause this. Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_LINK_VERDICT_H_
 #define LYNX_SERVER_HEALTH_LINK_VERDICT_H_
 
@@ -24,9 +24,9 @@ struct SlowNodes {
   std::string text;           // a clause that says which links are slow, and by how much
 };
 
-// The node with slow links to the most other nodes, at least two, is slow; this is repeated until no such node is left. For a
-// link that then remains alone, both of its nodes count as slow: nobody can tell which one is, and the planner uses the slower
-// end of a link anyway.
+// The node with slow links to the most other nodes, at least two, is slow; this is repeated until no such node is left. If a
+// link remains alone, both of its nodes count as slow: nobody can tell which of them is slow, and the planner uses the speed of
+// the slower end of a link anyway.
 std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links);
 
 }  // namespace lynx

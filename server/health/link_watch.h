@@ -1,5 +1,5 @@
-// LinkWatch: finds links between nodes that are busy for longer, or for less time, with a step's bytes than when the generation
-// began. Bounded. Not thread-safe; owned by the controller.
+// LinkWatch: finds links between nodes whose busy time per step has become longer or shorter since the generation began.
+// Bounded. Not thread-safe; owned by the controller.
 #ifndef LYNX_SERVER_HEALTH_LINK_WATCH_H_
 #define LYNX_SERVER_HEALTH_LINK_WATCH_H_
 
@@ -29,8 +29,8 @@ class LinkWatch {
     Nanos before, now;  // busy time per step; `now` covers only the latest steps
     bool slower() const { return now > before; }
   };
-  // Links whose change affects a step: by more than a tenth of the longer step, and at least to twice or half of their own
-  // time. Empty: there are none, or too little is known yet.
+  // Links whose change affects a step: the link's time changed by more than a tenth of the longer step, and to at least twice
+  // or at most half of what it was. Empty: there are no such links, or too few steps are known yet.
   std::vector<Change> Changes() const;
 
   // From now on, changes are relative to the latest steps.

@@ -1,6 +1,6 @@
-// Memory limits: the memory that devices of a model are assumed to have for a job that has run out of memory on them. Each time
-// the limit is set below what the failed plan took, by a margin that grows, so that the next plan certainly takes less. Pure;
-// thread-safe.
+// Memory limits: if a job has run out of memory on devices of a model, the job is planned as if these devices had less memory.
+// The limit is set below the memory that the failed plan took. The margin grows each time, so that the next plan certainly
+// takes less. Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 #define LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 
@@ -13,7 +13,7 @@
 
 namespace lynx {
 
-// What the plan takes of the device's memory for a rank with this pipeline rank: states, activations, and offloaded tensors if
+// The device memory that the plan needs for a rank with this pipeline rank: states and activations; also offloaded tensors if
 // the device's memory is the host's.
 Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind);
 
@@ -22,9 +22,9 @@ constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : 
 
 // Records that the job has run out of memory on a device of the model, on which its plan took `taken`. Returns the new limit.
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
-// For when no plan fits the limit: raises it halfway towards `taken`, what the last plan took. Returns false and changes
-// nothing if the new limit would be less than kLeastMemoryCutPercent below `taken`: the next plan must take clearly less than
-// the one that did not fit.
+// Used when no plan fits the limit: raises the limit halfway towards `taken`, the memory that the last plan took. The next plan
+// must take clearly less than this. So if the new limit would be less than kLeastMemoryCutPercent below `taken`, returns false
+// and changes nothing.
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 inline constexpr int32_t kLeastMemoryCutPercent = 5;
 // 0: there is no limit.

@@ -1,5 +1,5 @@
-// Slowness: the factors by which a node's devices and links are slower than its agent measured, as the jobs that train there
-// show.
+// Slowness: the factors by which a node's devices and links are slower than its agent measured. The server learns these factors
+// from the jobs that train on the node.
 #ifndef LYNX_SERVER_HEALTH_SLOWNESS_H_
 #define LYNX_SERVER_HEALTH_SLOWNESS_H_
 
@@ -13,7 +13,7 @@ struct Slowness {
   bool operator==(const Slowness&) const = default;
 };
 
-// True if jobs should use other nodes that are equally close before this one (NodeDevices::slow in placement.h).
+// True if a job should use this node only after other nodes that are equally close (NodeDevices::slow in placement.h).
 bool IsSlow(const Slowness& slowness);
 // The profile of the node with this slowness: longer times and lower rates. Pure.
 HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness);

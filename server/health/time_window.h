@@ -17,15 +17,16 @@ class TimeWindow {
   // Adds the next step's time. The very first steps do not count, because caches are cold and pages are touched for the first
   // time.
   void Add(Nanos time);
-  // True if both medians have all their steps.
+  // True if First() and Newest() both have kSteps steps.
   bool complete() const { return newest_.size() == kSteps; }
   // Medians over kSteps steps. LYNX_CHECK fails unless complete.
   Nanos First() const;
   Nanos Newest() const;
-  // Median over the latest kSteps / 2 steps. When Newest() has changed, half of its steps may still be old ones; this is the
-  // new value without them. LYNX_CHECK fails unless complete.
+  // Median over the latest kSteps / 2 steps. After a change of speed, half of the steps of Newest() may be from before the
+  // change. Latest() has only the newer half. LYNX_CHECK fails unless complete().
   Nanos Latest() const;
-  // From now on, the latest kSteps / 2 steps and those that follow are the first. Does nothing unless complete.
+  // Starts a new reference: the latest kSteps / 2 steps, together with the next kSteps / 2 steps, replace the steps of First().
+  // Does nothing unless complete().
   void Rebase();
 
  private:

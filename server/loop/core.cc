@@ -15,7 +15,7 @@ namespace lynx {
 
 namespace {
 
-// Limit for refusals that are recorded.
+// Limit for recording refused calls.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
 constexpr Nanos kStatsEvery{1'000'000'000};
 
@@ -180,7 +180,7 @@ void ServerCore::Carry(Effect& effect) {
 
 void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
-  if (job == nullptr) {  // its submission was lost, or so many jobs have ended since that it is already forgotten
+  if (job == nullptr) {  // its submission was lost, or the job is already forgotten because many jobs have ended since then
     metrics_.Ended(notice.job, clock_.Monotonic());
     watchers_.Close(notice.job,
                     absl::NotFoundError(absl::StrCat("job ", notice.job.value,
@@ -208,7 +208,8 @@ void ServerCore::CountRestored(const JobRecord& job) {
   metrics_.jobs().Planned(job, *plan, cluster.ok() ? cluster->get() : nullptr);
 }
 
-// Restores the metrics of a checkpoint that an earlier server recorded. Otherwise nobody would see its age until the next one.
+// Restores the metrics of a checkpoint that an earlier server recorded. Otherwise the age of this checkpoint would be unknown
+// until the next one.
 void ServerCore::CountRestoredCheckpoint(const JobRecord& job) {
   const absl::StatusOr<std::optional<InsertCheckpoint>> newest = store_->LoadCheckpoint(job.id);
   if (newest.ok() && newest->has_value()) metrics_.jobs().CheckpointRestored(**newest, job);

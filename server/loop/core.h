@@ -1,8 +1,8 @@
 // ServerCore: the controller and everything around it except RPCs: its event loop, the store, the planning pool, metrics, the
 // streams that carry desired states, and the replies that RPCs wait for.
 //
-// Only the owner thread uses store(), controller() and curves(), and everything that the loop runs. For metrics() see
-// metrics.h. The rest is thread-safe.
+// store(), controller(), curves() and everything that the loop runs belong to the owner thread. For metrics() see metrics.h.
+// The rest is thread-safe.
 #ifndef LYNX_SERVER_LOOP_CORE_H_
 #define LYNX_SERVER_LOOP_CORE_H_
 
@@ -72,7 +72,8 @@ class ServerCore {
   // out, or with Unavailable when the server stops.
   using Answer = std::function<void(const Reply&)>;
   int64_t Await(Answer answer);
-  // For a request that could not be posted. True: its answer will not be called. False: it has been called already.
+  // Call this for a request that could not be posted. True: its answer will not be called. False: its answer has been called
+  // already.
   bool Forget(int64_t request);
   // Calls the answer of the reply's request, on the owner thread.
   void Complete(const Reply& reply);

@@ -5,7 +5,8 @@
 namespace lynx {
 namespace {
 
-// Names the thing whose state the effect sets, or the job whose notices are joined; empty: the effect replaces nothing.
+// Key of the effect. A newer effect with the same key sets the state of the same thing and replaces the older one; notices
+// about one job are joined. Empty: the effect replaces no other effect.
 std::string KeyOf(const Effect& effect) {
   if (const auto* agent = std::get_if<SendAgent>(&effect)) return absl::StrCat("agent ", agent->stream);
   if (const auto* worker = std::get_if<SendWorker>(&effect)) return absl::StrCat("worker ", worker->stream);

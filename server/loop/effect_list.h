@@ -1,5 +1,5 @@
-// EffectList: effects that wait to be carried out, in order. If two of them set the state of the same thing, only the newer is
-// kept, at the place of the newer; notices about the same job are joined. Not thread-safe.
+// EffectList: effects that wait to be carried out, in order. If two effects set the state of the same thing, only the newer
+// effect stays, at its own place. Notices about the same job are joined. Not thread-safe.
 #ifndef LYNX_SERVER_LOOP_EFFECT_LIST_H_
 #define LYNX_SERVER_LOOP_EFFECT_LIST_H_
 
@@ -36,7 +36,7 @@ class EffectList {
   std::vector<Effect> effects_;
   std::vector<bool> gone_;  // parallel to effects_: true if a newer effect has replaced it
   size_t dropped_ = 0;
-  std::unordered_map<std::string, size_t> newest_;  // index of the newest effect, by what it sets
+  std::unordered_map<std::string, size_t> newest_;  // index of the newest effect with this key
 };
 
 }  // namespace lynx

@@ -13,7 +13,8 @@
 namespace lynx {
 namespace {
 
-// Handling this many takes the owner thread some milliseconds; per second it is still more than 10,000 nodes send.
+// The owner thread handles this many items in some milliseconds. At this rate it handles more reports per second than 10,000
+// nodes send.
 constexpr size_t kOthersMeanwhile = 256;
 
 JobId JobOf(const Effect& durable) {
@@ -28,7 +29,7 @@ JobId JobOf(const Effect& durable) {
   return JobId();  // not about a job but about a node or a queue
 }
 
-// Completes the record with the outcome that the effects contain.
+// Fills in the outcome of the audit record, which the effects contain.
 InsertAudit Answered(AuditRecord record, const std::vector<Effect>& effects, Nanos now) {
   record.time = now;
   SetOutcome(record, absl::OkStatus());
@@ -95,7 +96,8 @@ size_t EventLoop::QueueLength() const {
   return asked_.size() + queue_.size();
 }
 
-// Waits for items until the next tick is due. `last`: the loop stops, and there will be no more items after these.
+// Waits for items, at most until the next tick is due. Sets `last` if the loop stops: then there will be no more items after
+// these.
 std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time_point next_tick, bool& last) {
   std::unique_lock lock(mutex_);
   wake_.wait_until(lock, next_tick, [this] { return stopping_ || !asked_.empty() || !queue_.empty(); });
@@ -158,7 +160,7 @@ void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   Take(std::move(effects));
 }
 
-// Refuses requests of people that the server cannot keep while the store cannot write.
+// Refuses requests of people that the server cannot store while the store cannot write. True: the request was refused.
 bool EventLoop::Refused(const EventBody& event) {
   int64_t request = 0;
   if (const auto* submitted = std::get_if<JobSubmitted>(&event)) request = submitted->request;

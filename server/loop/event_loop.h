@@ -1,9 +1,11 @@
 // EventLoop: the server's only owner thread. It passes queued events to the controller, commits the durable effects in one
-// transaction, then carries out the others. Requests of people are handled before reports of nodes that came in the same round,
-// and are answered after a few reports, however many wait. While the store cannot write, new jobs and cancellations are refused
-// with its error and everything else waits; the write is tried again, and ranks keep running. For requests of the very round
-// whose write failed: a new job is undone, and the answer says so; a cancellation stands, and the answer says that it takes
-// effect when the server can write.
+// transaction, then carries out the other effects. In each round it handles requests of people before reports of nodes. It
+// answers people after only a few reports, however many reports wait.
+//
+// While the store cannot write, new jobs and cancellations are refused with the store's error. Everything else waits: the loop
+// tries the write again, and ranks keep running. If the write of a round fails, the requests in this round are treated as
+// follows. A new job is undone, and the answer says so. A cancellation stays, and the answer says that it takes effect when the
+// server can write.
 //
 // Post, PostAlways and Run may be called on any thread. The controller and all callbacks run on the owner thread only.
 #ifndef LYNX_SERVER_LOOP_EVENT_LOOP_H_
@@ -64,9 +66,9 @@ class EventLoop {
   // For rare events that must not be lost: the queue's limit does not apply.
   void PostAlways(EventBody event);
   void PostAlways(EventBody event, AuditRecord record);
-  // Writes the record with the next transaction. It is dropped if the queue is full or the store cannot write.
+  // Writes the record with the next transaction. The record is dropped if the queue is full or the store cannot write.
   void Record(AuditRecord record);
-  // Runs `task` on the owner thread after everything that was posted before. Returns false as Post does.
+  // Runs `task` on the owner thread after everything that was posted earlier. Returns false in the same cases as Post.
   bool Run(Task task);
   void RunAlways(Task task);
 

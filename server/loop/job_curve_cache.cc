@@ -9,7 +9,7 @@ namespace lynx {
 JobCurveCache::Entry& JobCurveCache::EntryOf(const JobId& job) {
   const auto [found, added] = jobs_.try_emplace(job);
   if (!added) return found->second;
-  // Continues what an earlier server wrote. If that cannot be read, the curves begin here.
+  // Continues the curves that an earlier server wrote. If they cannot be read, the curves begin here.
   absl::StatusOr<JobCurves> kept = store_.LoadCurves(job);
   if (kept.ok()) found->second.curves = *std::move(kept);
   return found->second;
@@ -57,7 +57,7 @@ void JobCurveCache::WriteAll() {
   for (auto& [id, entry] : jobs_) {
     if (std::exchange(entry.changed, false)) due.push_back({id, &entry.curves});
   }
-  // The server is ending; if this fails, the stored curves are at most half a minute old.
+  // The server is ending. If this write fails, the stored curves are at most half a minute old, so the error is ignored.
   if (!due.empty()) (void)store_.PutCurves(due);
 }
 

@@ -60,7 +60,7 @@ void PlanningPool::State::Main() {
     if (job.beside != nullptr) ready.beside = StepBeside(job);
     const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     lock.lock();
-    // With the lock held: after Stop has returned, the objects that `done` uses may be gone.
+    // Called with the lock held, because after Stop has returned, the objects that `done` uses may not exist any more.
     if (!stopping) done(std::move(ready), job.trigger, took);
   }
   --running;

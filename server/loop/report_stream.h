@@ -1,6 +1,6 @@
 // ReportStream: the server's side of one agent's or worker daemon's stream. It reads a report, has it handled, and only then
-// reads the next, so flow control slows down a node that reports faster than the server works. It writes the newest desired
-// state; a state that is replaced by a newer one while another is being written is never sent.
+// reads the next report. So flow control slows down a node that reports faster than the server works. It writes the newest
+// desired state. If a newer state arrives while an older one waits for the end of a write, the older one is never sent.
 //
 // Thread-safe: everything runs on a strand. The stream owns itself until gRPC is done with the call; the table of streams
 // shares the ownership.
@@ -27,7 +27,7 @@ template <class Report, class Desired>
 class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
                      public std::enable_shared_from_this<ReportStream<Report, Desired>> {
  public:
-  // Handles a report, and calls `next` when the stream may read on. An error ends the stream.
+  // Handles a report, and calls `next` when the stream can read the next report. An error ends the stream.
   using OnReport = std::function<absl::Status(const Report&, std::function<void()> next)>;
   // Called once, when the stream has ended.
   using OnEnd = std::function<void()>;

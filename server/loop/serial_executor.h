@@ -1,5 +1,5 @@
-// SerialExecutor: one thread that runs tasks one after another, in order. It takes work from the owner thread that would delay
-// decisions: encoding messages and passing them to gRPC, which may write to sockets within the call. Thread-safe.
+// SerialExecutor: one thread that runs tasks one after another, in order. It does work that would delay decisions on the owner
+// thread: it encodes messages and passes them to gRPC, which may write to sockets within the call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 #define LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 
@@ -23,9 +23,10 @@ class SerialExecutor {
 
   // Never blocks. Does nothing after Stop.
   void Post(Task task);
-  // Number of tasks that are not done. A batch of tasks that was taken together counts until its last task is done.
+  // Number of tasks that are not done. The thread takes tasks in batches; a batch counts completely until its last task is
+  // done.
   size_t Length() const;
-  // Tasks that were posted are still done. Idempotent. Must not be called from a task.
+  // Returns after all tasks that were posted before are done. Idempotent. Must not be called from a task.
   void Stop();
 
  private:

@@ -17,7 +17,7 @@ class TokenBucket {
  public:
   TokenBucket(Rate rate, Nanos now) : rate_(rate), level_(rate.burst), at_(now) {}
 
-  // Takes a token and returns 0. If there is none, takes nothing and returns the time until there will be one.
+  // Takes a token and returns 0. If there is no token, returns the time until there will be one.
   Nanos Take(Nanos now) {
     level_ = std::min(rate_.burst, level_ + Seconds(now - at_) * rate_.per_second);
     at_ = now;
@@ -27,7 +27,7 @@ class TokenBucket {
     }
     return Nanos(static_cast<int64_t>((1 - level_) / rate_.per_second * 1e9) + 1);
   }
-  // True if it is in the state of a new bucket.
+  // True if the bucket is full, like a new bucket.
   bool Full(Nanos now) const { return level_ + Seconds(now - at_) * rate_.per_second >= rate_.burst; }
 
  private:

@@ -1,5 +1,5 @@
-// CallMeter: counts and times the unary calls of our services as gRPC sees them, from arrival until the answer is handed over.
-// Calls that the guard refuses count, too. Streams are not measured and cost nothing. Thread-safe.
+// CallMeter: counts and times the unary calls of our services, from their arrival at gRPC until the answer is handed over.
+// Calls that the guard refuses count, too. Streams are not measured. Thread-safe.
 #ifndef LYNX_SERVER_METRICS_CALL_METER_H_
 #define LYNX_SERVER_METRICS_CALL_METER_H_
 

@@ -19,8 +19,8 @@ class ServerHealth {
   // Sets whether the server accepts calls.
   void SetListening(bool listening) { listening_ = listening; }
 
-  // What is wrong; empty: nothing. The loop counts as stuck after kMaxSilence without a turn, which not even a slow disk
-  // explains.
+  // Returns what is wrong; empty: nothing. The loop counts as stuck if it has completed no turn for kMaxSilence; not even a
+  // slow disk explains such a pause.
   std::string Alive() const {
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
     return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";

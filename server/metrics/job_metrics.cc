@@ -61,7 +61,7 @@ double Number(Bytes bytes) { return static_cast<double>(bytes.value); }
 // Relative error of the prediction.
 double ErrorOf(double measured, double predicted) { return measured / predicted - 1; }
 
-// 0: unknown.
+// The lowest peak FLOP/s of a device of the cluster for this data type; 0: unknown.
 int64_t PeakOf(const ClusterTopology* cluster, DataType type) {
   if (cluster == nullptr) return 0;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -135,7 +135,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   values.Of(metric::kJobLearningRate) = step.lr;
   values.Of(metric::kJobDoneSteps) = static_cast<double>(step.step + 1);
   values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
-  // Each generation counts from 0.
+  // Each generation counts copies_skipped from 0, so only the difference is added.
   const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
   values.Of(metric::kJobCopiesSkipped) +=
       static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
@@ -149,7 +149,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   }
 }
 
-// Sets a counter that is counted elsewhere.
+// Sets a counter whose value is counted elsewhere.
 void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
   double& counter = values.Of(metric);
   counter = std::max(counter, value);

@@ -25,14 +25,14 @@ class JobMetrics {
   JobMetrics();
   ~JobMetrics();
 
-  // The series for the page. Any thread; the result stays valid for as long as it is held.
+  // The series for the metrics page. May be called on any thread. The result stays valid as long as the caller holds it.
   std::shared_ptr<prometheus::Collectable> page() const;
 
-  // `job`: its record after the step.
+  // Updates metrics after a step. `job`: its record after the step.
   void Step(const StepRecorded& step, const JobRecord& job);
   void Evaluated(const EvaluationRecorded& recorded, const JobRecord& job);
   void CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job);
-  // True if the job has series, and has written a checkpoint that they do not show, because an earlier server recorded it.
+  // True if the job has series that do not show its newest checkpoint, because an earlier server recorded the checkpoint.
   bool LacksCheckpoint(const JobRecord& job) const;
   // Sets the job's newest checkpoint without counting it again.
   void CheckpointRestored(const InsertCheckpoint& checkpoint, const JobRecord& job);

@@ -1,5 +1,5 @@
-// JobSeries: the values of one job's series at lynx-server's /metrics. Kept outside the Prometheus registry, where removing one
-// series scans all; a server ends hundreds of jobs a second. Not thread-safe.
+// JobSeries: the values of one job's series at lynx-server's /metrics. They are not kept in the Prometheus registry: a server
+// ends hundreds of jobs a second, and the registry scans all series to remove one. Not thread-safe.
 #ifndef LYNX_SERVER_METRICS_JOB_SERIES_H_
 #define LYNX_SERVER_METRICS_JOB_SERIES_H_
 
@@ -27,7 +27,7 @@ class JobSeries {
   // The value of a counter or gauge. It is 0 at first, and the reference stays valid for as long as the job's series. The
   // process ends if the metric is not in metric::AllMetrics() or has another type.
   double& Of(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_job_, metric, labels); }
-  // A value that is dropped with the job's plan.
+  // Like Of, for a value that is dropped together with the job's plan.
   double& OfPlan(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_plan_, metric, labels); }
   void EndPlan() { of_plan_.clear(); }
   // Adds a value to a histogram with these upper bounds; the bounds must be the same each time.

@@ -4,7 +4,7 @@
 //     queued --> planning --> starting --> running <--> stopping
 //       ^___________^____________^_____________________/
 //
-// A step that is further than the job ever was counts as training; a step that was done before and then lost counts as redoing.
+// A step that the job has never done before counts as training. A step that was done before and then lost counts as redoing.
 // The time between the newest step and the event of a loss counts as detecting the loss.
 #ifndef LYNX_SERVER_METRICS_JOB_TIMELINE_H_
 #define LYNX_SERVER_METRICS_JOB_TIMELINE_H_
@@ -44,7 +44,7 @@ class JobTimeline {
     LossCause cause;  // has no meaning for kTraining
     double device_seconds;
   };
-  // What an event or step has shown.
+  // What follows from one event or step.
   struct Report {
     std::vector<Spent> spent;
     std::optional<Nanos> queue_wait;  // set when the job has left the queue
@@ -55,7 +55,7 @@ class JobTimeline {
 
   // `devices`: number of devices that the job has now.
   Report OnEvent(const JobEvent& event, int32_t devices);
-  // `new_step`: the job never got this far before. Reports of other ranks about the same step are ignored.
+  // `new_step`: the job has never done this step before. Reports of other ranks about the same step are ignored.
   Report OnStep(int64_t step, Nanos duration, bool new_step, Nanos now, int32_t devices);
 
  private:

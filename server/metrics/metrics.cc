@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
-// For times that a person waits: up to a day.
+// Buckets for times that a person waits: up to a day.
 const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 14400, 86400};
 
 constexpr const char* kPresences[kNodePresenceCount] = {"attached", "partial", "absent", "lost"};

@@ -24,7 +24,7 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  // The series for the page. Any thread; the result stays valid for as long as it is held.
+  // The series for the metrics page. May be called on any thread. The result stays valid as long as the caller holds it.
   std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const ClusterStats& stats);
@@ -37,7 +37,7 @@ class ServerMetrics {
   void Called(const std::string& method, const std::string& code, Nanos took);
   void Refused() { refused_->Increment(); }
 
-  // For one job. `devices`: number of devices that it holds now.
+  // The next functions update the metrics of one job. `devices`: number of devices that the job holds now.
   void Step(const StepRecorded& step, const JobRecord& job, int32_t devices, Nanos wall);
   void Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices);
   void Ended(const JobId& job, Nanos now);

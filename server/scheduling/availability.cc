@@ -56,7 +56,7 @@ std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::v
     return fit(With(free, given));
   };
   if (releases.empty() || !after(releases.size()).has_value()) return std::nullopt;
-  // Finds the fewest releases that are enough: `low` are not enough, `high` are.
+  // Binary search for the fewest releases that are enough: the first `low` releases are not enough, the first `high` are.
   size_t low = 0, high = releases.size();
   while (high - low > 1) {
     const size_t middle = (low + high) / 2;
@@ -89,7 +89,7 @@ std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& 
     enough = high;
   }
   std::vector<size_t> chosen = first(enough);
-  // Spares holders where possible, beginning with the last to be asked.
+  // Removes holders that are not needed, beginning with the holder that is asked last.
   for (size_t i = chosen.size(); i-- > 0;) {
     std::vector<size_t> fewer = chosen;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));

@@ -32,12 +32,12 @@ std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<D
 std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::vector<NodeId>& nodes);
 
-// When enough devices are free if no other job takes them: at the time of one of the releases. More devices must never make
-// `fit` fail. nullopt: never.
+// The time at which enough devices are free if no other job takes them: it is the time of one of the releases. `fit` must not
+// fail with more devices if it succeeds with fewer. nullopt: there are never enough devices.
 std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit);
 
 // Which holders must give back their devices so that `fit` succeeds. `holders` is in the order in which they are asked. Returns
-// indices into it; none of the holders returned could be left out. nullopt: all of them together are not enough.
+// indices into it; each of the holders returned is necessary. nullopt: even the devices of all holders are not enough.
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
                                                 const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit);
 

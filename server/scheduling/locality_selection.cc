@@ -64,8 +64,8 @@ class Chooser {
     return parts;
   }
 
-  // The part that offers `needed` within the closest inner part, and of these the one with the least left over. If no part
-  // offers it: the largest part.
+  // The best part to choose from. Among the parts that offer `needed`, those with the innermost part that offers `needed` come
+  // first; among these, the part with the least left over. If no part offers `needed`: the largest part.
   std::vector<Part>::iterator Best(std::vector<Part>& parts, size_t depth, int64_t needed) const {
     std::vector<std::pair<size_t, int64_t>> worth;
     for (const Part& part : parts) {

@@ -94,7 +94,8 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
   const HardwareProfile* first = nullptr;  // first profile of the last group
   for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
     const HardwareProfile& profile = known == nullptr ? slowest : *known;
-    // Compared with both the first and the slowest node of the group, so that a group does not drift from node to node.
+    // The node is compared with both the first and the slowest node of the group. Otherwise small differences between
+    // neighbours could add up within a group.
     if (first != nullptr && Alike(*first, profile) && Alike(grouped.groups.back().profile, profile)) {
       NodeGroup& group = grouped.groups.back();
       group.profile = SlowerProfile(std::move(group.profile), profile);

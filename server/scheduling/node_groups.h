@@ -1,6 +1,6 @@
-// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, with
-// the slowest figures among them. A node that is clearly slower or faster, or has other links, is a group of its own, so that
-// its stages get suitable work. Pure; thread-safe.
+// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, whose
+// figures are the slowest of its nodes. A node that is clearly slower or faster, or has other links, is a group of its own, so
+// that its stages get suitable work. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 #define LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 
@@ -14,17 +14,18 @@ namespace lynx {
 // Measurements of equal nodes differ by up to this much from run to run.
 inline constexpr int kAlikePercent = 25;
 
-// True if both have the same kind of device, and everything that both have measured takes about as long: all ops of a shape
-// together (or arithmetic and memory rates, if they share no shape), and a transfer of 1 MiB inside the node and between nodes.
+// True if both profiles are of the same kind of device, and everything that both have measured takes about as long. Compared
+// are all ops of a shape together (or arithmetic and memory rates, if they share no shape), and a transfer of 1 MiB inside the
+// node and between nodes.
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
-// If one node has measured a shape and another has not, copies the times from the nearest node in order that is otherwise
-// alike. (Nodes that train cannot measure.)
+// Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the nearest
+// node in order that has measured the shape and is otherwise alike.
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
-// `nodes`: one group without a profile. `profiles`: one for each of its nodes, in order; null: the node has no profile and
-// counts as being as slow as the slowest one (StatedCpuProfile if no node has a profile). Neighbours that are alike share a
-// group.
+// Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each of its nodes, in order. null:
+// the node has no profile and counts as being as slow as the slowest one (StatedCpuProfile if no node has a profile).
+// Neighbours that are alike share a group.
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 // The part of a node's devices that a job has.
@@ -34,9 +35,9 @@ struct NodeShare {
   Bytes host_memory;            // the node's memory for offloading by all its GPUs
 };
 
-// Reduces a group of GPU nodes to the job's share of them. Host memory becomes the least share per device of any node (0 if a
-// node has not reported its own). Inner links are kept as measured only if the job's devices are whole blocks of them.
-// `shares`: one for each of the group's nodes.
+// Reduces a group of GPU nodes to the job's share of them. The group's host memory becomes the smallest share per device of any
+// node (0 if a node has not reported its host memory). Inner links are kept as measured only if the job's devices are whole
+// blocks of them. `shares`: one for each of the group's nodes.
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
 
 }  // namespace lynx

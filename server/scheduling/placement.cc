@@ -68,7 +68,8 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
   if (total < demand.min_ranks || demand.min_ranks > demand.max_ranks) return std::nullopt;
   int32_t best_per_node = 0;
   int32_t best_nodes = 0;
-  // From many devices per node to few. A later choice wins only with more devices in total, so ties go to fewer nodes.
+  // Tries many devices per node first, then fewer. A later choice wins only with more devices in total. So if two choices have
+  // the same total, the one with fewer nodes wins.
   for (int32_t per_node = std::min(most, demand.max_ranks); per_node >= demand.group; --per_node) {
     const auto fits = [&](const NodeDevices& n) { return static_cast<int32_t>(n.free.size()) >= per_node; };
     const int32_t having = static_cast<int32_t>(std::count_if(nodes.begin(), nodes.end(), fits));

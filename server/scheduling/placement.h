@@ -34,7 +34,7 @@ struct Demand {
   int32_t group = 1;  // number of ranks that must share a node: the tensor-parallel size, if it is fixed
 };
 
-// Only those devices of the nodes that are in `wanted`.
+// `nodes` without the devices that are not in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
 // Takes the same number of devices of each node, because the planner assumes that nodes are alike. Of all such choices it takes
@@ -44,11 +44,11 @@ std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std:
 // (locality_selection.h).
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
-// Gang placement: one device for every rank, by rank, or nullopt. Nodes are filled in the given order, all ranks of a
-// tensor-parallel group are on one node, and each device takes one rank.
+// Gang placement: returns one device for every rank, by rank; nullopt: they do not all fit. Nodes are filled in the given
+// order, all ranks of a tensor-parallel group are on one node, and each device takes one rank.
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
-// The same on nodes that lie closest together. `nodes` in locality order.
+// Like PlaceRanks, on the nodes that lie closest together. `nodes` in locality order.
 std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kWindow = 20;      // steps in the median
 constexpr size_t kRateWindow = 10;  // steps in the tokens per second
-// First steps of a generation, with cold caches and pages that are touched for the first time.
+// The first steps of a generation are left out, because caches are cold and pages are touched for the first time.
 constexpr int64_t kWarmupSteps = 2;
 
 // All times of a measurement, for uniform processing.
@@ -21,7 +21,7 @@ std::vector<Nanos*> TimesOf(StageMeasurement& m) {
       &m.tensor_wait, &m.stall,   &m.data_parallel_wait, &m.norm_wait, &m.core_wait};
 }
 
-// Busy time of the compute stream: what makes a rank slow, without its waits.
+// Busy time of the compute stream. It shows how slow a rank is, because it does not include the rank's waits.
 Nanos Busy(const StageMeasurement& m) {
   return m.forward + m.backward + m.weight + m.optimizer + m.recompute_hidden + m.recompute_exposed;
 }

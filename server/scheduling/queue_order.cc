@@ -51,7 +51,7 @@ std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJo
       over.push_back({job.submission, Standing::kOverQuota});
       return;
     }
-    // Jobs behind one that must wait for the quota do not pass it.
+    // The job, or an earlier job of its queue, must wait for the quota. Later jobs do not pass it.
     if (quota > 0 && (!line.beyond.empty() || line.used + job.devices > quota)) {
       line.beyond.push_back(job);
       return;

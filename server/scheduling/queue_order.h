@@ -1,5 +1,5 @@
-// Queue order: the order in which waiting jobs get devices: queues by their shares, jobs of a queue by priority, then by age.
-// Pure; thread-safe.
+// Queue order: the order in which waiting jobs get devices. Queues take turns by their shares. The jobs of one queue are
+// ordered by priority, then by age. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_QUEUE_ORDER_H_
 #define LYNX_SERVER_SCHEDULING_QUEUE_ORDER_H_
 
@@ -18,7 +18,7 @@ struct WaitingJob {
   int32_t devices = 1;  // the fewest devices that it can begin with
 };
 
-// kOverQuota: the job may not begin now, even if devices are free.
+// The job's position relative to its queue's quota. kOverQuota: the job is not allowed to begin now, even if devices are free.
 enum class Standing : uint8_t { kWithinQuota, kBorrows, kOverQuota };
 
 struct Turn {
@@ -29,9 +29,9 @@ struct Turn {
 
 // `waiting`: the jobs of each queue, in the queue's order. `used`: devices that the jobs of each queue hold. A queue without a
 // config has the default config. Each turn goes to the queue with the fewest used devices relative to its weight (by name if
-// equal), counting the devices of the jobs before. Jobs that borrow come after all jobs within quota, in the same way; then
-// jobs over quota. Jobs of a queue keep their order, except that a job that needs more than the quota of a queue that may not
-// borrow holds up no other job.
+// equal). Devices of jobs that had a turn before count as used. Jobs within quota come first, then jobs that borrow, in the
+// same way, then jobs over quota. Jobs of a queue keep their order. Exception: a job that needs more than the quota of a queue
+// that may not borrow holds up no other job.
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
                                const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs);
 

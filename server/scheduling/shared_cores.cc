@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Adds the devices to `shared` if the cores they share, in thousandths of a core, are not enough for all.
+// Adds the devices to `shared` if they need more cores than `permille`, the cores that they share in thousandths of a core.
 void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices, int64_t permille,
                 std::vector<SharedCores>& shared) {
   size_t threads = 1;
@@ -74,7 +74,8 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
     if (use.limit_permille == 0) continue;
     Members& of_limit = limited[use.limit_group];
     of_limit.devices.push_back(i);
-    // They report the same limit, unless it changed between their starts.
+    // Devices of one group report the same limit, unless the limit changed between the starts of their agents. Then the lowest
+    // counts.
     of_limit.limit_permille =
         of_limit.limit_permille == 0 ? use.limit_permille : std::min(of_limit.limit_permille, use.limit_permille);
   }

@@ -1,5 +1,6 @@
 // Shared cores, for the planner: finds which of a job's devices use the same cores, on one node or on several nodes of one
-// machine, and which have less processor time than cores. Cores that other jobs use do not count. Pure; thread-safe.
+// machine. Also finds devices whose limit of processor time is below their number of cores. Cores that other jobs use do not
+// count. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 #define LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 
@@ -14,7 +15,7 @@ namespace lynx {
 // The cores that a device uses.
 struct CoreUse {
   std::string machine;         // the machine that the core numbers belong to
-  std::vector<int32_t> cores;  // empty: unknown, or a GPU, which computes on no cores; shared with no device
+  std::vector<int32_t> cores;  // empty: unknown, or a GPU, which shares cores with no device
   std::string limit_group;     // devices with the same group share the limit
   int64_t limit_permille = 0;  // see ReportedCores
 };
@@ -22,9 +23,9 @@ struct CoreUse {
 // The cores of the node's device with this index. A node that does not report its machine counts as a separate machine.
 CoreUse CoreUseOf(const AgentState& node, int32_t device);
 
-// The groups of devices that need more cores than they share; devices are numbered in the order of the cluster. Devices whose
-// cores overlap, directly or through other devices, share all these cores, and each is assumed to use as many at a time as the
-// device with the most.
+// The groups of devices that together need more cores than they have; devices are numbered in the order of the cluster. Devices
+// whose cores overlap, directly or through other devices, share all these cores. Each of them is assumed to use as many cores
+// at a time as the device with the most.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
 }  // namespace lynx

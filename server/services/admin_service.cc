@@ -24,7 +24,8 @@ constexpr size_t kMaxRequest = 8 << 10;
 constexpr size_t kMaxUsers = 10'000;
 constexpr size_t kMaxTokensOfUser = 100;
 constexpr size_t kMaxJoinGrants = 10'000;
-// Limit for one node. Certificates that have been renewed stay valid until they expire, but never more than this many.
+// Limit for one node. A certificate stays valid until it expires, even if the node has renewed it, but a node never has more
+// than this many.
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;
@@ -286,7 +287,7 @@ grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::Add
 
 grpc::ServerUnaryReactor* AdminService::RevokeToken(const Call& call, const v1::RevokeTokenRequest* request,
                                                     v1::RevokeTokenResponse*) {
-  // Text that is not an id may be a secret, given by mistake, so it is not recorded.
+  // An id has 8 characters. Other text is not recorded, because somebody may have given a secret by mistake.
   const std::string id = request->id().size() == 8 ? request->id() : "";
   return Change(call, id, [this, id](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     const std::optional<UserToken> token = book_.FindToken(id);

@@ -1,6 +1,6 @@
-// AdminService: the RPCs of proto/lynx/v1/admin.proto. A change is checked and written on the owner thread, with its audit
-// record in a transaction of its own, before it takes effect. Such changes are rare, and each must see the earlier ones.
-// Thread-safe; must not outlive the core.
+// AdminService: the RPCs of proto/lynx/v1/admin.proto. The owner thread checks a change and writes it with its audit record, in
+// a transaction of its own, before the change takes effect. The owner thread does this because each change must see the earlier
+// ones; such changes are rare. Thread-safe; must not outlive the core.
 #ifndef LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 #define LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 
@@ -53,7 +53,8 @@ class AdminService {
   grpc::ServerUnaryReactor* ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
 
  private:
-  // Decides what a change consists of. Runs on the owner thread. An error is recorded, and nothing is changed.
+  // Decides what a change consists of. Runs on the owner thread. If it returns an error, the error is recorded, and nothing is
+  // changed.
   using Decide = std::function<absl::StatusOr<std::vector<AccessChange>>(Nanos now)>;
   grpc::ServerUnaryReactor* Change(const Call& call, const std::string& target, Decide decide);
   grpc::ServerUnaryReactor* Read(const Call& call, std::function<absl::Status()> read);

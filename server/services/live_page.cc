@@ -38,7 +38,7 @@ const char* const kPolicy =
 
 struct Rule {
   std::string path;
-  std::string method;  // the RPC with the same data
+  std::string method;  // the RPC that returns the same data
   std::vector<std::string> parameters;
 };
 const std::vector<Rule>& Rules() {
@@ -208,7 +208,8 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
     const Nanos now = clock_.Monotonic();
     std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
     std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
-    // Dropped answers are made again on the next request, so nobody waits for more than one answer.
+    // The cache is emptied when it is full. Dropped answers are made again on the next request, so nobody waits for more than
+    // one answer.
     if (kept_.size() >= kMaxKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
@@ -344,8 +345,8 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                         }));
   Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
   if (answer.response.has_value()) {
-    // If ranks have reported a traced step that cannot be read, the rest of the job is shown without it. It is not read again
-    // at once.
+    // If a traced step that ranks have reported cannot be read, the rest of the job is shown without it. The step is not read
+    // again at once.
     absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
     if (step.ok()) {
       traced.step = *std::move(step);

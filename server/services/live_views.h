@@ -50,7 +50,7 @@ struct JobSummary {
 };
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 
-// `more`: there are more nodes in the requested range, which were left out.
+// `more`: the requested range has more nodes than `nodes`.
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
 // `state`: the name of a JobState.

@@ -14,7 +14,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   if (db != nullptr && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
     const int reason = sqlite3_system_errno(db);
     if (reason != 0) text += std::string(" (") + std::strerror(reason) + ")";
-    // A sync or a new file found no space. SQLite uses this code only for writes.
+    // There was no space for a sync or a new file. SQLite uses this code only for writes.
     if (reason == ENOSPC || reason == EDQUOT) return absl::ResourceExhaustedError(text);
   }
   switch (primary) {

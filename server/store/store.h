@@ -38,7 +38,7 @@ struct StoredCurves {
 
 class Store {
  public:
-  // Version 1 had no traces and no clusters of plans. 2 had no cordons and queues, 3 no names of GPUs, 4 no users and no
+  // Schema 1 had no traces and no clusters of plans. Schema 2 had no cordons and queues, 3 no names of GPUs, 4 no users and no
   // certificates of nodes, 6 no curves.
   static constexpr int64_t kSchemaVersion = 7;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest events are kept
@@ -49,7 +49,7 @@ class Store {
 
   // Writes durable effects in order: all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
   absl::Status Commit(const std::vector<Effect>& effects);
-  // Writes changes of who may call, with the audit record of the request. Errors as for Commit.
+  // Writes changes of users, tokens and certificates, with the audit record of the request. Errors as for Commit.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
   struct StoredJob {
@@ -59,7 +59,7 @@ class Store {
   // All jobs. DataLoss: a row has invalid content.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
   absl::StatusOr<Controller::Settings> LoadSettings();
-  // Who may call, as changes to an empty AccessBook.
+  // All users, tokens and certificates, as changes to an empty AccessBook.
   absl::StatusOr<std::vector<AccessChange>> LoadAccess();
   // The newest `limit` records with a sequence below `before` (0: all), newest first. The store keeps a million changes and
   // 10,000 refusals.
@@ -74,7 +74,7 @@ class Store {
   absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
   // Replaces the curves of these jobs in one transaction. Jobs that the store does not know are ignored. Errors as for Commit.
   absl::Status PutCurves(const std::vector<StoredCurves>& jobs);
-  // Empty: no step of the job is done, or the last server to run it knew no curves.
+  // Empty: the job has not done a step, or the last server that ran it was of a version that did not store curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
   // The newest `limit` events with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,

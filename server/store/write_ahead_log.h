@@ -13,12 +13,12 @@
 
 namespace lynx {
 
-// True: complete transactions follow a damaged place. Call it for an open database whose log SQLite has read but not yet
+// True if complete transactions follow a damaged place. Call it for an open database whose log SQLite has read but not yet
 // written. Unavailable: the log cannot be read.
 absl::StatusOr<bool> LogIsDamaged(sqlite3* db);
 
-// Copies the log into the database and empties it, so that it contains no remains of failed or interrupted writes, which
-// LogIsDamaged would mistake for damage. False: this failed, such as on a full disk; the log is unchanged.
+// Copies the log into the database and empties it. Remains of failed or interrupted writes are gone then; LogIsDamaged would
+// mistake them for damage. False: this failed, such as on a full disk; the log is unchanged.
 bool EmptyLog(sqlite3* db);
 
 }  // namespace lynx

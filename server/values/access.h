@@ -71,7 +71,7 @@ class AccessBook {
  public:
   void Apply(const std::vector<AccessChange>& changes);
 
-  // These functions do not find entries that are not valid at `now`.
+  // The next functions find only entries that are valid at `now`.
   std::optional<User> UserOfToken(const std::string& digest, Nanos now) const;
   std::optional<JoinGrant> FindJoinGrant(const std::string& digest, Nanos now) const;
   std::optional<NodeCertificate> FindCertificate(const std::string& serial, Nanos now) const;
@@ -82,8 +82,8 @@ class AccessBook {
   std::vector<User> Users() const;  // by name
   std::vector<UserToken> TokensOf(const std::string& user) const;
   std::vector<JoinGrant> JoinGrants() const;
-  // Number of admin tokens that are valid at `now` when the tokens of `user` and the token `token_id` are not counted: what
-  // would remain after they are deleted.
+  // Number of admin tokens that are valid at `now` and that would remain after the tokens of `user` and the token `token_id`
+  // are deleted.
   int AdminTokensWithout(const std::string& user, const std::string& token_id, Nanos now) const;
   // Deletions of the join tokens and certificates that have expired by `now`.
   std::vector<AccessChange> Expired(Nanos now) const;

@@ -1,5 +1,6 @@
-// Events are what happens to the controller; effects are what it wants done. Both are plain values: an event carries the time,
-// and somebody else carries out the effects, so the controller itself touches nothing outside. Thread-safe as values are.
+// Events are what happens to the controller; effects are what the controller wants done. Both are plain values. An event
+// carries the time, and the caller carries out the effects, so the controller itself touches nothing outside. Thread-safe as
+// values are.
 //
 // Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction, then the
 // other effects are carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the
@@ -54,7 +55,7 @@ struct ReleaseRequested {
   int64_t request = 0;
   JobId job;
 };
-// Without a cordon the node may take new ranks again.
+// Sets or removes the node's cordon. Without `cordon` the node may take new ranks again.
 struct CordonRequested {
   int64_t request = 0;
   NodeId node;
@@ -135,12 +136,12 @@ struct DeleteJob {
   JobId job;
 };
 
-// Without a cordon the node is no longer cordoned.
+// Stores or removes the node's cordon. Without `cordon` the node is no longer cordoned.
 struct PutCordon {
   NodeId node;
   std::optional<Cordon> cordon;
 };
-// A node that can be a witness has attached for the first time, or (`forgotten`) it is forgotten.
+// Stores a node that can be a witness and has attached for the first time. With `forgotten`: deletes the node from the store.
 struct PutNode {
   NodeId node;
   bool forgotten = false;
@@ -178,7 +179,7 @@ struct SendWorker {
   int64_t stream = 0;
   WorkerDesired desired;
 };
-// Depends on nothing that is stored, so it is sent at once.
+// This effect depends on nothing that is stored, so it is sent at once.
 struct RenewLease {
   int64_t stream = 0;
   LeaseRenewal renewal;

@@ -1,5 +1,5 @@
-// JobRecord: the durable state of a job, with the values that it consists of. The controller changes it, the store keeps it,
-// the services show it. Thread-safe as values are.
+// JobRecord: the durable state of a job, and the values that it consists of. The controller changes it, the store keeps it, the
+// services show it. Thread-safe as values are.
 #ifndef LYNX_SERVER_VALUES_JOB_H_
 #define LYNX_SERVER_VALUES_JOB_H_
 
@@ -66,7 +66,7 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// Means of the slowest rank of a stage, over the steps of the current generation without the first two.
+// Mean times of the slowest rank of a stage, over the steps of the current generation except the first two.
 struct StageMeasurement {
   int64_t steps = 0;
   Nanos step, forward, backward, weight, optimizer;
@@ -101,7 +101,7 @@ struct PendingReason {
   bool operator==(const PendingReason&) const = default;
 };
 
-// The memory that a device model is assumed to have for a job that has run out of memory on it `times` times.
+// The memory limit of a device model for a job that has run out of memory on devices of this model `times` times.
 struct MemoryLimit {
   std::string device_model;
   Bytes limit;

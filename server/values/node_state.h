@@ -1,4 +1,4 @@
-// What agents and worker daemons report about their nodes, and what they are told to do. These plain values are the decoded
+// What agents and worker daemons report about their nodes, and their desired states. These plain values are the decoded
 // messages of the protocol; proto/lynx/v1/cluster.proto explains the fields. Thread-safe as values are.
 #ifndef LYNX_SERVER_VALUES_NODE_STATE_H_
 #define LYNX_SERVER_VALUES_NODE_STATE_H_
@@ -111,7 +111,7 @@ struct RankAddress {
 // One rank that should run on a node.
 struct RankAssignment {
   RankKey key;
-  bool started = false;  // the worker has reported that the rank runs or has ended: then the key is enough
+  bool started = false;  // the worker has reported that the rank runs or has ended, so only the key is sent
   int32_t device = 0;
   DeviceKind device_kind = DeviceKind::kCpu;
   std::string device_uuid;  // of a GPU only
@@ -141,7 +141,7 @@ struct WorkerDesired {
 struct LeaseRenewal {
   int64_t report = 0;
   Nanos server_up;
-  Nanos isolated, cut_off;  // 0: the node's ranks go on in any case
+  Nanos isolated, cut_off;  // 0: the node's ranks continue in any case
   std::vector<RankAddress> witnesses;
   bool more_witnesses = false;
 };

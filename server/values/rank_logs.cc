@@ -6,7 +6,7 @@
 namespace lynx {
 namespace {
 
-// The first `limit` bytes at most, without a partial UTF-8 character at the end, which protobuf would refuse.
+// Returns at most the first `limit` bytes, without a partial UTF-8 character at the end, which protobuf would refuse.
 std::string Cut(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;

@@ -51,8 +51,8 @@ class RankLogs {
   std::vector<LogLine> Last(const JobId& job, const LogQuery& query) const;
   // The newest lines of one rank of one generation.
   std::vector<std::string> LastOf(const RankKey& key, size_t limit) const;
-  // Records the rank whose failure explains the failures of the others; it replaces that of an earlier generation. It is kept
-  // as long as the job's lines.
+  // Records the rank whose failure explains the failures of the others. The record replaces the one of an earlier generation,
+  // and stays as long as the job's lines.
   void NoteFailure(const RankKey& key);
   std::optional<FailedRank> FirstFailure(const JobId& job) const;
 

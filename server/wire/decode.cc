@@ -88,7 +88,7 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
     LYNX_RETURN_IF_ERROR(CheckNumericHost(FieldPath(path, "host"), m.host()));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 1, 65535));
   } else {
-    // A process that runs or has ended may have closed its socket.
+    // A rank that runs or has ended may have closed its listening socket. So `host` may be empty and `port` 0.
     LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "host"), m.host().size(), 0, 64, "characters"));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 0, 65535));
   }

@@ -1,4 +1,4 @@
-// Refusals that may end later: ResourceExhausted with the delay after which to try again. The client gets it as
+// Refusals after which the caller can try again: ResourceExhausted with a delay. The client gets the delay as
 // google.rpc.RetryInfo (server/wire/grpc_status.h). Pure.
 #ifndef LYNX_SERVER_WIRE_RETRY_LATER_H_
 #define LYNX_SERVER_WIRE_RETRY_LATER_H_

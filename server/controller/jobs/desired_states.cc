@@ -34,8 +34,8 @@ RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, con
   return assignment;
 }
 
-// One message cannot hold all programs. Ranks whose programs do not fit keep listening until other ranks of the node have
-// started.
+// Leaves out programs that exceed the limit of one message. A rank without its program keeps listening and gets the program
+// after other ranks of the node have started.
 void DesiredStates::HoldBack(WorkerDesired& desired) const {
   Bytes text;
   for (RankAssignment& rank : desired.ranks) {

@@ -1,5 +1,5 @@
-// DesiredStates: what each worker daemon is told to run, and the acknowledgements that it gets. Not thread-safe: the controller
-// owns it.
+// DesiredStates: builds the desired state that each worker daemon gets, with the acknowledgements of its reports. Not
+// thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_DESIRED_STATES_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_DESIRED_STATES_H_
 
@@ -18,17 +18,18 @@ namespace lynx {
 
 class DesiredStates {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   DesiredStates(const ControllerOptions& options, PresentStep& step, const JobTable& jobs, const DevicePool& devices,
                 const MemoryCheckpoints& checkpoints)
       : options_(options), step_(step), jobs_(jobs), devices_(devices), checkpoints_(checkpoints) {}
 
-  // What the node's worker daemon should do now.
+  // Returns what the node's worker daemon should do now.
   WorkerDesired Of(const LiveNode& node) const;
-  // Acknowledges reports of orphans: ranks of a job or generation that is over, perhaps since this very report. Their reports
-  // are processed or refused for good, so the node must not resend them forever. Orphans that have ended will be released (Of).
+  // Acknowledges reports of orphans: ranks of a job or generation that is over, perhaps ended by this very report. The server
+  // has processed or refused these reports, so the node must not send them again. Orphans that have ended will be released
+  // (Of).
   void AcknowledgeOrphans(const WorkerState& state, const LiveNode& node);
-  // The desired states of this Step are made: nobody is acknowledged twice.
+  // Forgets the acknowledgements of this Step, because its desired states have been built with them.
   void EndStep() { orphan_acks_.clear(); }
   // Number of reports of orphans since this server began.
   int64_t fenced_reports() const { return fenced_reports_; }

@@ -1,5 +1,5 @@
-// DevicePool: which devices a job could have, which are free, and how many each queue may use. It holds the queues' quotas;
-// everything else follows from the jobs and nodes. Not thread-safe: the controller owns it.
+// DevicePool: which devices a job can use, which devices are free, and how many devices each queue may use. It holds the
+// queues' quotas; everything else follows from the jobs and nodes. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_
 
@@ -24,7 +24,7 @@ namespace lynx {
 
 class DevicePool {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   DevicePool(const ControllerOptions& options, const JobTable& jobs, const NodeTable& nodes)
       : options_(options), jobs_(jobs), nodes_(nodes) {}
 
@@ -33,21 +33,22 @@ class DevicePool {
   // Number of devices that the jobs of each queue have or are planned for.
   std::map<std::string, int32_t> UsedByQueue() const;
 
-  // The kind of device for the job's ranks. A job that leaves it open gets GPUs if the attached nodes have enough of them, free
-  // or not: that other jobs hold them now is no reason to train many times slower on CPUs.
+  // The kind of device for the job's ranks. If the job does not name a kind, it gets GPUs if the attached nodes have enough of
+  // them, free or not: training on CPUs is many times slower, so it is better to wait for GPUs.
   DeviceKind KindOf(const LiveJob& job) const;
   // How many devices the job wants, within its queue's quota.
   Demand DemandOf(const LiveJob& job) const;
   // The devices that the job would get from `free`: those for its plan, or others that it would be planned for.
   std::optional<std::vector<DeviceRef>> Fits(const LiveJob& job, const std::vector<NodeDevices>& free) const;
 
-  // Without devices of nodes that are cordoned or that `for_job` does not use. Devices that `for_job` holds count as free.
-  // nullptr: for any job.
+  // The free devices, without devices of nodes that are cordoned or that `for_job` excludes. Devices that `for_job` holds count
+  // as free. nullptr: for any job.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const LiveJob* for_job) const;
   enum class Cordoned : uint8_t { kExcluded, kIncluded };
   // All devices of this kind on attached nodes, free or not.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, Cordoned cordoned = Cordoned::kExcluded) const;
-  // The devices among `held` that can still have ranks. The job holds them or held them until now, so no other job has them.
+  // The devices among `held` on which ranks can still be started. The job holds these devices or held them until now, so no
+  // other job has them.
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
   // False for a cordoned node and for one that the job excludes.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
@@ -58,16 +59,16 @@ class DevicePool {
 
   // The UUID that the node's agent reports. While the agent is away: the UUID it reported when the ranks `before` began.
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
-  // The memory limit for the job's reserved devices [first, end), which are in the same node group; 0: no limit besides their
-  // own size.
+  // The memory limit of the job for its reserved devices with index in [first, end), which are in one node group; 0: only the
+  // size of the devices limits the job.
   Bytes MemoryLimitFor(const LiveJob& job, size_t first, size_t end) const;
   // True if the job's plan takes more than the job's memory limit on one of these devices (by rank).
   bool IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& placement) const;
 
   // True if the rank belongs to its job's current generation and is placed on this node.
   bool IsLive(const RankKey& key, const LiveNode& node) const;
-  // True if orphans run on the node: processes of a generation that is over. The node was given up as lost and came back. Its
-  // devices are not free until these processes have ended.
+  // True if orphans run on the node: processes of a generation that is over. This happens if the server gave up the node as
+  // lost and the node came back. The node's devices are not free until these processes have ended.
   bool HasOrphans(const LiveNode& node) const;
 
  private:

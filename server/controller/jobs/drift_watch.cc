@@ -13,11 +13,11 @@
 namespace lynx {
 namespace {
 
-// A change counts from this factor on: it is more than two measurements of the same thing differ
+// A change is noticed only if it is at least by this factor. Two measurements of the same thing differ by less
 // (server/scheduling/node_groups.h).
 constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
-// A link may lose much more of its speed than a processor.
+// Limit for links. It is higher than that for processors, because a link can lose much more of its speed.
 constexpr double kMaxLinkSlowness = 10'000;
 
 }  // namespace
@@ -29,7 +29,7 @@ void DriftWatch::Check(LiveJob& job) {
   for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
   const int32_t ranks = job.plan->layout.ranks();
   const Demand same{.min_ranks = ranks, .max_ranks = ranks, .group = devices_.DemandOf(job).group};
-  // Some of its devices may not be used any more.
+  // Stops if the job is not allowed to use some of its devices any more, for example on a cordoned node.
   if (!Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same).has_value()) return;
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);
@@ -43,12 +43,12 @@ void DriftWatch::Check(LiveJob& job) {
   step_.Touch(job);
   job.replanning.trigger = text;
   step_.AddEvent(job, EventKind::kReplan, absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
-  // In the present order, which puts slow nodes last.
+  // Reserves the same devices in the present locality order, in which slow nodes come last.
   planning_.Prepare(job, *Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same));
 }
 
-// Updates the slowness of the job's nodes from the rank that changed most on each, as this holds for the whole node. Returns a
-// clause for each change.
+// Updates the slowness of the job's nodes. The rank whose speed changed most determines the value for its whole node. Returns a
+// clause for each node that changed.
 std::vector<std::string> DriftWatch::NoteComputeDrift(LiveJob& job) {
   const std::vector<double> changes = job.drift.speed.Changes();
   std::map<NodeId, double> nodes;
@@ -59,7 +59,8 @@ std::vector<std::string> DriftWatch::NoteComputeDrift(LiveJob& job) {
   std::vector<std::string> texts;
   for (const auto& [name, change] : nodes) {
     if (std::max(change, 1 / change) < kDrift) continue;
-    // Based on the value at the start of the watch, so two jobs that see the same change do not count it twice.
+    // The new value is computed from the value at the start of the watch. So two jobs that see the same change do not count it
+    // twice.
     nodes_.Of(name).slowness.compute =
         std::clamp(job.drift.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
     texts.push_back(
@@ -84,7 +85,9 @@ Nanos DriftWatch::PredictedOn(const LiveJob& job, const NodeId& from, const Node
   return Nanos(static_cast<int64_t>(longest * 1e9));
 }
 
-// Adds the slowdown of a link to its predicted time, because its messages may have had to wait for the link before, too.
+// Updates the slowness of nodes at the ends of links whose speed has changed. Returns a clause for each change. The factor of a
+// link is (predicted time + measured increase) / predicted time. The ratio of the two measured times would be wrong, because
+// both may include time in which messages waited for the link.
 std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
   std::vector<SlowLink> slower;
   std::map<NodeId, double> faster;  // the factor by which the node's slowest link has changed; below 1

@@ -18,7 +18,7 @@ namespace lynx {
 
 class DriftWatch {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   DriftWatch(const ControllerOptions& options, PresentStep& step, NodeTable& nodes, const DevicePool& devices,
              JobPlanning& planning, const Replanner& replanner)
       : options_(options), step_(step), nodes_(nodes), devices_(devices), planning_(planning), replanner_(replanner) {}

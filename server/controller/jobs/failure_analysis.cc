@@ -58,7 +58,7 @@ Attributed FailureAnalysis::Blame(LiveJob& job, int32_t rank) {
                                                                     : AttributionName(attributed.to),
                                 ": ", attributed.why));
   }
-  // Failures of these kinds say nothing about the node for other jobs.
+  // The excluded failures say nothing about the node for other jobs.
   if (attributed.to != Attribution::kJob && facts.cause != FaultCause::kToken) Remember(std::move(facts));
   return attributed;
 }
@@ -123,7 +123,7 @@ std::vector<BadNode> FailureAnalysis::FoundBad(const LiveJob& job) const {
     for (const int32_t peer : live.peers) {
       const auto p = static_cast<size_t>(peer);
       if (p >= job.generation.ranks.size()) continue;
-      // A rank reports why it ends, unless it was told to end and did.
+      // A rank reports why it ends, except if it was told to end and did so.
       const bool silent = !job.generation.ranks[p].fault_reported && job.generation.ranks[p].exit_code != kRankExitCancelled;
       findings.push_back({.node = node_of(r), .other = node_of(p), .other_silent = silent});
     }

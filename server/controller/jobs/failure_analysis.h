@@ -21,11 +21,11 @@ namespace lynx {
 
 class FailureAnalysis {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   FailureAnalysis(PresentStep& step, JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const RankLogs& logs)
       : step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), logs_(logs) {}
 
-  // The rank whose failure explains the others; nullopt: all failed ranks only lost a peer.
+  // The rank whose failure explains the failures of the other ranks; nullopt: all failed ranks only lost a peer.
   static std::optional<int32_t> Culprit(const LiveJob& job);
   // Why the rank failed, for people.
   std::string FailureText(const LiveJob& job, int32_t rank) const;
@@ -34,23 +34,23 @@ class FailureAnalysis {
   // True if the rank would fail in the same way again: its data or program failed before the job ever trained, or the node
   // refused a path.
   static bool WouldRefuseAgain(const LiveJob& job, const LiveRank& culprit);
-  // True if other nodes could serve the job when this rank's node refuses a path. Either the path or the node's configured
-  // roots may be wrong; a refusal by a second node tells which. A job that already excludes a node, for any reason, has had its
-  // second try.
+  // True if other nodes could run the job although this rank's node refused a path. The cause is either a wrong path in the job
+  // or wrong roots in the node's configuration; if a second node refuses the path too, the path is wrong. So a job that already
+  // excludes a node, for any reason, gets no further try.
   bool MayAllow(const LiveJob& job, int32_t rank) const;
   // The job's first rule that matches the rank's failure; nullptr: no rule matches.
   const FailureRule* RuleFor(const LiveJob& job, int32_t rank) const;
   // Returns false if the job still uses the node, or already excluded it.
   bool ExcludeNode(LiveJob& job, const NodeId& node, const std::string& why);
 
-  // Has the job's nodes checked before its next start if a node caused the failure, or if nothing is known of the cause.
+  // Requests a node check of the job's nodes before its next start if a node caused the failure, or if the cause is unknown.
   static void NoteFailure(LiveJob& job, Attribution attribution);
   // The bad nodes according to the node checks of the generation that is over; empty: no check has failed.
   std::vector<BadNode> FoundBad(const LiveJob& job) const;
-  // Used instead of Blame when checks have failed. `bad` is not empty.
+  // Attributes the failure to the bad nodes. Used instead of Blame when node checks have failed. `bad` is not empty.
   Attributed BlameFound(LiveJob& job, int32_t rank, const std::vector<BadNode>& bad);
-  // Excludes the bad nodes from the job; returns whether any was newly excluded. If the job would have no node left, it keeps
-  // the bad one: otherwise it would never run.
+  // Excludes the bad nodes from the job. Returns true if any of them was not excluded before. A node is not excluded if the job
+  // would have no node left: then the job could never run.
   bool ExcludeFound(LiveJob& job, const std::vector<BadNode>& bad);
 
  private:

@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-// The part of an ended job's plan that is shown. The store keeps the programs.
+// The part of an ended job's plan that people see. The store keeps the programs.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
   for (StagePlan& stage : summary.stages) stage.program.clear();
@@ -58,8 +58,8 @@ void Generations::Restore(LiveJob& job) {
   jobs_.SetActive(job.record.id, true);
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   step_.AddEvent(job, EventKind::kServerRestarted, "the server restarted; ranks go on and their nodes are expected back");
-  // The plan or job for which the ranks should give way was lost with the earlier server; if it is still needed, it is found
-  // again.
+  // The earlier server knew the plan or the job for which the ranks should give way; this server does not. If the reason still
+  // exists, this server finds it again.
   if (GivesWay(job.record.stop)) {
     job.record.stop = StopKind::kNone;
     job.record.stop_reason.clear();
@@ -90,7 +90,7 @@ void Generations::Restore(LiveJob& job) {
   }
 }
 
-// Statistics and watches of a generation begin. `measured`: by the same generation under an earlier server.
+// Begins the statistics and watches of a generation. `measured`: measurements of the same generation by an earlier server.
 void Generations::BeginWatching(LiveJob& job, std::vector<StageMeasurement> measured) {
   job.generation.statistics = StepStatistics(job.plan->layout, std::move(measured));
   job.drift.speed = SpeedWatch(job.plan->layout.ranks());

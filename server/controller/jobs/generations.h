@@ -1,5 +1,5 @@
-// Generations: a job gets its devices and its ranks begin, or it gives its devices back, or it ends. Why a generation ends and
-// what comes next, is decided in stopping.h. Not thread-safe: the controller owns it.
+// Generations: begins a generation on a job's devices, gives the devices back, and ends jobs. stopping.h decides why a
+// generation ends and what comes next. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_GENERATIONS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_GENERATIONS_H_
 
@@ -20,22 +20,22 @@ namespace lynx {
 
 class Generations {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   Generations(const ControllerOptions& options, PresentStep& step, JobTable& jobs, NodeTable& nodes,
               MemoryCheckpoints& checkpoints, const DevicePool& devices, WaitingJobs& waiting, JobPlanning& planning)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes), checkpoints_(checkpoints), devices_(devices),
         waiting_(waiting), planning_(planning) {}
 
-  // The next generation of the job begins on these devices, one for each rank of its plan. `reason` is passed by value because
+  // Begins the next generation of the job on these devices, one for each rank of its plan. `reason` is passed by value because
   // it may be a part of the record that changes.
   void Start(LiveJob& job, const std::vector<DeviceRef>& placement, EventKind kind, std::string reason);
-  // An earlier server started the job's generation, and its ranks may go on.
+  // Continues with the generation that an earlier server started: its ranks may still run.
   void Restore(LiveJob& job);
   // Releases the devices of a generation that is over.
   void LeaveDevices(LiveJob& job);
-  // The same, and the job waits for its next turn.
+  // Like LeaveDevices; then the job waits for its next turn.
   void Requeue(LiveJob& job, EventKind kind, std::string reason);
-  // The job ends in this final state.
+  // Ends the job in the final state `state`.
   void EndJob(LiveJob& job, JobState state, EventKind kind, std::string reason);
 
  private:

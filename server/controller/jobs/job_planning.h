@@ -1,5 +1,5 @@
-// JobPlanning: reserves devices for a job, has them measured, and asks the planner for a plan. What is done with the plan that
-// comes, is decided in replanner.h. Not thread-safe: the controller owns it.
+// JobPlanning: reserves devices for a job, has them measured, and asks the planner for a plan. replanner.h decides what happens
+// with the plan. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_
 
@@ -20,33 +20,34 @@ namespace lynx {
 
 class JobPlanning {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   JobPlanning(const ControllerOptions& options, PresentStep& step, JobTable& jobs, NodeTable& nodes, DevicePool& devices,
               WaitingJobs& waiting, Measurements& measurements)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), waiting_(waiting),
         measurements_(measurements) {}
 
-  // A job without devices becomes PLANNING.
+  // Puts a job that has no devices into the state PLANNING and reserves these devices for it.
   void BeginPlanning(LiveJob& job, Reservation reservation);
-  // Reserves the devices, has their agents measure what the planner needs, then requests a plan. Also for a job that trains.
+  // Reserves the devices, has their agents measure what the planner needs, then requests a plan. The job may be training
+  // meanwhile.
   void Prepare(LiveJob& job, Reservation reservation);
-  // For a job that cannot have all its devices any more. True: the job is now being planned for devices of `free`.
+  // Called for a job that cannot have all its devices any more. True: the job is now being planned for devices of `free`.
   bool ReplanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
-  // Requests the plan if nothing is left to measure or the time for it is over.
+  // Requests the plan if nothing is left to measure or the time limit for measuring is over.
   void Advance(LiveJob& job);
   // Looks again at the jobs that are known to wait for measurements of this node.
   void AdvanceJobsOn(const NodeId& node);
 
   // ResourceExhausted: a program does not fit into one message to its node.
   absl::Status CheckPrograms(const Plan& plan) const;
-  // From now on this is the job's plan. `cluster`: the cluster that it was made for. `considered`: the devices.
+  // Makes `plan` the job's plan. `cluster`: the cluster that it was made for. `considered`: the devices of that cluster.
   void SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
                std::vector<DeviceRef> considered);
-  // Releases what the job holds while it is planned.
+  // Releases what the job reserves while it is being planned.
   void EndPlanning(LiveJob& job);
-  // Also forgets a plan that the job was to get. Does nothing if the job is not being planned.
+  // Ends planning and also forgets a plan for which the ranks should give way. Does nothing if the job is not being planned.
   void EndReplanning(LiveJob& job);
-  // A job that trains goes on as planned, for this reason.
+  // Lets a job that trains continue with its present plan. `reason` is shown in an event.
   void KeepPlan(LiveJob& job, const std::string& reason);
 
  private:

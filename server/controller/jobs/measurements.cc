@@ -10,7 +10,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMaxShapes = 64;             // in one AgentDesired
-constexpr Nanos kNoticedWait{1'000'000'000};  // a wait that a person who watches the job would notice
+constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person who watches the job would notice
 
 }  // namespace
 
@@ -26,7 +26,8 @@ void Measurements::Begin(LiveJob& job) {
 
 bool Measurements::Waits(LiveJob& job) {
   if (step_.now() >= job.planning.measure_deadline) return false;
-  // This runs for every report of the node. Usually the job still waits for the same device, so begin there.
+  // This runs for every report of the node. Usually the job still waits for the same device as before, so the search begins
+  // there.
   const std::vector<DeviceRef>& devices = job.planning.reservation.devices;
   const auto awaits = [&](const DeviceRef& device) { return Awaits(job, device); };
   const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.planning.awaited, devices.size()));
@@ -45,12 +46,12 @@ std::set<JobId> Measurements::TakeWaiters(const NodeId& node) {
 
 void Measurements::End(LiveJob& job) {
   for (const DeviceRef& device : job.planning.reservation.devices)
-    step_.TellAgent(device.node);  // they have nothing more to measure
+    step_.TellAgent(device.node);  // the agents have nothing more to measure
   measuring_.erase(job.record.id);
   job.planning.measure_deadline = Nanos(0);
 }
 
-// True if the device's node has something left to measure for the job and is able to.
+// True if the device's node has not measured all shapes that the job needs, and is able to measure.
 bool Measurements::Awaits(const LiveJob& job, const DeviceRef& device) const {
   const LiveNode* found = nodes_.Find(device.node);
   if (found == nullptr || !found->agent_attached() || !MayMeasure(*found, job)) return false;
@@ -63,7 +64,8 @@ bool Measurements::Awaits(const LiveJob& job, const DeviceRef& device) const {
   });
 }
 
-// Measuring for a job that trains meanwhile would disturb the jobs that train on the node, and the result would be inaccurate.
+// False if the job trains while it is planned and ranks run on the node. Measuring would disturb these ranks, and the result
+// would be inaccurate.
 bool Measurements::MayMeasure(const LiveNode& node, const LiveJob& job) {
   return job.replanning.trigger.empty() || node.jobs.empty();
 }

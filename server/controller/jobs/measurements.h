@@ -17,21 +17,22 @@ namespace lynx {
 
 class Measurements {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   Measurements(const ControllerOptions& options, PresentStep& step, const JobTable& jobs, const NodeTable& nodes)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes) {}
 
-  // The agents of the job's reserved devices measure what the planner needs, within the time limit.
+  // Has the agents of the job's reserved devices measure what the planner needs, within the time limit.
   void Begin(LiveJob& job);
-  // True if the job must still wait. Then TakeWaiters of some node will name it.
+  // True if the job must still wait. Then TakeWaiters returns the job for the first node that it waits for.
   bool Waits(LiveJob& job);
   // The jobs that are known to wait for this node. A job that must wait further has to call Waits again.
   std::set<JobId> TakeWaiters(const NodeId& node);
-  // The plan is requested, or not wanted any more.
+  // Ends measuring for the job, because its plan is requested or not wanted any more.
   void End(LiveJob& job);
-  // Nothing more is measured for the job, which is gone.
+  // Forgets the job, which does not exist any more.
   void Forget(const JobId& job) { measuring_.erase(job); }
-  // Tells in an event why a job waited this long for its first plan. There is no event for a wait that nobody would notice.
+  // Adds an event that says how long the job waited for measurements before its first plan. A wait too short to be noticed gets
+  // no event.
   void TellDuration(LiveJob& job) const;
   // What the node's agent should measure now.
   AgentDesired ShapesFor(const LiveNode& node) const;

@@ -15,20 +15,20 @@ namespace lynx {
 
 class MemoryReplanning {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   MemoryReplanning(PresentStep& step, const NodeTable& nodes, const DevicePool& devices, JobPlanning& planning)
       : step_(step), nodes_(nodes), devices_(devices), planning_(planning) {}
 
-  // A rank of the generation that is over ran out of memory. From now on its device model counts as having less, if model and
-  // plan size are known.
+  // Called when a rank of the generation that is over ran out of memory. Lowers the memory limit of the rank's device model, if
+  // the model and the plan's size are known.
   void NoteMemoryEnds(LiveJob& job, int32_t rank);
-  // For a job without devices, whose plan does not fit its devices any more. True: the job is now being planned for devices of
-  // `free`.
+  // Called for a job without devices whose plan does not fit its devices any more. True: the job is now being planned for
+  // devices of `free`.
   bool PlanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
-  // No plan fits the reduced memory limits, so tries limits between these and the plan that did not fit. True: the job is being
-  // planned for that.
+  // Called when no plan fits the lowered memory limits. Tries limits between these and the size of the plan that did not fit.
+  // True: the job is being planned with such a limit.
   bool PlanForMore(LiveJob& job, const std::string& refusal);
-  // The text for the event when the smaller plan has come.
+  // The text of the event for the smaller plan that replaces the old one.
   std::string ReplacedText(const LiveJob& job, const Plan& plan) const;
 
  private:

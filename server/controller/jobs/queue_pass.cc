@@ -15,7 +15,7 @@ namespace {
 
 // At most this many jobs of each queue are examined. Jobs behind them are only told their place.
 constexpr size_t kDepth = 100;
-// Time until devices are free whose jobs have no known end.
+// Time until devices become free if nobody knows when their job ends.
 constexpr Nanos kUnknown{int64_t{1} << 60};
 constexpr size_t kFewNodes = 256;
 constexpr Nanos kPassPerNode{20'000};
@@ -61,7 +61,7 @@ void QueuePass::Schedule() {
   replanner_.LookForMore();
 }
 
-// For jobs that wait for others: one of those has succeeded, or never will.
+// Updates jobs that wait for other jobs to succeed: one of these has succeeded, or never will.
 void QueuePass::SettleDependencies() {
   const std::set<JobId> dependents = waiting_.dependents();
   for (const JobId& id : dependents) {
@@ -110,13 +110,14 @@ std::vector<Turn> QueuePass::Turns() {
   return OrderOfTurns(waiting, *used_, devices_.queues());
 }
 
-// True if a job has begun, so that the whole queue must be looked at again.
+// Returns true if a job has begun, so that the whole queue must be looked at again.
 bool QueuePass::Pass() {
   if (waiting_.ready().empty()) return false;
   PassState pass;
   std::vector<Turn> turns = Turns();
   if (const LiveJob* favoured = jobs_.Find(waiting_.favoured()); favoured != nullptr) {
-    // Without this, other jobs might take the devices that were given back for it, again and again.
+    // The favoured job, for which other jobs gave way, comes first. Otherwise other jobs might take its devices, again and
+    // again.
     const auto turn =
         std::find_if(turns.begin(), turns.end(), [&](const Turn& t) { return t.submission == favoured->record.submission; });
     if (turn != turns.end()) std::rotate(turns.begin(), turn, turn + 1);
@@ -152,7 +153,7 @@ bool QueuePass::IsStructural(const LiveJob& job) const {
   return !devices_.Fits(job, WithoutNodes(attached, job.record.excluded)).has_value();
 }
 
-// The job is the first that must wait: others may have to make room for it.
+// Makes the job the head: the first job that must wait. Running jobs may have to give way to the head.
 void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
   pass.head = &job;
   pass.expectation = Expect(job, pass);
@@ -166,7 +167,7 @@ void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
     job.record.expected_start = step_.wall() + (pass.expectation->at - step_.now());
 }
 
-// Starts or plans the job on some of these devices if they are enough.
+// Starts or plans the job on some of the devices of `free` if they are enough.
 bool QueuePass::TryBegin(LiveJob& job, const std::vector<NodeDevices>& free) {
   if (job.plan == nullptr) {
     std::optional<Reservation> reservation = Reserve(free, devices_.DemandOf(job));
@@ -204,7 +205,7 @@ void QueuePass::TakeFromFree(const LiveJob& job) {
   std::map<NodeId, std::vector<int32_t>> taken;
   for (const DeviceRef& device : job.planning.reservation.devices) taken[device.node].push_back(device.device);
   for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
-  // Nodes without free devices stay in the list: removing them would move thousands of entries, which takes longer than the
+  // Nodes without free devices stay in the list. To remove them would move thousands of entries, which takes longer than the
   // selection.
   for (auto& [kind, free] : free_) {
     size_t left = taken.size();
@@ -226,7 +227,8 @@ bool QueuePass::TryHead(LiveJob& job, PassState& pass) {
   return TryBegin(job, FreeFor(job, pass));
 }
 
-// Jobs behind this one that are only planned to see whether they could pass must not keep it waiting.
+// Ends speculative planning of jobs behind this one if `job` can begin on their devices: they are planned only to find out
+// whether they could pass.
 bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<DeviceRef> held;
@@ -250,7 +252,8 @@ bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   return true;
 }
 
-// Starts the job although the head waits: on devices that the head will not get, or if it ends before the head begins.
+// Starts the job although the head waits. This is allowed on devices that the head will not get, or if the job ends before the
+// head begins.
 bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   const std::vector<NodeDevices>& free = FreeFor(job, pass);
   if (devices_.KindOf(job) != devices_.KindOf(*pass.head)) return TryBegin(job, free);
@@ -261,15 +264,15 @@ bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   const Nanos limit = job.record.spec->scheduling.time_limit;
   const bool limited = limit > Nanos(0) && limit - TrainedBy(job, step_.now()) <= window;
   if (limited) return TryBegin(job, free);
-  // The remaining time is that of the present plan, so the job must start with that plan.
+  // The remaining time is computed from the present plan, so the job must start with that plan.
   if (job.plan != nullptr && Remaining(job, step_.now()) <= window && PlaceRanksByLocality(job.plan->layout, free).has_value())
     return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
-  job.planning.speculative = true;  // its plan will tell how long it takes
+  job.planning.speculative = true;  // its plan will show how long the job takes
   return TryBegin(job, free);
 }
 
-// When the job would begin if no other job passed it.
+// When and on which devices the job would begin if no other job passed it.
 std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<Release> releases;
@@ -296,7 +299,7 @@ std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass
                   [&](const std::vector<NodeDevices>& free) { return devices_.Fits(job, free); });
 }
 
-// Names of the jobs that give way on these devices.
+// Names of the jobs that are giving way and have ranks on these devices.
 std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const {
   std::vector<std::string> names;
   for (const JobId& id : jobs_.active()) {
@@ -309,8 +312,9 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way if the first job in line has a right to their devices. These are jobs of a lower priority and,
-// if it is within its queue's quota, jobs that borrow. Returns the names of those that give way; empty: nobody does.
+// Asks running jobs to give way if the first job in line has a right to their devices. It has a right to devices of jobs with a
+// lower priority. If it is within its queue's quota, it also has a right to devices that other queues borrow. Returns the names
+// of the jobs that give way; empty: there are none.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);
@@ -368,7 +372,7 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   return absl::StrJoin(names, ", ");
 }
 
-// Reasons that waiting does not remove come first.
+// The reasons why the job waits. Reasons that do not go away by waiting come first.
 std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing standing, PassState& pass) {
   const JobRecord& record = job.record;
   const DeviceKind kind = devices_.KindOf(job);

@@ -1,5 +1,5 @@
-// QueuePass: looks at the waiting jobs: whose turn it is, which jobs may pass others, which give way, and why a job waits. Not
-// thread-safe: the controller owns it.
+// QueuePass: one look at the waiting jobs. It decides whose turn it is, which jobs may pass others and which give way, and says
+// why a job waits. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_
 
@@ -27,7 +27,7 @@ namespace lynx {
 
 class QueuePass {
  public:
-  // What it works with. Keeps all references.
+  // The objects that this class works with. It keeps all these references.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -43,10 +43,10 @@ class QueuePass {
   };
   explicit QueuePass(const Parts& parts);
 
-  // At the end of every Step: looks at the queue if something has changed.
+  // Called at the end of every Step: looks at the queue if something has changed.
   void RunIfChanged();
-  // At every tick: the queue is looked at now and then even if nothing happens, because jobs that could not be asked to give
-  // way before may be asked now, and expected start times change.
+  // Called at every tick: looks at the queue now and then even if nothing happens. By then the server may ask jobs to give way
+  // that it could not ask before, and expected start times have changed.
   void OnTick();
 
  private:
@@ -81,11 +81,11 @@ class QueuePass {
   Generations& generations_;
   Stopping& stopping_;
   Replanner& replanner_;
-  // Free devices by kind, during one look at the queue; devices that single jobs exclude are included. In locality order as of
-  // the time when they were first needed, minus what was given to jobs since.
+  // Free devices by kind, during one look at the queue. Devices that a job excludes are in the list too. The list is sorted by
+  // locality when it is first needed; devices that jobs get later are removed.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
-  // Monotonic: the queue is not looked at before the first, whatever happens, and is looked at at the second even if nothing
+  // Monotonic. Before not_before_ the queue is not looked at, whatever happens. At next_look_ it is looked at even if nothing
   // happens.
   Nanos not_before_, next_look_;
 };

@@ -91,7 +91,7 @@ void RankEvents::FoldStep(LiveJob& job, int32_t rank, const StepReport& step) {
   record.best_steps = std::max(record.best_steps, step.step + 1);
   step_.Emit(StepRecorded{record.id, rank, CoordinatesOf(job.plan->layout, rank).stage, new_step, step});
   step_.Notify(record.id);
-  // A single step is not worth a write to the store. If the server ends, the ranks report the step again.
+  // A single step is not worth a write to the store. If the server ends before the next write, the ranks report the step again.
   if (step_.now() - job.persisted >= options_.progress_interval) {
     step_.Touch(job);
   } else if (job.persist_at == Nanos(0)) {
@@ -192,8 +192,8 @@ void RankEvents::ObserveExit(LiveJob& job, int32_t rank, const RankObservation& 
   }
 }
 
-// A failure is usually reported twice: by the rank itself, and by its exit. The first report counts, but the rank's own report
-// replaces an earlier exit.
+// A failure is usually reported twice: by the rank itself, and by its daemon when the process exits. The first report counts,
+// but the rank's own report replaces an earlier one of its daemon.
 void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, Source source) {
   LiveRank& live = job.generation.ranks[static_cast<size_t>(rank)];
   const bool reported = source == Source::kRank;
@@ -216,8 +216,8 @@ void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, So
   }
 }
 
-// A rank has written the checkpoint and ends. Its peers do the same unless something prevents it. (The request may have come
-// from an earlier server and may have been taken back; the rank has left in any case.)
+// The rank has written the checkpoint and ends. Its peers do the same unless something prevents them. This also happens if an
+// earlier server made the request or the request has been taken back: the rank has left in any case.
 void RankEvents::OnGaveWay(LiveJob& job, int32_t rank) {
   job.generation.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
@@ -283,7 +283,7 @@ void RankEvents::CheckSucceeded(LiveJob& job) {
                       absl::StrCat(record.progress.steps_done, " steps done; last loss ", record.progress.loss));
 }
 
-// True if the rank has done its work and will send nothing more.
+// True if the rank has done its work and will send no more reports.
 bool RankEvents::IsOver(const LiveJob& job, int32_t rank) const {
   const LiveRank& live = job.generation.ranks[static_cast<size_t>(rank)];
   if (job.record.ranks[static_cast<size_t>(rank)].finished) {
@@ -296,12 +296,12 @@ bool RankEvents::IsOver(const LiveJob& job, int32_t rank) const {
 void RankEvents::CheckDeadlines(LiveJob& job) {
   const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && step_.now() >= deadline; };
   if (due(job.generation.stop_deadline)) {
-    // Only ranks that lost a peer have failed: report what the first of them saw.
+    // The deadline is over and the rank at fault has not reported: the reason is the one of the rank that failed first.
     const auto first = std::min_element(
         job.generation.ranks.begin(), job.generation.ranks.end(),
         [](const LiveRank& a, const LiveRank& b) { return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order); });
     const std::string seen = failures_.FailureText(job, static_cast<int32_t>(first - job.generation.ranks.begin()));
-    // The end of a peer reaches every running rank, so the few ranks that do not report hang.
+    // Every running rank notices when a peer ends. So if a few ranks have not reported a failure, they probably hang.
     const auto failed =
         std::count_if(job.generation.ranks.begin(), job.generation.ranks.end(), [](const LiveRank& r) { return r.failed; });
     std::vector<std::string> silent;

@@ -1,5 +1,5 @@
-// RankEvents: what ranks report and what their worker daemons see of them, from the first sign of life to the end. Not
-// thread-safe: the controller owns it.
+// RankEvents: processes what ranks report and what worker daemons observe about their processes, from the first sign of life to
+// the end. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_RANK_EVENTS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_RANK_EVENTS_H_
 
@@ -17,24 +17,25 @@ namespace lynx {
 
 class RankEvents {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   RankEvents(const ControllerOptions& options, PresentStep& step, JobTable& jobs, const NodeTable& nodes,
              const FailureAnalysis& failures, Generations& generations, Stopping& stopping)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes), failures_(failures), generations_(generations),
         stopping_(stopping) {}
 
-  // A report of a live rank. Reports that were processed before are ignored.
+  // Processes a report of a live rank. Ignores reports that were processed before.
   void OnMessage(const RankMessage& message);
   // Processes what the worker reports about a rank of the current generation that should run on its node.
   void Observe(LiveJob& job, int32_t rank, const RankObservation& seen);
-  // A worker lists every rank from the time it first should run it. If a rank is missing now, it was lost with the daemon's
-  // state or with the machine, even if the worker has begun to start it again.
+  // A worker lists a rank from the first time that it should run it. If a rank is missing now, the rank was lost with the
+  // daemon's state or with the machine, even if the worker has begun to start it again.
   void ObserveMissing(LiveJob& job, const LiveNode& node);
-  // When all ranks listen, they get each other's addresses.
+  // If all ranks listen, sends them each other's addresses.
   void CheckListening(LiveJob& job);
-  // When all ranks have done their work, the job has succeeded.
+  // Ends the job as succeeded if all ranks have done their work.
   void CheckSucceeded(LiveJob& job);
-  // Ends a generation whose ranks wait for something in vain: for a peer that lost them, or for a rank that does not come up.
+  // Ends a generation when a deadline is over: ranks have lost a peer and the rank at fault has not reported its failure, or a
+  // rank has not begun to listen.
   void CheckDeadlines(LiveJob& job);
 
  private:
@@ -46,7 +47,7 @@ class RankEvents {
   void FoldCheckpoint(LiveJob& job, const CheckpointReport& checkpoint);
   void FoldCheck(LiveJob& job, const NodeCheckReport& checked);
   void ObserveExit(LiveJob& job, int32_t rank, const RankObservation& seen);
-  // Who reports a failure: the rank itself, or its daemon, which has seen its end.
+  // The source of a failure report: the rank itself, or the worker daemon, which has seen the process end.
   enum class Source : uint8_t { kRank, kDaemon };
   void Failed(LiveJob& job, int32_t rank, const RankFailure& fault, Source source);
   void OnGaveWay(LiveJob& job, int32_t rank);

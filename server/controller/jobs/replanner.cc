@@ -14,7 +14,7 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kHour{3'600'000'000'000};
-// The step must become shorter by at least this much: predictions are not more accurate than that.
+// A new plan is used only if it makes the step at least this much shorter, because predictions are not more accurate.
 constexpr int64_t kLeastGainPercent = 5;
 
 std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<RankRecord>& ranks) {
@@ -26,7 +26,7 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
   return text;
 }
 
-// Text about a plan's step time as predicted under present conditions; 0: unknown.
+// Text about a plan's step time as predicted under present conditions. `step` is 0: unknown, and the text is empty.
 std::string NowText(Nanos step) {
   return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : "";
 }
@@ -63,7 +63,7 @@ void Replanner::OnPlanReady(const PlanReady& event) {
   Place(*job, plan, event);
 }
 
-// The job gets the devices that were reserved for it, or others if some of those are gone.
+// Gives the job the devices that were reserved for it, or others if some of the reserved devices cannot be used any more.
 void Replanner::Place(LiveJob& job, std::shared_ptr<const Plan> plan, const PlanReady& event) {
   const std::vector<DeviceRef> reserved = job.planning.reservation.devices;
   const DeviceKind kind = devices_.KindOf(job);
@@ -102,7 +102,7 @@ void Replanner::PlanRefused(LiveJob& job, const std::string& reason) {
   planning_.EndPlanning(job);
   job.planning.speculative = false;
   if (job.memory.is_short) return memory_.PlanForMore(job, reason) ? void() : FailForMemory(job, reason);
-  if (job.plan != nullptr) {  // it has trained and waits for its plan's devices, or for others than these
+  if (job.plan != nullptr) {  // the job has trained and waits for its plan's devices, or for other devices than these
     job.replanning.considered = std::move(devices);
     waiting_.Enqueue(job);
     step_.SetState(job, JobState::kQueued, EventKind::kQueued,
@@ -122,7 +122,7 @@ void Replanner::PlanRefused(LiveJob& job, const std::string& reason) {
                               "); waits for more"));
 }
 
-// No plan fits, so no restart helps.
+// Ends the job as failed: no plan fits into the memory, so a restart would not help.
 void Replanner::FailForMemory(LiveJob& job, const std::string& reason) {
   std::string limits;
   for (const MemoryLimit& limit : job.record.memory_limits) {
@@ -158,7 +158,8 @@ void Replanner::ConsiderPlan(LiveJob& job, const PlanReady& event) {
   GiveWay(job, event, *std::move(placement));
 }
 
-// Why the job should keep its present plan; empty: it should change. `beside`: present step time of its plan; 0: unknown.
+// The reason why the job should keep its present plan; empty: it should change to `plan`. `beside`: step time of the present
+// plan, predicted for present conditions; 0: unknown.
 std::string Replanner::WhyNot(const LiveJob& job, const Plan& plan, Nanos beside) const {
   const JobRecord& record = job.record;
   const double now = beside > Nanos(0) ? static_cast<double>(beside.value)
@@ -233,7 +234,8 @@ void Replanner::LookForMore() {
   }
 }
 
-// The factor by which the present plan takes longer than predicted, from the node that has slowed down most since.
+// The factor by which a step of the present plan takes longer than predicted. The node that has slowed down most since then
+// determines it.
 double Replanner::SlowedSincePlanned(const LiveJob& job) const {
   double most = 1;
   for (const auto& [name, slowness] : nodes_.SlownessOf(job)) {

@@ -1,4 +1,4 @@
-// Replanner: what is done with a plan that has come, and which jobs that train are planned for more devices. Not thread-safe:
+// Replanner: decides what happens with a new plan, and which training jobs are planned again for more devices. Not thread-safe:
 // the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_REPLANNER_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_REPLANNER_H_
@@ -21,7 +21,7 @@ namespace lynx {
 
 class Replanner {
  public:
-  // What it works with. Keeps all references.
+  // The objects that this class works with. It keeps all these references.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -37,7 +37,7 @@ class Replanner {
   explicit Replanner(const Parts& parts);
 
   void OnPlanReady(const PlanReady& event);
-  // Offers devices that nobody waits for to jobs that train, in the order in which these were submitted.
+  // Offers devices that no waiting job needs to jobs that train, in the order of their submission.
   void LookForMore();
   // True if the job may be planned again while it trains: for more devices, or because its nodes' speeds have changed.
   bool MayBeReplanned(const LiveJob& job) const;

@@ -162,7 +162,7 @@ void Requests::OnRelease(const ReleaseRequested& event) {
   job->record.held = false;
   step_.AddEvent(*job, EventKind::kReleased, "released on request");
   step_.Touch(*job);
-  if (job->record.state != JobState::kQueued) return;  // it is giving way and will be queued afterwards
+  if (job->record.state != JobState::kQueued) return;  // its ranks are giving way, and the job will be queued afterwards
   waiting_.SetReady(*job);
   waiting_.SetPending(*job, waiting_.WhyNotReady(*job));
   step_.LookAtQueue();

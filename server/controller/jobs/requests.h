@@ -1,5 +1,5 @@
-// Requests: what people ask for: submit, cancel, hold and release jobs, cordon and drain nodes, configure queues; and time
-// limits of jobs. Not thread-safe: the controller owns it.
+// Requests: carries out what people request: submit, cancel, hold and release jobs, cordon and drain nodes, configure queues.
+// It also applies the time limits of jobs. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_REQUESTS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_REQUESTS_H_
 
@@ -21,7 +21,7 @@ namespace lynx {
 
 class Requests {
  public:
-  // What it works with. Keeps all references.
+  // The objects that this class works with. It keeps all these references.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -41,10 +41,12 @@ class Requests {
   void OnCancel(const CancelRequested& event);
   void OnHold(const HoldRequested& event);
   void OnRelease(const ReleaseRequested& event);
-  // A cordon stays however long the node is away, even if the node has not come yet; only people remove it.
+  // Only people remove a cordon. It stays however long the node is absent, and people may set it before the node first
+  // attaches.
   void OnCordon(const CordonRequested& event);
   void OnQueue(const QueueRequested& event);
-  // Asks a job that has ranks to give way if there is a reason, unless it is already leaving.
+  // Asks the job's ranks to give way if there is a reason, such as a drain or a time limit. Does nothing if they are already
+  // leaving.
   void Check(LiveJob& job);
 
  private:

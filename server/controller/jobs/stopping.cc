@@ -11,7 +11,8 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kSlack{1'000'000'000};  // difference allowed between the two clocks
-// Time for ranks to give way, in steps of the generation. After a failed checkpoint the ranks try again 20 steps later.
+// Time for ranks to give way, in steps of the generation. It is long enough for a second try: after a failed checkpoint the
+// ranks try again 20 steps later.
 constexpr int64_t kStepsToYield = 30;
 
 }  // namespace
@@ -28,7 +29,7 @@ void Stopping::BeginStop(LiveJob& job, StopKind kind, std::optional<EventKind> e
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.generation.listen_deadline = Nanos(0);
-  // Ranks that were asked to give way may fail instead; that is noticed like any failure.
+  // Ranks that were asked to give way may fail instead. Such a failure is noticed like any other.
   if (!GivesWay(kind)) {
     job.generation.stop_deadline = job.generation.yield_deadline = Nanos(0);
     job.generation.stopping_since = step_.now();
@@ -48,7 +49,7 @@ void Stopping::AskToGiveWay(LiveJob& job, StopKind kind, std::optional<EventKind
   if (starting && job.record.stop == kind && !IsStopping(job)) ForceOut(job);
 }
 
-// Ends the job's ranks now.
+// Makes the job's ranks end now, without a checkpoint.
 void Stopping::ForceOut(LiveJob& job) {
   job.generation.stopping_since = step_.now();
   step_.Touch(job);
@@ -73,8 +74,9 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
       step_.now() > job.generation.stopping_since)
     return true;
   const StopKind stop = job.record.stop;
-  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit &&
-                           stop != StopKind::kLeave;  // in these cases the fence keeps out whatever remains of this generation
+  const bool next_begins =
+      stop != StopKind::kCancel && stop != StopKind::kTimeLimit &&
+      stop != StopKind::kLeave;  // then the fence in the checkpoint directory keeps out what remains of this generation
   const bool stops = next_begins && job.generation.stopping_since != Nanos(0);
   const auto ended = [&](const LiveNode& at, int32_t r) {
     if (!at.heard) return false;
@@ -82,8 +84,8 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
     return seen == at.ranks.end() || seen->second.phase == RankPhase::kExited;
   };
   if (stops && !node.worker_attached() && leases_.AwayFor(node, options_.stop_timeout, job.generation.stopping_since)) {
-    // The rank can do no step without its peers, so one ended peer is enough. If all ranks may still be running, cut off
-    // together, only the loss of the node ends the wait.
+    // The rank can do no step without its peers, so it is enough that one peer has ended. If all ranks may still run together,
+    // cut off from the server, the wait ends only when the node is lost.
     for (size_t r = 0; r < job.record.ranks.size(); ++r) {
       const LiveNode& at = nodes_.At(job.record.ranks[r].where.node);
       if (at.worker_attached() && ended(at, static_cast<int32_t>(r))) return true;
@@ -101,7 +103,7 @@ void Stopping::EndGeneration(LiveJob& job) {
                               ? "; it wrote no checkpoint"
                               : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
                                              record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
-  // This also holds if a rank failed, or the job gave way for another reason, after it was cancelled.
+  // A cancelled job ends here even if a rank failed, or the job gave way for another reason, after the cancellation.
   if (record.cancel_requested) {
     return generations_.EndJob(job, JobState::kCancelled, EventKind::kCancelled,
                                absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
@@ -151,12 +153,12 @@ void Stopping::EndFailed(LiveJob& job) {
   Restart(job, reason);
 }
 
-// False: the job has ended, because a restart would not help or the job's rules do not want one. `culprit`: the rank whose
-// failure ended the generation.
+// False: the job has ended, because a restart would not help or the job's rules forbid it. `culprit`: the rank whose failure
+// ended the generation.
 bool Stopping::MayGoOn(LiveJob& job, std::optional<int32_t> culprit, const Attributed& attributed, const std::string& reason) {
   const JobRecord& record = job.record;
   const FailureRule* rule = culprit.has_value() ? failures_.RuleFor(job, *culprit) : nullptr;
-  bool elsewhere = false, hopeless = false;  // a rule decides before all else
+  bool elsewhere = false, hopeless = false;  // if a rule matches, only the rule decides
   if (culprit.has_value() && rule == nullptr) {
     const LiveRank& live = job.generation.ranks[static_cast<size_t>(*culprit)];
     elsewhere = live.cause == FaultCause::kPath && failures_.MayAllow(job, *culprit);
@@ -224,13 +226,15 @@ void Stopping::StartAgain(LiveJob& job, EventKind kind, std::string reason) {
                               devices_.KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
 }
 
-// The free devices for a job that starts again. `had`: its devices until now; it gets only these if another job is before it.
+// The free devices for a job that starts again. `had`: its devices until now. If another waiting job comes before it, it gets
+// only these.
 std::vector<NodeDevices> Stopping::DevicesAgain(const LiveJob& job, const std::vector<DeviceRef>& had) const {
   std::vector<NodeDevices> free = devices_.FreeDevices(devices_.KindOf(job), &job);
   return waiting_.SomeoneIsBefore(job) ? Among(free, had) : free;
 }
 
-// The ranks of the generation have given way, or ended otherwise after the request.
+// Called when the ranks of the generation have given way for a new plan, or have ended in another way after the request. Starts
+// the job with the new plan.
 void Stopping::ChangePlan(LiveJob& job) {
   JobRecord& record = job.record;
   const std::string reason = record.stop_reason;
@@ -247,7 +251,7 @@ void Stopping::ChangePlan(LiveJob& job) {
       return generations_.Start(job, *placement, EventKind::kReplanned, reason);
     }
   }
-  // The new devices are lost, or this server never had the new plan.
+  // The new devices are lost, or this server does not have the new plan because an earlier server asked the ranks to give way.
   StartAgain(job, EventKind::kResuming, reason);
 }
 

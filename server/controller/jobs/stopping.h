@@ -1,4 +1,4 @@
-// Stopping: ends a generation of a job: its ranks stop or give way, and when all are gone, the job starts again, is planned
+// Stopping: ends a generation of a job. Its ranks stop or give way. When all of them are gone, the job starts again, is planned
 // again, waits, or ends. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_STOPPING_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_STOPPING_H_
@@ -24,7 +24,7 @@ namespace lynx {
 
 class Stopping {
  public:
-  // What it works with. Keeps all references.
+  // The objects that this class works with. It keeps all these references.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -47,16 +47,16 @@ class Stopping {
   // save and they end at once. `deadline`: monotonic; ranks that have not given way by then are ended. 0: the usual time limit.
   void AskToGiveWay(LiveJob& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason,
                     Nanos deadline = Nanos(0));
-  // Ends the generation if it is to stop and all its ranks are gone.
+  // Ends the generation if it is being stopped and all its ranks are gone.
   void CheckStopped(LiveJob& job);
   // Called when the time to give way is over and some ranks still train. If another rank has given way already, or if the
   // reason is final, the remaining ranks are ended, because the generation cannot continue. Otherwise the request is taken
   // back.
   void OnYieldDeadline(LiveJob& job);
 
-  // True if the rank's process does not exist any more, or can do no harm.
+  // True if the rank's process does not exist any more, or cannot disturb the next generation.
   bool RankGone(const LiveJob& job, int32_t rank) const;
-  // Time that the job's ranks get to give way.
+  // Time limit for the job's ranks to give way.
   Nanos YieldTime(const LiveJob& job) const;
   // True if the deadline for draining one of the job's nodes is over.
   bool IsPastDeadline(const LiveJob& job) const;

@@ -1,5 +1,5 @@
-// WaitingJobs: the QUEUED jobs: which of them wait only for their turn, in what order, and what the others wait for. Whose turn
-// it is, is decided in queue_pass.h. Not thread-safe: the controller owns it.
+// WaitingJobs: the QUEUED jobs. It knows which of them wait only for their turn, in what order, and what the others wait for.
+// queue_pass.h decides whose turn it is. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_WAITING_JOBS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_WAITING_JOBS_H_
 
@@ -19,25 +19,26 @@ namespace lynx {
 
 class WaitingJobs {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   WaitingJobs(const ControllerOptions& options, PresentStep& step, JobTable& jobs)
       : options_(options), step_(step), jobs_(jobs) {}
 
-  // The job becomes QUEUED, or stops being QUEUED. Both may be called for a job that is so already.
+  // The job becomes QUEUED (Enqueue), or stops being QUEUED (Dequeue). Nothing happens if the job is in that state already.
   void Enqueue(LiveJob& job);
   void Dequeue(LiveJob& job);
-  // What the job waits for may have changed: whether it is held, and the jobs that it depends on.
+  // Call when the reasons why the job cannot have its turn may have changed: whether it is held, and the jobs that it depends
+  // on.
   void SetReady(LiveJob& job);
-  // The job does not wait for others to succeed any more.
+  // The job no longer waits for other jobs to succeed.
   void DependsNoMore(const JobId& id) { dependents_.erase(id); }
-  // Why a job cannot have its turn; empty: it waits only for its turn.
+  // Reasons why the job cannot have its turn; empty: it waits only for its turn.
   std::vector<PendingReason> WhyNotReady(const LiveJob& job) const;
-  // Says to people why the job waits.
+  // Sets the reasons that people see for the job's wait.
   void SetPending(LiveJob& job, std::vector<PendingReason> pending);
-  // Jobs whose time to keep their place in the line is over leave it.
+  // Removes jobs from the line when the time for which they keep their place in it is over.
   void LeaveLine();
 
-  // True if some waiting job comes before this one, which has trained.
+  // True if some waiting job comes before `job`, which has trained and waits again.
   bool SomeoneIsBefore(const LiveJob& job) const;
   bool SomeoneWaits() const;
 

@@ -15,35 +15,36 @@
 
 namespace lynx {
 
-// Limit for one desired state. It leaves room for all other fields within the largest message (proto/message_limit.h).
+// Limit for the programs in one desired state. It leaves room for all other fields within the largest message
+// (proto/message_limit.h).
 inline constexpr Bytes kMaxProgramText{48 << 20};
 
 struct ControllerOptions {
   // How often nodes report when nothing has changed.
   Nanos heartbeat{2'000'000'000};
-  // A node is lost when its worker daemon has been absent for this long. After a start of the server no node is lost earlier
-  // than this, either.
+  // A node is lost when its worker daemon has been absent for this long. The time begins at the earliest when the server
+  // starts.
   Nanos node_timeout{60'000'000'000};
   Nanos measure_timeout{60'000'000'000};  // time for agents to measure the shapes that a plan wants
   Nanos listen_timeout{60'000'000'000};   // time until all ranks of a generation must listen
-  // Ranks that end because a peer is gone often report before the rank that is at fault. This is how long to wait for that
-  // rank's report.
+  // Ranks that end because a peer is gone often report before the rank that is at fault. The server waits this long for the
+  // report of the rank at fault.
   Nanos culprit_grace{2'000'000'000};
   // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon. These ranks
   // have lost their peers, and whatever they still commit is refused then.
   Nanos stop_timeout{10'000'000'000};
-  // Nodes that are cut off end their ranks by themselves before their work is given away.
+  // true: nodes that are cut off end their ranks by themselves before the server gives their work to other nodes.
   bool leases = true;
-  // Reports of a rank that has exited with 0 may still be on their way, and a rank that has reported its last step may still be
-  // about to exit. Wait this long for them.
+  // The server waits this long for reports of a rank that has exited with 0, and for the exit of a rank that has reported its
+  // last step.
   Nanos exit_grace{10'000'000'000};
-  // Pause before the next generation after one that trained no step. Without it, a node that cannot start ranks for a while
-  // (such as when its disk is full) would use up a job's restarts within a moment. The pause doubles with each such generation
-  // in a row.
+  // Pause before the next generation if the last one trained no step. Without the pause, a node that cannot start ranks for a
+  // while (such as when its disk is full) would use up a job's restarts within a moment. The pause doubles with each such
+  // generation in a row.
   Nanos restart_pause{2'000'000'000};
   Nanos most_restart_pause{60'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
-  // A job trains for this long before it is planned again for more devices.
+  // A job trains at least this long before it is planned again for more devices.
   Nanos replan_after{5'000'000'000};
   int32_t most_replans_per_hour = 12;  // limit for one job; plans that a loss makes necessary do not count
   // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.

@@ -18,17 +18,18 @@ namespace lynx {
 
 class JobTable {
  public:
-  // Adds a job with its record. Its id and its submission number must be new. `wall`: since when it excludes nodes, if it does.
+  // Adds a job with its record. Its id and its submission number must be new. `wall`: since when the job excludes the nodes in
+  // its record, if there are any.
   LiveJob& Add(JobRecord record, Nanos wall);
-  // The submission was lost or the job is dropped: nothing remains of it.
+  // Removes everything about the job, because its submission was lost or the job is dropped.
   void Remove(const JobId& id);
   // Drops the jobs that ended first until at most `kept` ended jobs are left. Returns the ids of the dropped jobs.
   std::vector<JobId> DropOldest(size_t kept);
-  // The job has ended, with `record.ended` set.
+  // Call when the job has ended, with `record.ended` set.
   void MarkEnded(const LiveJob& job);
   // Active jobs are unfinished and not QUEUED: they have devices or are planned for some.
   void SetActive(const JobId& id, bool active);
-  // The job does not use the node from now on. `wall`: now.
+  // Excludes the node: the job does not use it from now on. `wall`: the present time.
   void Exclude(LiveJob& job, const NodeId& node, Nanos wall);
 
   bool empty() const { return jobs_.empty(); }

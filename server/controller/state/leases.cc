@@ -10,8 +10,9 @@ namespace lynx {
 namespace {
 
 constexpr size_t kWitnesses = 5;
-// Most nodes may be gone for good. So after this many timeouts the remaining nodes take over even without a quorum; what an
-// older generation might still commit is refused.
+// Usually a quorum of a node's witnesses must be in contact before other nodes take over the node's work. But most nodes may be
+// gone for good. So after this many timeouts the quorum is not needed any more. Commits of the older generation are refused
+// then.
 constexpr int64_t kTimesWithoutQuorum = 10;
 constexpr int64_t kOneOfMany = 10;
 constexpr size_t kMaxTold = 8;
@@ -34,11 +35,11 @@ Nanos Leases::CutOffAfter() const {
 Nanos Leases::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
 void Leases::TakeWitness(LiveNode& node, const WorkerState& state) {
-  // A new server must know which witnesses the absent nodes may ask.
+  // Stores the node. A server that is started later must know which witnesses the absent nodes can ask.
   if (state.witness_port > 0 && !std::exchange(node.known, true)) step_.Emit(PutNode{node.name});
   if (node.witness_port == 0 && state.witness_port > 0) ring_[PlaceOnRing(node.name.value)] = node.name;
   if (state.witness_port > 0) node.witness_port = state.witness_port;
-  // Report numbers of an earlier daemon have no meaning any more.
+  // The daemon has started again and numbers its reports from 1, so report numbers of its predecessor mean nothing now.
   if (state.number == 1) {
     for (LiveNode::Told& told : node.told) told.report = INT64_MAX;
   }
@@ -49,7 +50,8 @@ void Leases::TakeWitness(LiveNode& node, const WorkerState& state) {
   }
 }
 
-// Includes nodes that are away. Otherwise a node whose witnesses leave one after another would finally need the word of nobody.
+// The nodes after this one on the ring, including nodes that are absent. Without absent nodes, a node whose witnesses leave one
+// after another would finally have no witness to ask.
 std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
   std::vector<NodeId> witnesses;
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
@@ -63,7 +65,7 @@ std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
 
 void Leases::Tell(LiveNode& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
-  // The node has confirmed none of many lists. From now on it may have any list.
+  // Too many lists are unconfirmed. From now on the node may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
@@ -71,7 +73,7 @@ void Leases::Tell(LiveNode& node, int64_t report, std::optional<std::vector<Node
 void Leases::Renew(LiveNode& node, int64_t stream, const WorkerState& state) {
   node.renewed_at = step_.now();
   node.has_lease = state.number > 0;
-  if (!node.has_lease) return;  // the daemon does not know leases
+  if (!node.has_lease) return;  // the daemon is too old to know leases
   LeaseRenewal renewal{.report = state.number, .server_up = step_.now() - began_};
   if (options_.leases) {
     renewal.isolated = IsolatedAfter();
@@ -95,8 +97,8 @@ bool Leases::InContact(const LiveNode& node) const {
   return node.worker_attached() && (!node.has_lease || step_.now() - node.renewed_at < CutOffAfter());
 }
 
-// True if a node with these witnesses cannot conclude that most have lost the server. False for an empty list: a node that was
-// alone when it got its list never ends its ranks.
+// True if at least half of these witnesses are in contact, so that a node that asks them cannot find that most have lost the
+// server. False for an empty list: a node that got such a list never ends its ranks.
 bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
@@ -106,8 +108,8 @@ bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   return 2 * static_cast<size_t>(reached) >= witnesses.size();
 }
 
-// For a node whose witnesses an earlier server chose, so they may be any nodes. Only if almost no node is away, the node cannot
-// find that most of its witnesses have lost the server.
+// Used for a node whose witnesses an earlier server chose: they may be any nodes. If almost all nodes are in contact, the node
+// cannot find that most of its witnesses have lost the server.
 bool Leases::AlmostAllAreInContact() const {
   const auto away =
       std::count_if(nodes_.all().begin(), nodes_.all().end(), [&](const auto& entry) { return !InContact(entry.second); });

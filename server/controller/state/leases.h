@@ -1,6 +1,6 @@
-// Leases: nodes that are cut off end their ranks by themselves (node/lease.h), and the server does not give their work
-// away earlier. Each node gets the addresses of some others, its witnesses, which it asks when it has lost the server. A node
-// ends its ranks only when most of its witnesses still have the server. Not thread-safe: the controller owns it.
+// Leases: a node that is cut off ends its ranks by itself (node/lease.h), and the server does not give the node's work to
+// others before that. Each node gets the addresses of some other nodes, its witnesses. When it has lost the server, it asks
+// them, and it ends its ranks only if most of its witnesses still reach the server. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 #define LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 
@@ -20,26 +20,26 @@ namespace lynx {
 
 class Leases {
  public:
-  // Keeps references to all.
+  // Keeps references to all arguments.
   Leases(const ControllerOptions& options, PresentStep& step, NodeTable& nodes)
       : options_(options), step_(step), nodes_(nodes) {}
 
-  // This server began at this time (monotonic).
+  // Sets the time at which this server began (monotonic).
   void Begin(Nanos now) { began_ = now; }
-  // The node's worker daemon has reported: notes whether it can be a witness, and which list of witnesses it has.
+  // Processes a report of the node's worker daemon: notes whether it can be a witness, and which list of witnesses it has.
   void TakeWitness(LiveNode& node, const WorkerState& state);
   // Renews the node's lease, as the answer to a report on this stream.
   void Renew(LiveNode& node, int64_t stream, const WorkerState& state);
-  // To be called regularly: notes which absent nodes may still have enough witnesses.
+  // Notes which absent nodes may still have enough witnesses. Call it regularly.
   void WatchQuorum();
-  // True if a node without a worker daemon has been away for so long, counted from `since` or later, that its ranks must have
-  // ended.
+  // True if a node without a worker daemon has been absent for so long that its ranks must have ended. The time counts from
+  // `since` or later.
   bool AwayFor(const LiveNode& node, Nanos timeout, Nanos since) const;
   void Forget(const NodeId& name);
 
  private:
-  // After this time without a message a node ends its ranks. It comes before the node's work is given away (AwayFor), even if
-  // the generation ended because peers of these ranks were lost.
+  // A node ends its ranks after this time without a message. This is before the server gives the node's work away (AwayFor),
+  // even if the generation ended because peers of these ranks were lost.
   Nanos CutOffAfter() const;
   Nanos IsolatedAfter() const;
   std::vector<NodeId> WitnessesOf(const NodeId& name) const;
@@ -51,7 +51,8 @@ class Leases {
   const ControllerOptions& options_;
   PresentStep& step_;
   NodeTable& nodes_;
-  // Nodes that can be witnesses, at scattered places; the witnesses of a node are those that follow it.
+  // Nodes that can be witnesses, by their place on the ring (PlaceOnRing). The witnesses of a node are the nodes that follow
+  // it.
   std::map<uint64_t, NodeId> ring_;
   Nanos began_;
 };

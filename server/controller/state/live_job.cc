@@ -8,8 +8,8 @@
 namespace lynx {
 namespace {
 
-// Least time that a change is assumed to take. The measured start time contains neither the checkpoint nor the slow first steps
-// with cold caches.
+// A change of plan is assumed to take at least this long. The measured start time includes neither the checkpoint nor the first
+// steps, which are slow because caches are cold.
 constexpr Nanos kLeastCost{5'000'000'000};
 constexpr double kSlowDisk = 32 << 20;  // bytes per second
 

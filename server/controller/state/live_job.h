@@ -55,7 +55,7 @@ struct Replanning {
   std::vector<Nanos> changes;               // times of changes within the last hour
   int64_t steps_done = 0;                   // from the newest step of this generation; 0: no step yet
   Bytes checkpoint;                         // size of the newest checkpoint; 0: none yet
-  Nanos began, start_took{10'000'000'000};  // when this generation began; how long a start took until the ranks ran
+  Nanos began, start_took{10'000'000'000};  // when this generation began; time of the last start until all ranks ran
 };
 
 // The generation that runs or starts, as the server sees its ranks.
@@ -74,20 +74,20 @@ struct GenerationState {
   Nanos restart_at;      // set when all ranks are gone: when the next generation may begin
 };
 
-// How fast the job's nodes and links are, beside what its plan assumes.
+// Speeds of the job's nodes and links, compared with the speeds that its plan assumes.
 struct DriftState {
   SpeedWatch speed;
   LinkWatch links;
   std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
-  // Slowness::compute of the job's nodes: when a plan was requested, and for the present plan.
+  // Slowness::compute of the job's nodes: when the newest plan was requested, and as the present plan assumes.
   std::map<NodeId, double> slowness_asked, slowness_planned;
   Nanos not_before;  // monotonic: its nodes' speeds are not compared before this time
 };
 
-// What the job has while a plan is being made for it.
+// State of a job while a plan is being made for it.
 struct PlanningState {
-  // Devices that the job is planned for: in PLANNING, or in RUNNING with `replanning`. Then they are its own devices and free
-  // ones.
+  // Devices that the job is planned for: in the state PLANNING, or in RUNNING with `replanning`. In RUNNING they are the job's
+  // own devices and free ones.
   Reservation reservation;
   std::vector<LayerShape> wanted;
   size_t awaited = 0;        // index of a reserved device whose node had not measured all wanted shapes at the last look
@@ -104,15 +104,15 @@ struct PlanningState {
 struct QueueState {
   bool structural = false;  // it needs more than exists; it holds up no other job
   bool over_quota = false;  // its queue's quota is used up; it holds up no other job
-  // Monotonic: until then it keeps its place in the line although there are too few devices; 0: it does not.
+  // Monotonic: the job keeps its place in the line until then, although there are too few devices for it; 0: it does not.
   Nanos line_until;
 };
 
-// After the job has run out of memory. The limits themselves are in the record.
+// State of a job that has run out of memory at least once. The memory limits themselves are in its record.
 struct MemoryState {
   bool is_short = false;               // it is planned again because its plan did not fit its devices
   std::map<std::string, Bytes> taken;  // by device model: memory of the newest plan that did not fit; not stored
-  std::string text;                    // the memory that its devices are assumed to have since then
+  std::string text;                    // the memory that the job's devices are now assumed to have
 };
 
 struct LiveJob {
@@ -129,7 +129,7 @@ struct LiveJob {
   Nanos spared_until;       // monotonic: its ranks did not give way and are not asked again before this time
   Nanos trained_before;     // training time of earlier generations
   int32_t fruitless = 0;    // number of consecutive generations without a step
-  // Monotonic: when its record was last written, and when it must be written again; 0: nothing is due.
+  // Monotonic: when the job's record was last written, and when it must be written again; 0: nothing is due.
   Nanos persisted, persist_at;
 };
 

@@ -38,8 +38,8 @@ struct LiveNode {
   int32_t witness_port = 0;  // 0: its daemon cannot be asked
   bool known = false;        // the node is in the store
   bool has_lease = false;    // its daemon knows leases
-  // Witness lists sent to this node, by report number, oldest first; lists it has certainly replaced are dropped. nullopt:
-  // sent by an earlier server.
+  // One list of witnesses sent to this node. `told` holds the lists by report number, oldest first, without those that the node
+  // has certainly replaced. `witnesses` is nullopt if an earlier server sent the list.
   struct Told {
     int64_t report = 0;
     std::optional<std::vector<NodeId>> witnesses;

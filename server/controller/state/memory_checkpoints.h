@@ -1,5 +1,6 @@
 // MemoryCheckpoints: which nodes keep in-memory checkpoints of which jobs. Worker daemons keep these copies of states for the
-// next generation of a job, and the server tells them when there will be no next one. Not thread-safe: the controller owns it.
+// next generation of a job. When a job has ended, the server tells them to delete its copies. Not thread-safe: the controller
+// owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_MEMORY_CHECKPOINTS_H_
 #define LYNX_SERVER_CONTROLLER_STATE_MEMORY_CHECKPOINTS_H_
 
@@ -16,16 +17,16 @@ namespace lynx {
 
 class MemoryCheckpoints {
  public:
-  // Keeps references to both.
+  // Keeps references to both arguments.
   MemoryCheckpoints(PresentStep& step, const JobTable& jobs) : step_(step), jobs_(jobs) {}
 
   // The node reports that it keeps copies of the states of these jobs.
   void Note(LiveNode& node, const std::set<JobId>& copies);
-  // The node is gone.
+  // Forgets the node, which the server does not know any more.
   void Forget(LiveNode& node);
   // The jobs among the node's copies that have ended or that the server does not know.
   std::vector<JobId> EndedOf(const LiveNode& node) const;
-  // The job has ended: the nodes that keep its states must be told.
+  // Makes the server tell the nodes that keep the job's states that the job has ended.
   void TellHoldersOf(const LiveJob& job);
 
  private:

@@ -19,7 +19,7 @@ namespace lynx {
 
 class NodeTable {
  public:
-  // Keeps references to both.
+  // Keeps references to both arguments.
   NodeTable(const ControllerOptions& options, PresentStep& step) : options_(options), step_(step) {}
 
   // The node with this name. If the server does not know it yet, it is added.
@@ -36,7 +36,7 @@ class NodeTable {
   enum class Party : uint8_t { kAgent, kWorker };
   // Returns the node if the stream may report for it. Otherwise closes the stream and returns nullptr.
   LiveNode* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
-  // The stream is closed. Returns its node; nullptr: the stream reported for no node.
+  // Removes the stream, which is closed. Returns its node; nullptr: the stream reported for no node.
   LiveNode* Leave(int64_t stream);
   // The node's agent has reported its devices.
   void NoteDevices(const LiveNode& node);

@@ -1,6 +1,6 @@
-// PresentStep: the Step of the controller that is under way: its time, and what comes of it. The parts of the controller add
-// effects and say which jobs, nodes and watchers are concerned; the controller collects these at the end. Not thread-safe: the
-// controller owns it.
+// PresentStep: the Step that the controller is carrying out: its time, and its results. The parts of the controller add effects
+// and note which jobs, nodes and watchers are concerned. The controller collects all of this at the end of the Step. Not
+// thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
 #define LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
 
@@ -26,22 +26,22 @@ class PresentStep {
   Nanos wall() const { return wall_; }
 
   void Emit(Effect effect) { effects_.push_back(std::move(effect)); }
-  // An event of the job: stored, and sent to its watchers.
+  // Adds an event of the job. It is stored, and sent to the job's watchers.
   void AddEvent(LiveJob& job, EventKind kind, const std::string& reason);
   // Changes the job's state and adds an event about it.
   void SetState(LiveJob& job, JobState state, EventKind kind, const std::string& reason);
-  // The job's record must be written.
+  // Notes that the job's record must be written.
   void Touch(const LiveJob& job) { touched_.insert(job.record.id); }
-  // The job's watchers must look again.
+  // Notes that the job's watchers must get its new state.
   void Notify(const JobId& job) { notices_[job]; }
-  // The job does not exist any more: nobody is told about it.
+  // Drops the notices about the job, which does not exist any more.
   void Forget(const JobId& job) { notices_.erase(job); }
-  // The node's agent or worker daemon must get a new desired state.
+  // Notes that the node's agent (TellAgent) or worker daemon (TellWorker) must get a new desired state.
   void TellAgent(const NodeId& node) { agents_.insert(node); }
   void TellWorker(const NodeId& node) { workers_.insert(node); }
-  // The worker daemons of all nodes with ranks of the job.
+  // Like TellWorker, for all nodes with ranks of the job.
   void TellNodesOf(const LiveJob& job);
-  // Something has changed for jobs that wait.
+  // Notes that the queue must be looked at, because something has changed for waiting jobs.
   void LookAtQueue() { queue_changed_ = true; }
 
   // For the controller, at the end of a Step. Each returns what was collected and forgets it.

@@ -9,8 +9,8 @@ namespace lynx {
 
 enum class Mistake : uint8_t {
   kNone,
-  kReuseGeneration,      // a restart keeps the generation number of the generation before
-  kStartBesideOldRanks,  // does not wait until the ranks of the generation before are gone
+  kReuseGeneration,      // a restart keeps the generation number of the previous generation
+  kStartBesideOldRanks,  // does not wait until the ranks of the previous generation are gone
   kForgetWhatIsHeld,     // devices of other jobs count as free
   kForgetKeys,           // idempotency keys are not looked up
   kSucceedEarly,         // a job succeeds with its last step, before the checkpoint of that step
