@@ -26,8 +26,8 @@ absl::Status VerifyFiles(FileSystem& files, const std::string& folder, const std
   return absl::OkStatus();
 }
 
-// A record in a file beside a shard, from which rank 0 learns what the other ranks wrote. Its line has the format of sha256sum,
-// and the size follows.
+// The text of the record file beside a shard. From it rank 0 learns what the other ranks wrote. The first line has the format
+// of sha256sum, the second line gives the size.
 std::string RecordText(const ShardRecord& record) {
   return absl::StrCat(record.sha256, "  ", record.file, "\n# bytes ", record.bytes.value, "\n");
 }
@@ -42,7 +42,7 @@ absl::StatusOr<ShardRecord> ReadRecord(FileSystem& files, const std::string& fol
   ShardRecord record;
   record.file = file;
   record.sha256 = text->substr(0, 64);
-  // If this does not parse, the texts compared below differ.
+  // If the size does not parse, it stays 0. Then the texts that are compared below differ.
   const size_t space = text->rfind(' ');
   if (space != std::string::npos) {
     std::from_chars(text->data() + space + 1, text->data() + text->size(), record.bytes.value);
@@ -61,7 +61,8 @@ absl::StatusOr<std::vector<ShardRecord>> ReadRecords(FileSystem& files, const st
   return records;
 }
 
-// FailedPrecondition, saying how a checkpoint differs from the run of `here`, and then what to do.
+// FailedPrecondition if the checkpoint `there` is of another run than `here`. The error names the difference and ends with
+// `what_to_do`.
 absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdentity& here, const char* what_to_do) {
   const std::string difference = RunDifferenceText(there.identity, here);
   if (difference.empty()) return absl::OkStatus();
@@ -76,8 +77,8 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
       state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
     }
   }
-  // If the layout is the one that wrote the checkpoint, everything that this rank needs is in one shard, or in the shards of
-  // its replicas.
+  // Index of the shard to search first. If the layout is the one that wrote the checkpoint, this shard, or those of this rank's
+  // replicas, hold everything that the rank needs.
   const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
   const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
   std::vector<WantedPart> parts = WantedParts(state, weights_only);
@@ -91,7 +92,7 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
   return state.backend().Finish();
 }
 
-// What exists where a step's checkpoint must go.
+// The present content of the place where the checkpoint of a step must go.
 enum class Occupant : uint8_t { kNone, kWhole, kDamaged };
 struct Place {
   Occupant occupant = Occupant::kNone;
@@ -112,8 +113,8 @@ absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& c
   return Place{Occupant::kDamaged};
 }
 
-// FailedPrecondition if reading the index back would give a different result: the model or the layout has something for which
-// the index has no field, or a value is beyond its limits.
+// Returns the text of the index. FailedPrecondition if reading the text back would give a different index: the model or the
+// layout has a property for which the index has no field, or a value is beyond its limits.
 absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
   std::string text = EncodeIndex(index);
   const absl::StatusOr<CheckpointIndex> read = DecodeIndex(text);
@@ -123,7 +124,7 @@ absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
                    read.ok() ? "it would be read as another one" : std::string(read.status().message())));
 }
 
-// Completes the attempt with its index, and renames it so that it becomes visible.
+// Adds the index to the attempt's folder, and makes the checkpoint visible by renaming the folder.
 absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity,
                                      bool replace) {
   const std::string attempt = AttemptPath(directory, identity);
@@ -146,7 +147,7 @@ absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& direc
   return TotalBytes(index.files);
 }
 
-// Best effort: what cannot be removed now is tried again another time.
+// Removes these names, best effort: a later call tries again to remove what could not be removed now.
 void RemoveAll(FileSystem& files, const std::string& directory, const std::vector<std::string>& names) {
   for (const std::string& name : names) files.RemoveTree(absl::StrCat(directory, "/", name)).IgnoreError();
 }
@@ -205,17 +206,17 @@ absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const Chec
 
 void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep, FileSystem& files) {
   LYNX_CHECK(keep >= 1);
-  // Lists the directory again. If there is no fence of a newer generation, a newer one can search for a checkpoint only after
-  // this, since it raises its fence first. It will find the checkpoint that was just published, so it needs none of the older
-  // ones.
+  // Lists the directory again, to find fences of newer generations. If there is no such fence yet, a newer generation raises
+  // its fence and then searches for checkpoints after this point. So it finds the checkpoint that was just published, and needs
+  // none of the older ones.
   const absl::StatusOr<DirectoryContents> contents = ReadDirectory(files, directory);
   if (!contents.ok() || !CheckNotReplaced(directory, *contents, identity).ok()) return;
-  int32_t kept = 1;  // The one just published.
+  int32_t kept = 1;  // the checkpoint that was just published
   for (const CheckpointSummary& checkpoint : contents->checkpoints) {
     const CheckpointIdentity& other = checkpoint.identity;
     if (other.step >= identity.step || other.job != identity.job) continue;
     if (++kept <= keep) continue;
-    // Renamed first, because a checkpoint must not be visible while its files are removed.
+    // The folder is renamed before its files are removed, because an incomplete checkpoint must not be visible.
     const std::string removed = RemovedPath(directory, other.step);
     if (!files.RemoveTree(removed).ok() || !files.Rename(checkpoint.path, removed).ok()) continue;
     files.RemoveTree(removed).IgnoreError();

@@ -43,7 +43,8 @@
 
 namespace lynx {
 
-// Which job's checkpoint it is, and what it holds. Every field but generation and step is the same throughout a job.
+// The job that the checkpoint belongs to, and what it holds. All fields except generation and step stay the same throughout a
+// job.
 struct CheckpointIdentity {
   JobId job;  // [a-zA-Z0-9._-]+: it is a part of names in the directory
   Generation generation;
@@ -56,7 +57,7 @@ struct CheckpointIdentity {
   bool operator==(const CheckpointIdentity&) const = default;
 };
 
-// What one rank wrote.
+// The shard file that one rank wrote.
 struct ShardRecord {
   std::string file;
   Bytes bytes;
@@ -68,39 +69,40 @@ Bytes TotalBytes(const std::vector<ShardRecord>& files);
 
 std::string CheckpointPath(const std::string& directory, int64_t step);
 
-// Called once, on rank 0 only, before the generation reads or writes anything in the directory. Creates the directory and
-// raises the generation's fence, durably. Then it removes what older generations left behind, best effort. AlreadyExists when a
-// newer generation of the job was there before. `identity.step` is not used.
+// Creates the directory and raises the generation's fence, durably. Then it removes what older generations left behind, best
+// effort. Call it once, on rank 0 only, before the generation reads or writes anything in the directory. AlreadyExists if a
+// newer generation of the job has raised its fence. `identity.step` is not used.
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity,
                             FileSystem& files = PosixFileSystem());
 
-// Called on every rank that writes a shard (ReplicasWriteShards); `replica`: its data-parallel index. ResourceExhausted when
-// the disk is full, DataLoss when the file does not read back as it was written, other codes by errno. The error names the
-// file. Leaves nothing half-written that could be mistaken for a checkpoint.
+// Writes the shard of this rank. Call it on every rank that writes a shard (ReplicasWriteShards). `replica`: the rank's
+// data-parallel index. ResourceExhausted if the disk is full, DataLoss if the file does not read back as it was written, other
+// codes by errno. The error names the file. Nothing that is left after an error can be mistaken for a checkpoint.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica, ModelState& state,
                                        FileSystem& files = PosixFileSystem());
-// The same, with the content of the tensors from any source. `header` names the tensors (see ShardHeader in shard.h).
+// Like the function above, but takes the content of the tensors from any source. `header` names the tensors (see ShardHeader in
+// shard.h).
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica,
                                        const SafetensorsHeader& header, const TensorContent& content,
                                        FileSystem& files = PosixFileSystem());
-// Called on rank 0 only, after all shards are written: writes the index, renames the folder, fsyncs the directory. Returns the
-// bytes of all shards. If the step already has a checkpoint, it reads that checkpoint's shards; of the new shards it checks
-// only the sizes, since every rank has verified its own.
+// Publishes the checkpoint: writes the index, renames the folder, fsyncs the directory. Call it on rank 0 only, after all
+// shards are written. Returns the bytes of all shards. If the step already has a checkpoint, the function reads that
+// checkpoint's shards. It checks only the sizes of the new shards, since every rank has verified its own.
 //
-// AlreadyExists when a newer generation of the job has begun, so that the caller has been replaced. FailedPrecondition when the
-// step has a checkpoint of another run, or when the index cannot express the identity. DataLoss when a shard is missing or its
-// size is not what its rank wrote. After an error the checkpoint is not visible, unless only the last fsync failed.
+// AlreadyExists if a newer generation of the job has begun, so that the caller has been replaced. FailedPrecondition if the
+// step has a checkpoint of another run, or if the index cannot express the identity. DataLoss if a shard is missing or its size
+// is not what its rank wrote. After an error the checkpoint is not visible, unless only the last fsync failed.
 absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
                                         FileSystem& files = PosixFileSystem());
-// Called on rank 0 only, after the checkpoint of identity.step was published and reported. Removes this job's older checkpoints
-// except the newest ones, of which it keeps `keep` (>= 1, this one included), and removes what crashes left behind. Unreadable
-// checkpoints stay, and so do those of later steps (which exist if all but this one were damaged once, or if the job went
-// back). Best effort; does nothing if a newer generation has begun.
+// Removes older checkpoints of this job, and what crashes left behind. The newest `keep` (>= 1) checkpoints stay, including the
+// one of identity.step. Call it on rank 0 only, after that checkpoint was published and reported. Unreadable checkpoints stay,
+// and also checkpoints of later steps. (Later steps exist if the job resumed from an earlier checkpoint.) Best effort; does
+// nothing if a newer generation has begun.
 void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep,
                       FileSystem& files = PosixFileSystem());
-// Called after a failure: removes this attempt's temporary folder. Best effort.
+// Removes this attempt's temporary folder after a failure. Best effort.
 void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem());
 
 struct CheckpointSummary {
@@ -111,8 +113,8 @@ struct CheckpointSummary {
 };
 
 // Divides the work of checking digests among several readers of one checkpoint: this reader checks every `of`-th shard,
-// starting with `index`. If all readers succeed, every shard is whole. of = 0: this reader checks no digest, because the shards
-// are known to be whole.
+// starting with shard `index`. If all readers succeed, every shard is whole. of = 0: this reader checks no digest, because the
+// shards are known to be whole.
 struct ReadShare {
   int32_t index = 0;
   int32_t of = 1;
@@ -120,15 +122,15 @@ struct ReadShare {
   bool Has(size_t shard) const { return of > 0 && shard % static_cast<size_t>(of) == static_cast<size_t>(index); }
 };
 
-// Loads the weights and moments of identity.step that this rank updates, whatever layout wrote them; the generation and layout
-// of `identity` do not matter. The rank reads only its own parts of the tensors, and all of the shards whose digests it checks.
-// NotFound when there is no such checkpoint; DataLoss when a file is missing or short, or its digest differs;
-// FailedPrecondition when job, seed, model or data differ, or when a shard belongs to another checkpoint. Each error names the
-// file and the difference. After an error the content of the state is undefined.
+// Loads the weights and moments of identity.step that this rank updates, whatever layout wrote them. The generation and layout
+// of `identity` do not matter. Of the shards whose digests it checks, the rank reads everything; of the other shards it reads
+// only the parts that it needs. NotFound if there is no such checkpoint. DataLoss if a file is missing or short, or its digest
+// differs. FailedPrecondition if job, seed, model or data differ, or if a shard belongs to another checkpoint. Each error names
+// the file and the difference. After an error the content of the state is undefined.
 absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity, const StageContext& context,
                             int32_t tp_rank, ModelState& state, ReadShare share = {}, FileSystem& files = PosixFileSystem());
 
-// The same for shards that are not a checkpoint on disk: `files` finds them below copies.path.
+// Like LoadCheckpoint, for the shards of an in-memory checkpoint: `files` finds them below copies.path.
 absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentity& identity, const StageContext& context,
                         int32_t tp_rank, ModelState& state, ReadShare share, FileSystem& files);
 
@@ -137,16 +139,16 @@ enum class StartWith : uint8_t {
   kAll,      // continue from its step, with its moments; for a checkpoint of step 0 the same as kWeights
   kWeights,  // begin at step 0, with moments of zero
 };
-// Loads step `step` of what a job gives as checkpoint.from: a checkpoint, or a directory of checkpoints, of any job.
-// FailedPrecondition when model, seed or data are not those of the run. With kWeights, only a difference in the shapes or the
-// meaning of the models' weights is such an error.
+// Loads step `step` of the job's checkpoint.from. `from` is a checkpoint, or a directory of checkpoints, of any job.
+// FailedPrecondition if model, seed or data are not those of the run. With kWeights, FailedPrecondition only if the shapes or
+// the meaning of the models' weights differ.
 absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
                        const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                        FileSystem& files = PosixFileSystem());
 
-// The visible checkpoints of all jobs, newest first, read from their indexes alone (no shard's digest is checked). Each
-// unreadable one is named in `damaged` (unless null) with the reason. An absent directory has no checkpoints; it is an error
-// when the directory cannot be listed.
+// The visible checkpoints of all jobs, newest first. Reads only their indexes and checks no shard's digest. `damaged`, unless
+// null, receives each unreadable checkpoint with the reason. A directory that does not exist has no checkpoints. It is an error
+// if the directory cannot be listed.
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory, std::vector<std::string>* damaged,
                                                                FileSystem& files = PosixFileSystem());
 

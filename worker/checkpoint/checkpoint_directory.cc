@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// An index with as many shards as there may be ranks has some 10 MiB.
+// Limit for the size of an index. An index with the largest allowed number of shards has some 10 MiB.
 constexpr Bytes kIndexLimit = kMiB * 64;
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kAttemptPrefix = ".step-";
@@ -26,7 +26,7 @@ std::optional<int64_t> ParseNumber(std::string_view text) {
   return value;
 }
 
-// The step of a visible checkpoint's name.
+// The step in the name of a visible checkpoint; nullopt for any other name.
 std::optional<int64_t> ParseStepName(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   const std::optional<int64_t> step = ParseNumber(name.substr(kStepPrefix.size()));
@@ -35,8 +35,8 @@ std::optional<int64_t> ParseStepName(std::string_view name) {
 
 std::string OwnerSuffix(const JobId& job, Generation generation) { return absl::StrCat(job.value, ".g", generation.value); }
 
-// The generation in a name that ends in the job's OwnerSuffix and begins with `prefix`. Between them only digits and dots are
-// allowed, so a job cannot be mistaken for another job with a longer id.
+// The generation in a name that begins with `prefix` and ends in the job's OwnerSuffix; nullopt for any other name. Between
+// these parts only digits and dots are allowed, so a job cannot be mistaken for another job with a longer id.
 std::optional<Generation> OwnGeneration(std::string_view name, std::string_view prefix, const JobId& job) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());

@@ -43,16 +43,17 @@ struct DirectoryContents {
 // Fails only if the directory cannot be listed.
 absl::StatusOr<DirectoryContents> ReadDirectory(FileSystem& files, const std::string& directory);
 
-// Reads only the index. NotFound when there is no folder of that step; DataLoss when its index is missing or damaged.
+// Reads only the index. NotFound if there is no folder of that step; DataLoss if its index is missing or damaged.
 absl::StatusOr<CheckpointSummary> ReadSummary(FileSystem& files, const std::string& directory, int64_t step);
 
 // AlreadyExists when a newer generation of the job has raised its fence or published a checkpoint.
 absl::Status CheckNotReplaced(const std::string& directory, const DirectoryContents& contents,
                               const CheckpointIdentity& identity);
-// The same, but checks only the fences, which it lists again.
+// Like CheckNotReplaced, but lists the directory again and checks only the fences.
 absl::Status CheckFence(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity);
 
-// Names in the directory that older generations of the job left behind, and those of checkpoints that were being removed.
+// The names that older generations of the job left in the directory, and the names of checkpoints whose removal was
+// interrupted.
 std::vector<std::string> LeftOvers(const DirectoryContents& contents, const CheckpointIdentity& identity);
 
 }  // namespace lynx

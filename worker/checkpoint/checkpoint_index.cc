@@ -20,13 +20,14 @@ using nlohmann::json;
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
 constexpr int64_t kVersionOfGpt = 3;  // only for untied GPT with unfused attention
-// The same models; the layout had only tp, pp and dp, everything else had its default value.
+// For the models of kVersionOfGpt, if the layout has only tp, pp and dp and everything else has its default value.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
-// Writes only features that differ from what all models had at first, so the index of a model without them has not changed.
+// Writes only features that differ from what the first version of the format supported. So the index of a model without newer
+// features has not changed.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
   if (m.dtype != plain.dtype) model["dtype"] = EnumName(m.dtype);
@@ -160,7 +161,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "attention_factor", out.attention_factor);
 }
 
-// See AddFeatures: an absent field has the value that all models had at first.
+// An absent field has the value that all models had in the first version of the format (see AddFeatures).
 void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (!model.is_object()) return;
   if (model.contains("dtype")) {
@@ -199,7 +200,7 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   fields.Integer(layout, "tp", 1, kMaxRanks, out.tp);
   fields.Integer(layout, "pp", 1, kMaxRanks, out.pp);
   fields.Integer(layout, "dp", 1, kMaxRanks, out.dp);
-  // Limits the number of files that a damaged layout can require; no product of three such numbers overflows.
+  // Limits the number of files that a damaged layout can require. The product of three such numbers does not overflow.
   if (int64_t{out.tp} * out.pp * out.dp > kMaxRanks) {
     fields.Fail(absl::StrCat(LayoutText(out), " is more than ", kMaxRanks, " ranks"));
   }
@@ -247,7 +248,7 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
     fields.Integer(file, "bytes", 0, kMaxElementCount, record.bytes.value);
     fields.Text(file, "sha256", record.sha256);
   }
-  // The layout determines the files' names, so no name in the index can lead anywhere else.
+  // The layout determines the names of the files, so a name in the index cannot lead to another folder.
   const std::vector<std::string> expected = ShardFiles(index.identity.layout);
   if (kind == IndexKind::kOneShard) {
     const bool known =
@@ -268,7 +269,8 @@ void Compare(const char* name, const T& checkpoint, const T& here, std::vector<s
   differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
 }
 
-// Compares what the weights were trained with, and without which they have another meaning.
+// Compares features that do not change the weights' shapes, but that the weights were trained with: with other features, the
+// same weights compute something else.
 void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.normEpsilon", was.norm_epsilon, is.norm_epsilon, differences);
   Compare("model.window", was.window, is.window, differences);

@@ -25,21 +25,22 @@ enum class IndexKind : uint8_t { kCheckpoint, kOneShard };
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica);
 // All files of a checkpoint, in the order of its index.
 std::vector<std::string> ShardFiles(const ParallelLayout& layout);
-// Whether every replica writes shards; if not, only the first one does.
+// True if every replica writes shards; otherwise only the first one does.
 bool ReplicasWriteShards(const ParallelLayout& layout);
 
 std::string EncodeIndex(const CheckpointIndex& index);
-// DataLoss for any text that EncodeIndex did not write: it is not JSON, fields are missing or out of range, its digest is
-// wrong, or its files are not the layout's shards. FailedPrecondition for a format version that this program does not know.
+// DataLoss if EncodeIndex did not write the text: it is not JSON, fields are missing or out of range, its digest is wrong, or
+// its files are not the layout's shards. FailedPrecondition if the program does not know the format version.
 absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind kind = IndexKind::kCheckpoint);
 
-// "" when both are of one run; generation, step and layout may differ. Otherwise says what differs, with both values:
-// "model.hidden is 64 in the checkpoint, 128 here; ...".
+// Compares two runs; generation, step and layout may differ. Returns "" if both are of one run. Otherwise says what differs,
+// with both values: "model.hidden is 64 in the checkpoint, 128 here; ...".
 std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here);
 
-// "" when a run may begin with what is in the checkpoint; otherwise says what differs. With `continues`, the run uses the whole
-// checkpoint, and model, seed, data and samples must be the same. Without it, the run uses only the weights, whose shapes and
-// meaning must be the same. Dropout, the attention kernel, the job and the layout may always differ.
+// Returns "" if the run `here` is allowed to begin with the checkpoint; otherwise says what differs. With `continues`, the run
+// uses the whole checkpoint, so model, seed, data and samples must be the same. Without `continues`, the run uses only the
+// weights, so only their shapes and meaning must be the same. Dropout, the attention kernel, the job and the layout may always
+// differ.
 std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here, bool continues);
 
 }  // namespace lynx

@@ -36,7 +36,7 @@ class ReadableFile {
   virtual Bytes size() const = 0;
   // Fills `out`. DataLoss when the file ends before `out` is full.
   virtual absl::Status Read(std::span<char> out) = 0;
-  // Skips bytes without reading them. DataLoss when the file ends before.
+  // Skips bytes without reading them. DataLoss if the file ends before the last of them.
   virtual absl::Status Skip(int64_t bytes) = 0;
 };
 
@@ -44,9 +44,9 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Also creates missing parents. OK when the folder exists. The new names are durable on return.
+  // Creates the folder and its missing parents. OK if the folder exists. The new names are durable on return.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
-  // Replaces an existing file.
+  // Creates a file for writing. If the file exists, its content is replaced.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) = 0;
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) = 0;
   // Atomic. Fails when `to` is a folder that is not empty.

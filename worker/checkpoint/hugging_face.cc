@@ -77,8 +77,8 @@ class Source {
   Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
       : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
-  // InvalidArgument unless the files have exactly these tensors, with these shapes (the first extent may be larger), in types
-  // that can be read.
+  // InvalidArgument unless the files have exactly these tensors, with these shapes, in types that can be read. The first extent
+  // of a tensor in a file may be larger than wanted.
   absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);
@@ -104,7 +104,8 @@ class Source {
     return absl::OkStatus();
   }
 
-  // For a model whose head is the embedding. Some programs write it twice; InvalidArgument if the two differ.
+  // Checks a model whose head is the embedding. Some programs write this tensor twice, under both names. InvalidArgument if the
+  // two differ.
   absl::Status CheckTied(const std::string& embedding) const {
     if (!files_.tensors.contains(kHead)) return absl::OkStatus();
     LYNX_ASSIGN_OR_RETURN(const bool same, SameContent(file_system_, At(embedding), At(kHead)));
@@ -134,7 +135,7 @@ class Source {
 
   static bool IsPositions(const HuggingFaceTensor& tensor) { return tensor.name.ends_with(".wpe.weight"); }
 
-  // The name must be one that ChooseWeightFiles found.
+  // Returns the file and the entry of a tensor. `name` must be a name that ChooseWeightFiles found.
   TensorInFile At(const std::string& name) const { return files_.At(files_.tensors.at(name)); }
 
   absl::Status CheckFinite(const TensorInFile& place, const std::vector<float>& values) {
@@ -157,7 +158,7 @@ class Source {
   NonFiniteWeights non_finite_;
 };
 
-// Finds everything that is needed in a folder, and checks that it is there.
+// Finds all tensors that the model needs in the folder, and checks them.
 absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model, const FamilyTraits& family,
                                   const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite, FileSystem& files) {
   std::vector<HuggingFaceTensor> wanted;

@@ -1,5 +1,6 @@
 // Exports weights to Hugging Face directories (config.json and model.safetensors), so that other programs can read a trained
-// model, and imports weights from them, so that training can begin with them. hugging_face_names.h defines the tensors' names.
+// model. Also imports weights from such directories, so that training can begin with them. hugging_face_names.h defines the
+// tensors' names.
 //
 // Free functions over directories; they hold one tensor in memory at a time. Thread-safe for different directories.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
@@ -28,14 +29,15 @@ absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, Fil
 enum class NonFiniteWeights : uint8_t { kRefuse, kTake };
 struct ImportedWeights {
   CheckpointSummary checkpoint;
-  std::vector<std::string> notes;  // what was in the folder but not taken, and what was taken but is unusual; one line each
+  std::vector<std::string> notes;  // tensors that were not taken, and taken tensors that are unusual; one line each
 };
 // Writes the weights in the folder, which are F32, F16 or BF16, as a checkpoint of step 0 without moments into `directory`.
 // hugging_face_files.h says which files are taken. `model`, `family`: from the folder's config.json. The model's seq may be
-// smaller than the number of positions that a GPT-2 has; the first positions are then taken. Errors: those of
-// ChooseWeightFiles; InvalidArgument, naming the tensor, when a tensor has another shape or type, when it is unknown, when it
-// is a head that differs from the embedding although config.json ties them, or when it has NaN or infinity that must be
-// refused; AlreadyExists when `directory` has a checkpoint of step 0. After an error there is no checkpoint.
+// smaller than the number of positions of a GPT-2 in the folder; then the first positions are taken.
+//
+// Errors are those of ChooseWeightFiles and the following. InvalidArgument, naming the tensor: it has another shape or type, it
+// is unknown, it has NaN or infinity that must be refused, or it is a head that differs from the embedding although config.json
+// ties them. AlreadyExists: `directory` has a checkpoint of step 0. After an error there is no checkpoint.
 absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
                                                       const FamilyTraits& family, const std::string& directory,
                                                       NonFiniteWeights non_finite = NonFiniteWeights::kRefuse,

@@ -21,7 +21,7 @@ constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spe
 constexpr char kWeightMap[] = "weight_map";
 constexpr size_t kMaxShown = 3;
 
-// "a", "a, b" or "a, b, c and 4 more".
+// The names as text: "a", "a, b" or "a, b, c and 4 more".
 std::string ListText(const Names& names) {
   const size_t shown = std::min(names.size(), kMaxShown);
   const std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
@@ -54,7 +54,7 @@ constexpr OtherFormat kOtherFormats[] = {
     {"tf_model", ".h5", "TensorFlow's format", kFromPretrained},
     {"flax_model", ".msgpack", "Flax's format", kFromPretrained},
 };
-// Files of a training run that have such endings but hold no weights.
+// Names of files of a training run that end like weight files but hold no weights.
 constexpr std::string_view kTrainingStates[] = {"optimizer", "scheduler", "rng_state", "training_args"};
 
 std::optional<size_t> FormatByName(std::string_view name) {
@@ -111,11 +111,12 @@ class Folder {
   std::string NameOf(const SafetensorsFile& file) const { return file.path.substr(path_.size() + 1); }
   std::string TextOf(const TensorInFile& place) const { return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file)); }
 
-  // Sorts a *.safetensors file by its format. Its tensors show the format; if it cannot be read, its name does.
+  // Sorts a *.safetensors file by its format. The names of its tensors show the format; if the file cannot be read, its own
+  // name does.
   void Sort(const std::string& name) {
     std::optional<size_t> format = FormatByName(name);
     if (format != kAdapter) {
-      // Only a file that is taken must be readable; the code that takes it returns the error.
+      // An unreadable file is no error here. If the file is taken later, the code that takes it returns the error.
       const absl::StatusOr<SafetensorsFile> file = Open(name);
       if (file.ok()) format = FormatByTensors(file->header);
     }
@@ -135,7 +136,7 @@ class Folder {
     return OpenSafetensorsFile(files_, path);
   }
 
-  // The model's name for a tensor.
+  // The name that the model uses for this tensor, also if the file's name lacks the first part.
   std::string FullName(const std::string& name) const {
     if (needed_.contains(name)) return name;
     for (const char* first : {"transformer.", "model."}) {
@@ -224,7 +225,7 @@ class Folder {
   }
 
   // Takes the tensors that the index lists, from the files that it names for them. Also takes tensors of these files that the
-  // index does not list, so that a tensor that the model has no place for is noticed.
+  // index does not list: so a tensor that the model has no place for is noticed.
   absl::StatusOr<WeightFiles> FromIndex(const std::map<std::string, std::string>& map, const TensorsOfFiles& indexed) {
     WeightFiles weights;
     Places places;
@@ -257,7 +258,7 @@ class Folder {
     return weights;
   }
 
-  // Ignores an index whose files are `absent` if the other files have the whole model.
+  // Ignores the index, whose files are `absent`, if the other files hold the whole model.
   absl::StatusOr<WeightFiles> WithoutIndex(const TensorsOfFiles& indexed, const Names& absent, bool whole) {
     std::set<std::string> rest = safetensors_;
     if (whole) std::erase_if(rest, [&](const std::string& name) { return !indexed.contains(name); });
@@ -283,7 +284,8 @@ class Folder {
         absl::StrCat(says, ", and the model is not whole without: download what is missing, or save the model anew"));
   }
 
-  // model.safetensors exists beside an index and all of its files: these are two saves, and either may be meant.
+  // The folder has model.safetensors and also an index with all its files. These are two saves of the model, and either may be
+  // the intended one.
   absl::StatusOr<WeightFiles> WholeOrIndexed(WeightFiles indexed) {
     LYNX_ASSIGN_OR_RETURN(WeightFiles whole, FromFiles({kHuggingFaceWeightsFile}));
     for (const auto& [name, place] : whole.tensors) {
@@ -313,7 +315,7 @@ class Folder {
         absl::StrCat(path_, " has no tensor ", ListText(missing), " (in ", ListText(NamesOf(chosen)), ")"));
   }
 
-  // The folder has only files of other formats, or nothing.
+  // The error if the folder has no weights: it has only files of other formats, or nothing.
   absl::Status NothingThere() const {
     Names texts;
     for (const auto& [format, names] : others_) {

@@ -33,9 +33,9 @@ struct WeightPlace {
 };
 struct WeightFiles {
   std::vector<SafetensorsFile> files;
-  // Each needed tensor, and all others that are there, by the model's name for it.
+  // All tensors in the files that are taken, by the model's names for them: the needed tensors and any others.
   std::map<std::string, WeightPlace> tensors;
-  std::vector<std::string> notes;  // what is there but was not taken, and why; sentences without a full stop
+  std::vector<std::string> notes;  // files that exist but were not taken, and why; sentences without a full stop
 
   TensorInFile At(const WeightPlace& place) const {
     return {&files[place.file], &files[place.file].header.tensors[place.tensor]};
@@ -50,11 +50,12 @@ struct WeightFiles {
 absl::StatusOr<WeightFiles> ChooseWeightFiles(FileSystem& files, const std::string& folder,
                                               const std::set<std::string>& needed);
 
-// The weight_map of an index: from tensor to file. InvalidArgument when the text is not an index, lists a tensor twice, or
-// names anything but a *.safetensors file of its own folder. Pure.
+// Returns the weight_map of an index: the file of each tensor. InvalidArgument if the text is not an index, lists a tensor
+// twice, or names anything but a *.safetensors file of its own folder. Pure.
 absl::StatusOr<std::map<std::string, std::string>> ParseWeightMap(std::string_view text);
 
-// InvalidArgument, with advice, when the text is a pointer that git-lfs leaves in place of a file that was not pulled.
+// InvalidArgument, with advice, if the text is a git-lfs pointer: git-lfs puts it in place of a file that has not been
+// downloaded.
 absl::Status CheckNotLfsPointer(const std::string& path, std::string_view text);
 
 }  // namespace lynx

@@ -71,8 +71,8 @@ std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, c
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
   const bool gpt = family.base == ModelFamily::kGpt;
   const bool together = gpt || (family.weights == WeightNames::kPhi3 && names.phi3 != nullptr);
-  // The slot of a whole parameter has a piece for each part of its rows (or of a vector's length). Some families store the
-  // parts in one tensor.
+  // The slot of a whole parameter has a piece for each part of its rows (or of a vector's length). With `together`, the family
+  // stores all parts in one tensor, so one piece covers them.
   std::vector<ParameterPiece> pieces = slot.pieces;
   if (together) pieces = {{0, slot.global_rows, 0, slot.global_columns, 0}};
   std::vector<HuggingFaceTensor> tensors;
@@ -104,7 +104,7 @@ namespace {
 
 using Config = nlohmann::ordered_json;
 
-// In the form of transformers' rope_scaling; null without scaling.
+// The rotary scaling in the form of transformers' rope_scaling; null without scaling.
 Config RopeScalingConfig(const ModelSpec& model) {
   const RotarySpec& r = model.rotary;
   Config scaling = {{"rope_type", EnumName(r.scaling)}, {"factor", r.factor}};
@@ -127,8 +127,9 @@ Config RopeScalingConfig(const ModelSpec& model) {
   return scaling;
 }
 
-// transformers bases dynamic scaling on max_position_embeddings, and uses the real length for a longer sequence. Some of its
-// versions compute yarn's factor as max_position_embeddings over the original number of positions, and ignore `factor`.
+// The value of max_position_embeddings for the exported model. transformers computes dynamic scaling from this value, and from
+// the real length for a longer sequence. Some of its versions compute yarn's factor as this value over the original number of
+// positions, and ignore `factor`.
 int64_t PositionsOf(const ModelSpec& model) {
   const RotarySpec& rotary = model.rotary;
   if (rotary.scaling == RopeScaling::kDynamic) return rotary.original_seq;
@@ -166,7 +167,7 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
                    {"rope_theta", model.rotary.theta},
                    {"rope_scaling", RopeScalingConfig(model)}};
   if (family.weights == WeightNames::kPhi3) {
-    config.erase("head_dim");  // that class does not have it
+    config.erase("head_dim");  // this family's configuration class has no head_dim
     config["partial_rotary_factor"] =
         static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
     config["original_max_position_embeddings"] = PositionsOf(model);

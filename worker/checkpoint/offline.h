@@ -1,5 +1,5 @@
-// Checkpoints for people: finds them by a path, shows and verifies them without a job. The command line includes only this
-// header and hugging_face.h of the worker.
+// Checkpoints for people: finds them by a path, shows and verifies them without a job. Of the worker's headers, the command
+// line includes only this one and hugging_face.h.
 //
 // Free functions that read the disk; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_OFFLINE_H_
@@ -16,10 +16,10 @@ namespace lynx {
 
 struct FoundCheckpoints {
   std::vector<CheckpointSummary> checkpoints;  // newest first
-  std::vector<std::string> damaged;            // for each without a readable index, the reason
+  std::vector<std::string> damaged;            // the reason for each checkpoint without a readable index
 };
-// The checkpoint that a path such as "runs/a/step-00000100" names, or all checkpoints of the directory that it names. NotFound
-// when there is none; an error when the directory cannot be listed.
+// Finds the checkpoint that a path such as "runs/a/step-00000100" names. If the path names a directory of checkpoints, finds
+// all of them. NotFound if there is none; an error if the directory cannot be listed.
 absl::StatusOr<FoundCheckpoints> FindCheckpoints(const std::string& path, FileSystem& files = PosixFileSystem());
 
 struct TensorSummary {
@@ -31,7 +31,7 @@ struct TensorSummary {
 absl::StatusOr<std::vector<TensorSummary>> TensorsOf(const CheckpointSummary& checkpoint,
                                                      FileSystem& files = PosixFileSystem());
 
-// Describes the damage of each damaged shard; empty if the checkpoint is whole. Reads all of it.
+// Describes the damage of each damaged shard; empty if the checkpoint is whole. Reads the whole checkpoint.
 std::vector<std::string> VerifyCheckpoint(const CheckpointSummary& checkpoint, FileSystem& files = PosixFileSystem());
 
 }  // namespace lynx

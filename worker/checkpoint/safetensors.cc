@@ -128,7 +128,8 @@ absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t
 }
 
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes, SafetensorsTypes types) {
-  // The parser lets a later key replace an earlier one. The format forbids repeated keys, and one could hide a tensor.
+  // The parser replaces the value of an earlier key by that of a later equal key. The format forbids repeated keys, because
+  // they could hide a tensor.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {

@@ -44,8 +44,8 @@ std::string EncodeSafetensorsHeader(const SafetensorsHeader& header);
 // The length of the JSON, from a file's first 8 bytes. DataLoss when it is above the limit or longer than the file.
 absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t file_bytes);
 enum class SafetensorsTypes : uint8_t { kFloat32, kAll };
-// Decodes the JSON; `data_bytes` is the number of bytes that follow it. DataLoss unless it is a well-formed header of tensors
-// of these types that fill exactly those bytes.
+// Decodes the JSON. `data_bytes`: number of bytes that follow it. DataLoss unless it is a well-formed header of tensors of
+// these types that fill exactly those bytes.
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view json, int64_t data_bytes,
                                                           SafetensorsTypes types = SafetensorsTypes::kFloat32);
 

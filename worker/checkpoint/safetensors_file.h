@@ -35,7 +35,7 @@ struct SafetensorsFile {
 };
 // DataLoss, naming the file, when it is not a safetensors file.
 absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std::string& path);
-// Whether fp32 holds every value of the tensor's type; true for F32, F16 and BF16.
+// True if fp32 holds every value of the tensor's type: F32, F16 and BF16.
 bool IsReadAsFloat(const SafetensorsEntry& tensor);
 // The tensor's elements as fp32, row-major. InvalidArgument, naming tensor and type, unless IsReadAsFloat.
 absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file, const SafetensorsEntry& tensor);
@@ -45,7 +45,7 @@ struct TensorInFile {
   const SafetensorsFile* file = nullptr;
   const SafetensorsEntry* tensor = nullptr;
 };
-// Whether both tensors have the same shape and the same bits as fp32. Reads them block by block. InvalidArgument, naming tensor
+// True if both tensors have the same shape and the same bits as fp32. Reads them block by block. InvalidArgument, naming tensor
 // and type, unless IsReadAsFloat holds for both.
 absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const TensorInFile& b);
 

@@ -17,14 +17,15 @@ constexpr std::array<const char*, 3> kSuffixes = {"", kMomentSuffixes[0], kMomen
 
 size_t ArraysIn(bool weights_only) { return weights_only ? 1 : kSuffixes.size(); }
 
-// The beginning of a slot that the rank updates, in an array.
+// The address of a slot that the rank updates. `array`: 0 for the weights, else a moment.
 float* Place(ModelState& state, size_t array, const ParameterSlot& slot) {
   if (array == 0) return state.UpdatedWeight(slot);
   return (array == 1 ? state.first_moments() : state.second_moments()).data() + slot.share_offset;
 }
 
-// If a rank has a whole part, its pieces have the same number of columns (matrices) or one row (vectors), so they are stacked
-// to this shape. The pieces of a share may be parts of rows; then the shape is one row.
+// The shape of the tensor for the rank's part of a parameter. The pieces of a whole part have the same number of columns
+// (matrices) or one row (vectors), so they are stacked to this shape. If ZeRO divides the states, the pieces may be parts of
+// rows; then the shape is one row.
 std::vector<int64_t> ShapeOfPart(const ParameterSlot& slot) {
   const int64_t elements = PlaceOf(slot).elements();
   if (slot.vector) return {elements};

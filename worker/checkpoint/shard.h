@@ -30,14 +30,15 @@ inline constexpr const char* kMomentSuffixes[] = {".exp_avg", ".exp_avg_sq"};
 // The header of a rank's shard. `slots`: the rank's parameters, or the parts of them that it updates.
 SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
                               const std::vector<ParameterSlot>& slots, bool weights_only);
-// The weights and moments that the state's rank updates, by their number in the ShardHeader of those slots. Borrows the state.
+// Returns the content of the state's tensors: the weights and moments that its rank updates. Tensors are numbered as in the
+// ShardHeader of those slots. Borrows the state.
 TensorContent ContentOf(ModelState& state);
 // Writes and syncs the file. Its name is durable after SyncFolder of its folder.
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,
                                            const SafetensorsHeader& header, const TensorContent& content);
 
-// What this rank needs from a checkpoint of any layout: the weights that it updates and, unless `weights_only`, both of their
-// moments.
+// The parts that this rank needs from a checkpoint of any layout: the weights that it updates and, unless `weights_only`, both
+// of their moments.
 std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only);
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// ShardReader: reads a shard of a published checkpoint from beginning to end, and computes its digest on the way if it must be
-// verified. Owns the open file; one thread.
+// ShardReader: reads a shard of a published checkpoint from beginning to end. If the shard must be verified, it computes the
+// digest meanwhile. Owns the open file; one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 #define LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 
@@ -24,7 +24,7 @@ class ShardReader {
   static absl::StatusOr<ShardReader> Open(FileSystem& files, const std::string& folder, const ShardRecord& record,
                                           ShardReading reading);
 
-  // The next bytes. Both return DataLoss beyond the end of the file.
+  // Read fills `out` with the next bytes, Skip passes over bytes. Both return DataLoss beyond the end of the file.
   absl::Status Read(std::span<char> out);
   absl::Status Skip(int64_t bytes);
   // Reads the header; call it first. DataLoss when there is no valid header.
@@ -51,7 +51,7 @@ class ShardReader {
 
 // DataLoss when the file is missing, or has another size or digest than `record` says.
 absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
-// The same without reading the content: DataLoss when the file is missing or has another size.
+// Like VerifyShardFile, without reading the content. DataLoss if the file is missing or has another size than recorded.
 absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
 
 }  // namespace lynx

@@ -14,7 +14,8 @@
 namespace lynx {
 namespace {
 
-// Short runs that are closer than this are read together: reading a few KiB too much costs less than another call.
+// Short runs (see Run) with a gap of at most kGapBytes are read with one call: reading a few KiB too much costs less than
+// another call.
 constexpr int64_t kGapBytes = int64_t{16} << 10;
 constexpr int64_t kTogetherBytes = int64_t{1} << 20;
 
@@ -97,7 +98,7 @@ void TensorReader::CutPart(const Part& part, std::vector<Region>& wanted, std::v
       keep(bottom, want.row + want.rows - bottom, want.column, want.columns);
       keep(top, bottom - top, want.column, begin - want.column);
       keep(top, bottom - top, end, want.column + want.columns - end);
-      // One run if the rows are contiguous in both.
+      // If the rows are contiguous in the file and in memory, all of them are one run.
       const bool together = end - begin == source.columns && end - begin == region.stride;
       const int64_t rows_at_once = together ? bottom - top : 1;
       for (int64_t row = top; row < bottom; row += rows_at_once) {
@@ -140,7 +141,7 @@ absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t ne
     const auto shard = static_cast<size_t>((nearest + i) % count);
     const absl::StatusOr<const Shard*> header = HeaderOf(shard);
     if (!header.ok()) {
-      // What a file says about itself counts only if the file is known to be whole.
+      // An error in the header of an unverified file is DataLoss: the header may be damaged, so what it says does not count.
       return verified.Has(shard) ? header.status() : absl::DataLossError(header.status().message());
     }
     runs[shard] = Cut(**header, parts, wanted);
@@ -183,7 +184,7 @@ absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool ve
 absl::Status TensorReader::Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified) {
   std::vector<std::vector<Run>> runs(shards_.size());
   const absl::Status planned = Plan(parts, nearest, verified, runs);
-  // Reports damage first, because a damaged header can look like any other error.
+  // Looks for damage first, because a damaged header can look like any other error.
   for (size_t shard = 0; shard < runs.size(); ++shard) {
     if (runs[shard].empty() && !verified.Has(shard)) continue;
     LYNX_RETURN_IF_ERROR(ReadRuns(shard, std::move(runs[shard]), verified.Has(shard)));

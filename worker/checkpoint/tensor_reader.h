@@ -1,6 +1,6 @@
 // TensorReader: reads whole tensors, or any parts of them, from the shards of a checkpoint, whatever layout wrote it. Each
 // shard says in its metadata which pieces it has (tensor_place.h), and the reader reads only the wanted parts of them. A shard
-// that it must verify it reads once from beginning to end.
+// that must be verified is read once, from beginning to end.
 //
 // Borrows the file system; one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_TENSOR_READER_H_
@@ -20,7 +20,7 @@
 
 namespace lynx {
 
-// A part of a whole tensor and the memory that it is read into.
+// A part of a whole tensor, and the memory into which it is read.
 struct WantedPart {
   std::string name;  // with the array's suffix: "embed.tok.exp_avg"
   TensorPlace place;
@@ -32,13 +32,14 @@ class TensorReader {
   TensorReader(FileSystem& files, CheckpointSummary checkpoint)
       : files_(files), checkpoint_(std::move(checkpoint)), shards_(checkpoint_.files.size()) {}
 
-  // Fills the parts. `nearest` is the shard to look into first (any number), `verified` are the shards whose digests are
-  // checked. DataLoss when a file is missing or short, when a verified file is not the recorded one, and when the shards do not
-  // contain all of a part; FailedPrecondition when a verified shard's metadata says that it belongs to another checkpoint. Each
-  // error names the file. After an error the content of the memory is undefined.
+  // Fills the memory of the parts. `nearest`: number of the shard to search first. `verified`: the shards whose digests are
+  // checked. DataLoss if a file is missing or short, if a verified file is not the recorded one, or if the shards together do
+  // not contain a whole part. FailedPrecondition if a verified shard's metadata says that it belongs to another checkpoint.
+  // Each error names the file. After an error the content of the memory is undefined.
   absl::Status Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified);
 
-  // Every whole tensor by name, with its extents; pieces are not filled in. Reads every header.
+  // A whole tensor of the checkpoint and its size. WholeTensors returns all of them by name; it reads the headers of all
+  // shards.
   struct WholeTensor {
     int64_t rows = 0;  // 1 for a vector
     int64_t columns = 0;
@@ -56,7 +57,7 @@ class TensorReader {
     bool vector = false;
   };
   using Shard = std::map<std::string, Part>;  // by the whole tensor's name
-  // A rectangle of a tensor that is wanted and not yet found in a shard.
+  // A rectangle of a wanted tensor for which no shard has been found yet.
   struct Region {
     ParameterPiece piece;  // its offset is from `memory`
     float* memory = nullptr;
@@ -71,11 +72,12 @@ class TensorReader {
 
   absl::StatusOr<const Shard*> HeaderOf(size_t shard);
   absl::StatusOr<Shard> ReadHeader(const ShardRecord& record);
-  // Moves the regions that the shard has from `wanted` to the returned runs.
+  // Finds the wanted regions that the shard contains. Removes them from `wanted`, and returns the runs that read them.
   static std::vector<Run> Cut(const Shard& shard, const std::vector<WantedPart>& parts,
                               std::vector<std::vector<Region>>& wanted);
   static void CutPart(const Part& part, std::vector<Region>& wanted, std::vector<Run>& runs);
-  // Computes the runs of every shard; an error where a header or a part cannot be found.
+  // Computes for every shard the runs that must be read, and stores them in `runs`. Returns an error if a header cannot be read
+  // or no shard has a wanted part.
   absl::Status Plan(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified,
                     std::vector<std::vector<Run>>& runs);
   absl::Status ReadRuns(size_t shard, std::vector<Run> runs, bool verify);

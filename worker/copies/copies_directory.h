@@ -1,5 +1,5 @@
-// A node's directory of in-memory checkpoints. It has one folder for each job that has some on this node (copy_store.h). The
-// worker daemon owns it and removes what no job needs any more; the ranks fill it.
+// A node's directory of in-memory checkpoints. It has one folder for each job that has in-memory checkpoints on this node
+// (copy_store.h). The worker daemon owns the directory and removes what no job needs any more; the ranks fill it.
 //
 // Free functions over paths; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPIES_DIRECTORY_H_
@@ -13,8 +13,8 @@
 
 namespace lynx {
 
-// A directory in memory that survives processes but not the machine. Its name depends on the daemon's data directory, so that
-// each daemon has its own.
+// The default path of the directory. It is in memory, so it survives processes but not the machine. Its name depends on the
+// daemon's data directory, so that each daemon has its own.
 std::string DefaultCopiesDirectory(const std::string& data_directory);
 // Creates the directory for this user alone if it does not exist, with its parents. PermissionDenied when another user owns it.
 absl::Status MakeCopiesDirectory(const std::string& directory);

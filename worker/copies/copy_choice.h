@@ -1,5 +1,5 @@
-// Chooses from which in-memory checkpoint a generation may resume, newest first. Every rank chooses from the same lists, so all
-// ranks choose the same. Pure.
+// Chooses the in-memory checkpoint from which a generation resumes: the newest that is usable. Every rank has the same lists,
+// so all ranks choose the same checkpoint. Pure.
 #ifndef LYNX_WORKER_COPIES_COPY_CHOICE_H_
 #define LYNX_WORKER_COPIES_COPY_CHOICE_H_
 
@@ -29,15 +29,15 @@ struct WholeCopies {
   std::vector<int32_t> nodes;      // by file
 };
 
-// The newest step for which the nodes together have every shard; nullopt if there is none. It ignores copies in `damaged`,
-// copies of generation `own` or a newer one, and copies of steps that do not belong to the run any more: if a newer generation
-// resumed from an earlier step, what the older generation did after that step does not count. `incomplete`, unless null,
-// receives a sentence for each step that is newer than the result and lacks shards.
+// The newest step for which the nodes together have every shard; nullopt if there is none. Ignores copies in `damaged`, and
+// copies of generation `own` or a newer one. Also ignores steps that do not belong to the run any more: if a newer generation
+// resumed from an earlier step, later steps of the older generation do not count. `incomplete`, unless null, receives a
+// sentence for each step that is newer than the result and lacks shards.
 std::optional<WholeCopies> NewestWhole(const std::vector<NodeCopies>& nodes, Generation own,
                                        const std::set<PlacedCopy>& damaged, std::vector<std::string>* incomplete);
 
-// A node's list as text, and back. The text has at most `most_bytes`; the newest generation and steps come first.
-// InvalidArgument when the text is not such a list.
+// Converts a node's list to text, and back. The text has at most `most_bytes`; the newest generation and steps come first.
+// InvalidArgument if the text is not such a list.
 std::string NodeCopiesText(const NodeCopies& copies, size_t most_bytes);
 absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text);
 

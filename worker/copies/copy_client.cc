@@ -25,7 +25,7 @@ absl::Status CopyClient::Connect() {
   return opened.ok() ? opened : Drop(opened);
 }
 
-// Drops a connection that is finished, or on which it is no longer known what is in flight.
+// Drops the connection: it is finished, or it failed and nobody knows which bytes are still in flight.
 absl::Status CopyClient::Drop(const absl::Status& failure) {
   std::lock_guard lock(mutex_);
   link_.reset();

@@ -1,5 +1,6 @@
-// CopyClient: sends shards to another rank's node and reads shards from it. Each sent shard gets a new connection, because the
-// other side closes connections that are idle for long. One thread at a time; End: any thread.
+// CopyClient: sends shards to another rank's node and reads shards from it. Each shard that is sent gets a new connection,
+// because the other side closes connections that are idle for long. Only one thread may call it, except End, which any thread
+// may call.
 #ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
 #define LYNX_WORKER_COPIES_COPY_CLIENT_H_
 
@@ -17,13 +18,13 @@ class CopyClient {
   CopyClient(PeerAddress address, CopyEnds ends, int64_t pacing_bytes_per_second)
       : address_(std::move(address)), ends_(std::move(ends)), pacing_bytes_per_second_(pacing_bytes_per_second) {}
 
-  // Sends a shard's whole file. It replaces the shard that was sent as `replaced_step` (-1: it replaces none). Errors:
-  // Unavailable, or the error of the other side (ResourceExhausted: there is no room; FailedPrecondition: a newer generation
-  // has begun; DataLoss: the data differs from the record).
+  // Sends a shard's whole file. The other side may reuse the memory of the shard that was sent for `replaced_step` (-1: none).
+  // Errors: Unavailable, or the error of the other side (ResourceExhausted: there is no room; FailedPrecondition: a newer
+  // generation has begun; DataLoss: the data differs from the record).
   absl::Status Put(const CopyKey& key, int64_t replaced_step, int fd, const ShardRecord& record);
   // Fills `out` with the shard's bytes, beginning at `offset`. NotFound, DataLoss or Unavailable.
   absl::Status Get(const CopyKey& key, int64_t offset, std::span<char> out);
-  // From now on every call returns Unavailable, also a call that is waiting now.
+  // Ends the connection. A call that waits now, and every later call, returns Unavailable.
   void End();
 
  private:

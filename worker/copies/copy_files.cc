@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr char kPath[] = "copies in memory";
-// How much is requested at once when little is read: rows of a few KiB, and headers.
+// Number of bytes that are requested at once for short reads, such as headers and rows of a few KiB.
 constexpr int64_t kWindowBytes = int64_t{256} << 10;
 
 class RemoteFile : public ReadableFile {

@@ -1,5 +1,6 @@
-// CopyFiles: an in-memory checkpoint as a FileSystem to load from. All shards of one step have paths below one path; each is
-// read from this node's memory or from the node that has it. Files can only be opened for reading. One thread.
+// CopyFiles: shows an in-memory checkpoint as a FileSystem, so that it can be loaded like one on disk. All shards of one step
+// have paths below one path. Each shard is read from this node's memory or from the node that has it. Files can only be opened
+// for reading. One thread.
 #ifndef LYNX_WORKER_COPIES_COPY_FILES_H_
 #define LYNX_WORKER_COPIES_COPY_FILES_H_
 
@@ -20,7 +21,7 @@ class CopyFiles : public FileSystem {
   CopyFiles(WholeCopies copies, const CopyStore& store, int32_t node, std::function<CopyClient&(int32_t node)> client)
       : copies_(std::move(copies)), store_(store), node_(node), client_(std::move(client)) {}
 
-  // Describes what to load: TensorReader opens path/FILE.
+  // Describes the checkpoint to load: TensorReader opens path/FILE.
   CheckpointSummary Summary() const;
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override;

@@ -27,13 +27,14 @@ constexpr size_t kMaxFileName = 64;
 constexpr int kIdleMs = 60'000;
 constexpr int kConnectMs = 10'000;
 
-// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, zeros 16, file name 64 padded with zeros
+// Fields of a request and their sizes in bytes: mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, zeros 16,
+// file name 64 padded with zeros
 constexpr size_t kFileAt = 64;
 
 constexpr uint32_t kOpeningMark = 0x4f43584c;  // "LXCO"
-constexpr uint32_t kVersion = 2;               // 1 had a token in each request
+constexpr uint32_t kVersion = 2;               // version 1 had a token in each request
 constexpr Nanos kProofLimit{10'000'000'000};
-// mark 4, version 4, generation 8, from 4, to 4, nonce 32
+// Fields of an opening and their sizes in bytes: mark 4, version 4, generation 8, from 4, to 4, nonce 32
 constexpr size_t kNonceAt = 24;
 using Opening = std::array<char, kNonceAt + sizeof(Nonce)>;
 
@@ -59,7 +60,7 @@ std::span<char> BytesOf(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof(value)};
 }
 
-// Checked because the name becomes a part of a path.
+// True if the name is that of a shard. This is checked because the name becomes a part of a path.
 bool IsShardName(const std::string& name) {
   return name.starts_with("shard-") && name.ends_with(".safetensors") &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
@@ -212,7 +213,7 @@ void CopyLink::End() { shutdown(fd_.get(), SHUT_RDWR); }
 
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(ConfigureLink(fd, pacing_bytes_per_second));
-  // Networks with traffic classes let training's transfers go first. The network may ignore this.
+  // The lowest priority: networks with traffic classes let training's transfers go first. The network may ignore this.
   const int background = IPTOS_CLASS_CS1, least = 0;
   setsockopt(fd, IPPROTO_IP, IP_TOS, &background, sizeof(background));
   setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &least, sizeof(least));

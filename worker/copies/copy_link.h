@@ -1,5 +1,6 @@
-// CopyLink: the connections that carry shards of in-memory checkpoints from rank to rank, beside the connections of training.
-// Has the proof of identity, requests, and blocking sends and receives that another thread can end.
+// CopyLink: the connections that carry shards of in-memory checkpoints from rank to rank. They are separate from the
+// connections of training. A link has the proof of identity, requests, and blocking sends and receives that another thread can
+// end.
 //
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
 //   GET   Request                                                           -> Reply, then Request::bytes of the shard from
@@ -48,26 +49,27 @@ std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes);
 
 inline constexpr size_t kCopyDigestBytes = 64;
 
-// One connection. Sends and Receives: one thread; End: any thread.
+// One connection. One thread sends and receives; any thread may call End.
 class CopyLink {
  public:
   explicit CopyLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // The rank that connected calls this first. Unavailable, as for all later calls: the other end does not know the secret, or
-  // there was no answer for ten seconds.
+  // Proves this rank's identity and checks that of the other end. The rank that connected calls this first. Unavailable: the
+  // other end does not know the secret, or there was no answer for ten seconds. All later calls are Unavailable then, too.
   absl::Status Open(const CopyEnds& ends);
-  // The rank that accepted calls this first. It does not know the asking rank of `ends` before. PermissionDenied, with the rank
-  // that the other end claims to be: it does not know the secret, is of another generation, or wants another rank. Unavailable:
-  // as for Open.
+  // Checks the identity of the asking rank. The rank that accepted the connection calls this first; it does not know the asking
+  // rank of `ends` before. PermissionDenied: the other end does not know the secret, is of another generation, or wants another
+  // rank; the text names the rank that it claims to be. Unavailable: as for Open.
   absl::Status Admit(const CopyEnds& ends);
 
-  // Sends, or receives, all of the bytes. Unavailable when the other side is gone, or moves no byte for a minute.
+  // Sends, or receives, all of the bytes. Unavailable if the other side has closed the connection, or moves no byte for a
+  // minute.
   absl::Status Send(std::span<const char> bytes);
   absl::Status Receive(std::span<char> out);
   absl::Status SendReply(const absl::Status& status);
-  // The status that the other side gave to SendReply; or Unavailable.
+  // Returns the status that the other side passed to SendReply; Unavailable if no reply comes.
   absl::Status ReceiveReply();
-  // From now on every call returns Unavailable, also a call that is waiting now.
+  // Ends the connection. A call that waits now, and every later call, returns Unavailable.
   void End();
 
  private:

@@ -12,10 +12,10 @@
 
 namespace lynx {
 
-// What distinguishes nodes. Several worker daemons on one host, each with its own directory, count as several nodes.
+// Identifies the node of a rank. Several worker daemons on one host, each with its own directory, count as several nodes.
 struct NodePlace {
   std::string host;
-  std::string directory;  // or its digest
+  std::string directory;  // the directory or its digest
   bool operator==(const NodePlace&) const = default;
 };
 // For each rank the number of its node. Nodes are numbered in the order in which they first appear.

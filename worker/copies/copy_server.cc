@@ -23,13 +23,15 @@ namespace lynx {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// The same as of the thread that writes checkpoints: a quarter of a core that training also wants.
+// The same priority as that of the thread that writes checkpoints. Where training wants the same core, the thread gets about a
+// quarter of it.
 constexpr int kNiceness = 5;
-// The limit for connections that have proven nothing yet.
+// Limit for connections that have not proven their identity yet.
 constexpr int64_t kMaxProving = 16;
-// The limit for those together with refused connections whose threads have not ended yet.
+// Limit for connections that are not served: those that have not proven their identity yet, and refused ones whose threads have
+// not ended yet.
 constexpr size_t kMaxStrangers = 64;
-// The number of lines about refused connections.
+// Limit for the number of lines about refused connections.
 constexpr int kMaxTold = 10;
 
 }  // namespace
@@ -149,7 +151,8 @@ void CopyServer::ServeConnection(CopyLink& link) {
   }
 }
 
-// Returns errors of the connection. All other errors are told to the sender, after everything that it sends.
+// Receives a shard. Returns only errors of the connection. All other errors are sent as the reply, after the sender has sent
+// everything.
 absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) const {
   const auto prepare = [&]() -> absl::StatusOr<UniqueFd> {
     const bool expected = request.key.generation == options_.run.generation &&

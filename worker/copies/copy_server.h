@@ -1,7 +1,7 @@
-// CopyServer: how a rank serves other ranks' in-memory checkpoints: it receives the shards that they send to its node, and
+// CopyServer: how a rank serves other ranks' in-memory checkpoints. It receives the shards that they send to its node, and
 // sends the shards that its node has. It has threads of its own, with low priority, one for each connection; a thread ends with
-// its connection. A connection that has proven nothing within ten seconds is refused, or earlier if there are too many such
-// connections.
+// its connection. A connection that does not prove its identity within ten seconds is refused. If there are too many such
+// connections, the oldest is refused earlier.
 //
 // Thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_SERVER_H_
@@ -26,7 +26,7 @@ struct CopyServerOptions {
   CheckpointIdentity run;        // of the generation; the step is not used
   std::string secret;            // of the generation
   int32_t rank = 0;              // the serving rank
-  int32_t most_connections = 0;  // limit for connections that have proven to be of the generation
+  int32_t most_connections = 0;  // limit for connections that have proven their identity
   int64_t pacing_bytes_per_second = 0;
   // Receives a line for each connection that is refused, with the reason; the number of lines is bounded. Called from any
   // thread. May be null.
@@ -59,11 +59,12 @@ class CopyServer {
   CopyServer(CopyServerOptions options, const CopyStore& store) : options_(std::move(options)), store_(store) {}
 
   void Accept();
-  // Makes room for one more connection that has proven nothing yet; false: there is no room. The caller holds the lock.
+  // Removes ended connections, and refuses the oldest connection without a proof if there are too many. Returns false if there
+  // is no room for one more connection. The caller holds the lock.
   bool MakeRoom();
-  // The caller holds the lock.
+  // Refuses the connection and reports `why`. The caller holds the lock.
   void TurnAway(Connection& connection, const std::string& why);
-  // Whether the connection has proven to be of the generation.
+  // True if the connection has proven that it belongs to the generation.
   bool Admit(Connection& connection);
   void ServeConnection(CopyLink& link);
   absl::Status TakeIn(const CopyRequest& request, CopyLink& link) const;
@@ -80,8 +81,8 @@ class CopyServer {
   int told_ = 0;                       // guarded by mutex_
 };
 
-// Starts a thread that gives way to training's threads. Its name has at most 15 letters; it blocks signals, so that other
-// threads get them.
+// Starts a thread whose priority is lower than that of training's threads. Its name has at most 15 letters. It blocks signals,
+// so that other threads get them.
 std::thread StartCopyThread(const char* name, std::function<void()> run);
 
 }  // namespace lynx

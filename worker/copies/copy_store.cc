@@ -52,7 +52,7 @@ bool TakePrefix(std::string_view& name, Generation& generation, int64_t& step) {
   return number("g", generation.value) && number("-s", step);
 }
 
-// Parses the name of a shard's file or record, also of one that is being written.
+// Parses the name of a shard's file or of its record. Files that are still being written count, too.
 std::optional<CopyKey> ParseShardName(std::string_view name) {
   CopyKey key;
   if (!TakePrefix(name, key.generation, key.step) || !name.starts_with("-")) return std::nullopt;
@@ -134,7 +134,7 @@ absl::Status CopyStore::CheckFence(Generation generation) const {
 absl::Status CopyStore::Complete(const CopyRecord& record) const {
   LYNX_RETURN_IF_ERROR(CheckFence(record.identity.generation));
   const std::string shard = ShardPath(record.key()), path = RecordPath(record.key()), fresh = path + kNewSuffix;
-  // The file that was overwritten may have been longer.
+  // The file that was overwritten may have been longer, so its end is cut off.
   if (::truncate(shard.c_str(), record.shard.bytes.value) != 0) return FromErrno(absl::StrCat("cannot cut ", shard));
   const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
   if (!file.valid()) return FromErrno(absl::StrCat("cannot create ", fresh));

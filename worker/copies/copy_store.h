@@ -41,7 +41,7 @@ struct CopyKey {
 
 struct CopyRecord {
   CheckpointIdentity identity;
-  ShardRecord shard;  // its file as ShardFile names it
+  ShardRecord shard;  // the field `file` is the name that ShardFile returns
   CopyKey key() const { return {identity.generation, identity.step, shard.file}; }
 };
 
@@ -52,7 +52,7 @@ struct ResumedMark {
   bool operator==(const ResumedMark&) const = default;
 };
 
-// What a node has of a job.
+// The in-memory checkpoints of a job that a node has.
 struct NodeCopies {
   std::vector<CopyRecord> copies;
   std::vector<ResumedMark> resumed;
@@ -70,20 +70,20 @@ class CopyStore {
   // Opens the shard's file, to be written from its beginning. It reuses the file of `replaced`, which is invalid from now on;
   // without `replaced` the file is new. ResourceExhausted when there is no room.
   absl::StatusOr<UniqueFd> BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const;
-  // Makes what was written the copy that `record` describes. FailedPrecondition when a newer generation has resumed.
+  // Makes the written file valid as the copy that `record` describes. FailedPrecondition if a newer generation has resumed.
   absl::Status Complete(const CopyRecord& record) const;
   absl::StatusOr<UniqueFd> OpenShard(const CopyKey& key) const;
-  // Checks the shard against its record. DataLoss naming the difference.
+  // Checks the shard against its record. DataLoss names the difference.
   absl::Status Verify(const CopyRecord& record) const;
-  // Best effort.
+  // Removes the copy, best effort.
   void Remove(const CopyKey& key) const;
 
-  // The copies that have a record and the size that the record says; an absent folder has none.
+  // The copies that have a record and the size that the record says. If the folder does not exist, there are none.
   NodeCopies List() const;
   absl::Status MarkResumed(const ResumedMark& mark) const;
-  // Removes everything of generations before this one except their marks. Best effort.
+  // Removes all files of generations before this one, except their marks. Best effort.
   void RemoveOlderThan(Generation generation) const;
-  // The size of all files.
+  // The total size of all files.
   Bytes Used() const;
 
   std::string ShardPath(const CopyKey& key) const;

@@ -18,7 +18,7 @@ bool IsBelow(const fs::path& path, const fs::path& root) {
   return in_root == root.end();
 }
 
-// True if the path has a link to something that does not exist yet, so that nobody knows where it will lead.
+// True if the path contains a link to something that does not exist yet. Then nobody knows where the path will lead.
 bool HasDanglingLink(const fs::path& path) {
   fs::path so_far;
   std::error_code error;

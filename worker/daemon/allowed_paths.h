@@ -22,12 +22,12 @@ struct AllowedPaths {
 // absolute.
 absl::StatusOr<std::vector<std::string>> RootsOf(const std::string& flag, const std::string& text);
 
-// PermissionDenied when the resolved path is below none of the roots; names the field, the path, the resolved path and the
-// roots. The last part of the path need not exist yet. Unavailable when the path cannot be resolved now, because a file system
-// fails or a link leads to something that does not exist.
+// PermissionDenied if the resolved path is below none of the roots; the text names the field, the path, the resolved path and
+// the roots. The last part of the path need not exist yet. Unavailable if the path cannot be resolved now: a file system fails,
+// or a link leads to something that does not exist.
 absl::Status CheckWithin(const std::vector<std::string>& roots, const std::string& field, const std::string& path);
 
-// Checks all of the job's paths. The content of the roots is trusted: a link that is made there later is followed.
+// Checks all of the job's paths. The content of the roots is trusted: if somebody makes a link there later, ranks follow it.
 absl::Status CheckPaths(const AllowedPaths& allowed, const RankConfig& config);
 
 }  // namespace lynx

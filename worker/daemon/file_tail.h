@@ -13,17 +13,17 @@ class FileTail {
  public:
   explicit FileTail(std::string path) : path_(std::move(path)) {}
 
-  // The next complete lines, without their line ends, from at most `limit_bytes` of the file. A line that is longer than
+  // The next complete lines, without their line ends. Reads at most `limit_bytes` of the file. A line that is longer than
   // kMaxLineBytes is cut at that length.
   std::vector<std::string> Read(int64_t limit_bytes);
   // How many bytes of the file have not been read yet.
   int64_t Unread() const;
-  // True when the file had unread bytes in the last Read but could not be opened or read, which may never change.
+  // True if in the last Read the file had unread bytes but could not be opened or read. This may never change.
   bool stuck() const { return stuck_; }
   // Continues at `keep_bytes` before the file's end, or at the present position if that is later, and drops the incomplete
   // line. Returns the number of skipped bytes.
   int64_t SkipTo(int64_t keep_bytes);
-  // Returns the incomplete last line and forgets it. For a writer that has ended.
+  // Returns the incomplete last line and forgets it. Call it when the writer has ended.
   std::string TakeRest();
 
   static constexpr int64_t kMaxLineBytes = 1 << 20;

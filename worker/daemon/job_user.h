@@ -23,8 +23,8 @@ absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 // The argument of lynx-rank --run-as (worker/rank/process/drop_privileges.h).
 std::string RightsText(const JobUser& user);
 
-// On whose word ranks may run as root. kNobody: nobody allowed it. kOperator: the node's operator did. kNoTls: the cluster has
-// no TLS, so it is on one machine and has one user.
+// Who has allowed ranks to run as root. kNobody: nobody. kOperator: the node's operator. kNoTls: the cluster has no TLS, so it
+// is on one machine and has one user.
 enum class RootRanks : uint8_t { kNobody, kOperator, kNoTls };
 // FailedPrecondition when ranks would run as root and nobody allowed it.
 absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by);

@@ -16,7 +16,8 @@ std::string AddressText(const v1::PeerAddress& address) {
   return absl::StrCat(ipv6 ? "[" : "", address.host(), ipv6 ? "]" : "", ":", address.port());
 }
 
-// Returns no terms if they cannot be read, which is better than wrong ones: the ranks then end at their present deadline.
+// The terms in the file. If they cannot be read, returns empty terms: then the ranks end at their present deadline, which is
+// better than wrong terms.
 LeaseTerms KeptTerms(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return {};
@@ -65,7 +66,8 @@ void LeaseKeeper::Step() {
   over_ = over;
 }
 
-// Without the file, a restarted daemon can ask nobody before the server answers it; the present deadline then holds.
+// Stores the terms if they have changed. Without the file, a restarted daemon knows no witnesses until the server answers it;
+// the present deadline applies until then.
 void LeaseKeeper::KeepTerms() {
   if (lease_.terms() == kept_) return;
   kept_ = lease_.terms();

@@ -1,6 +1,6 @@
-// LeaseKeeper: manages a node's lease in its daemon. It takes the server's renewals, asks witnesses when none come, answers
-// other daemons' questions, and tells the ranks through a file until when they may run (node/lease.h has the rules). The data
-// directory keeps what a restarted daemon needs: `lease` (worker/contract/lease_file.h) and `lease.terms`.
+// LeaseKeeper: manages a node's lease in its daemon. It takes the server's renewals, asks witnesses when no renewals come, and
+// answers other daemons' questions. Through a file it tells the ranks until when they may run (node/lease.h has the rules). The
+// data directory keeps what a restarted daemon needs: `lease` (worker/contract/lease_file.h) and `lease.terms`.
 //
 // Not thread-safe: one owner thread.
 #ifndef LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
@@ -23,8 +23,8 @@ namespace lynx {
 
 class LeaseKeeper {
  public:
-  // `lease_file`: the path that the ranks are given; `address`: this node's numeric address; `peers`: credentials for
-  // witnesses.
+  // `lease_file`: the path of the lease file that the ranks read. `address`: this node's numeric address. `peers`: credentials
+  // for connections to and from witnesses.
   static absl::StatusOr<std::unique_ptr<LeaseKeeper>> Open(const std::string& lease_file, const std::string& address,
                                                            const PeerCredentials& peers, WakeEvent& wake);
 

@@ -13,7 +13,7 @@ std::string WithLastLine(std::string text, const std::string& line) {
   return text;
 }
 
-// How the process ended, and what may be the reason.
+// Text about how the process ended, and its possible reason.
 std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   std::string text = ExitText(exit);
   if (for_memory) absl::StrAppend(&text, ": the kernel's out-of-memory killer ended a process of this node at that moment");
@@ -23,7 +23,7 @@ std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   return text;
 }
 
-// The rank itself said why it failed.
+// The ending of a rank that has reported why it failed.
 RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& exit) {
   const int32_t own = failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;
   const bool has_code = exit.has_value() && exit->code != kRankExitOk;
@@ -34,7 +34,8 @@ RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& e
           .cause = failure.cause};
 }
 
-// The rank said that it was done. If the exit code says otherwise, it is kept, because the last checkpoint may be missing.
+// The ending of a rank that has reported that it was done. If the exit code says otherwise, the exit code is kept, because the
+// last checkpoint may be missing.
 RankEnding Done(const EndingFacts& facts) {
   if (!facts.exit.has_value() || facts.exit->code == kRankExitOk) return {};
   return {.exit_code = facts.exit->code,
@@ -43,7 +44,7 @@ RankEnding Done(const EndingFacts& facts) {
           .outcome = RankOutcome::kFailed};
 }
 
-// The exit code does not matter, because the checkpoint is there.
+// The ending of a rank that gave way. The exit code does not matter, because the checkpoint exists.
 RankEnding Yielded(const RankYielded& yielded) {
   return {.exit_code = kRankExitYielded,
           .reason = absl::StrCat("gave way after ", yielded.steps, " steps, as asked"),
@@ -101,7 +102,7 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
     ending = Silent(facts);
   }
   if (facts.stop == StopStage::kNone || ending.exit_code == kRankExitOk) return ending;
-  // Whatever the report says, the rank ended because it was told to.
+  // Whatever the report says, the rank ended because the daemon told it to.
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
   ending.cause = FaultCause::kUnknown;

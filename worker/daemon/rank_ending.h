@@ -26,13 +26,13 @@ struct RankEnding {
 };
 
 struct EndingFacts {
-  // nullopt for a process that is not a child of this daemon (adopted after a restart); the report then decides.
+  // nullopt: the process is not a child of this daemon, because an earlier daemon started it. Then the report decides.
   std::optional<ExitStatus> exit;
   std::optional<RankReport> last_report;  // the last done, yielded or failure report, if there is one
   std::string last_line;                  // last line of standard error
-  // True if the kernel's out-of-memory killer ended a process of this node at about the time when this one ended.
+  // True if the kernel's out-of-memory killer ended a process of this node at about the time when this process ended.
   bool oom_kill = false;
-  StopStage stop = StopStage::kNone;  // whether this daemon was ending it
+  StopStage stop = StopStage::kNone;  // whether this daemon was ending the process
 };
 
 RankEnding DescribeEnding(const EndingFacts& facts);

@@ -36,7 +36,7 @@ struct StoredRank {
   RecordedPhase phase = RecordedPhase::kStarting;
   PeerAddress address;
   ProcessIdentity process;  // from kRunning on; pid 0: the rank never ran
-  // kExited, kReleased
+  // Set in the phases kExited and kReleased.
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
@@ -58,11 +58,11 @@ struct RankFolder {
 
 // `ranks_directory` is DATA_DIR/ranks.
 RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key);
-// Every rank that has a folder there. Ignores other names.
+// Every rank that has a folder in the directory. Ignores other names.
 std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory);
 
 absl::Status StoreRecord(const RankFolder& folder, const StoredRank& record);
-// NotFound when there is no record, DataLoss when it is damaged or of another rank.
+// NotFound if there is no record; DataLoss if it is damaged or belongs to another rank.
 absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& key);
 
 // Removes the folders of ranks that are not in `kept`, except the `newest` youngest of them.

@@ -32,9 +32,9 @@ struct RankProgram {
 };
 
 // Writes the configuration and the record, starts the program with the socket as descriptor 3, and records the process. The
-// caller keeps the socket. On an error nothing runs, and the caller must update the record. The folder belongs to the daemon's
-// user. If ranks run as another user, that user can write only the report file and the configuration in it. It alone can read
-// the configuration, because that has the secret of the ranks' connections.
+// caller keeps the socket. After an error nothing runs, and the caller must update the record. The folder belongs to the
+// daemon's user. If ranks run as another user, this user can write only the report file and the configuration in it. Only this
+// user can read the configuration, because it contains the secret of the ranks' connections.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program);
 

@@ -85,7 +85,7 @@ const NumberedReport* ReportTail::Next() { return HasNext() ? &held_[sent_++] : 
 
 std::optional<RankReport> FinalReport(const std::string& path) {
   std::vector<std::string> lines = absl::StrSplit(FileEnd(path, kFinalReportBytes), '\n');
-  lines.pop_back();  // "" after the last line's end, or a line that was never completed
+  lines.pop_back();  // the text after the last line end: empty, or a line that was never completed
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     absl::StatusOr<RankReport> report = ParseRankReport(*line);
     if (!report.ok()) continue;

@@ -35,9 +35,9 @@ class ReportTail {
   // Reads new complete lines and returns their reports. A line that does not parse is logged and left out, but it keeps its
   // number.
   std::vector<RankReport> Read();
-  // The server has durably stored everything up to `sequence`.
+  // Call it when the server has durably stored all reports up to `sequence`.
   void Acknowledge(int64_t sequence);
-  // From now on Next returns again what is not acknowledged.
+  // After this call, Next returns again the reports that are not acknowledged.
   void Rewind() { sent_ = 0; }
   // The next report to send; nullptr when there is none now. Valid until the next call of a member.
   const NumberedReport* Next();
@@ -57,7 +57,7 @@ class ReportTail {
   size_t sent_ = 0;                  // how many of held_ were returned, counted from its front
 };
 
-// At most `limit` bytes of a line, as valid UTF-8. Other bytes become '?', because the protocol cannot carry them.
+// The first `limit` bytes of a line, as valid UTF-8. Other bytes become '?', because the protocol cannot carry them.
 std::string CleanLine(const std::string& line, size_t limit = 4096);
 
 // The last report of the file that says that the rank is done, has yielded or has failed.
@@ -67,11 +67,11 @@ class LogTail {
  public:
   explicit LogTail(std::string path) : file_(std::move(path)) {}
 
-  // Starts at the file's end: for an adopted rank, whose earlier lines the earlier daemon has sent.
+  // Starts at the file's end. For an adopted rank, whose earlier lines the earlier daemon has sent.
   void SkipExisting() { file_.SkipTo(0); }
   void Read();
-  // Call it when the writer has ended: an incomplete last line then counts as a line. What cannot be read is skipped, with a
-  // line that says so.
+  // Call it when the writer has ended. An incomplete last line then counts as a line. Lines that cannot be read are skipped,
+  // and a line that says so is added.
   void Finish();
   bool HasLines() const { return !lines_.empty(); }
   // At most `limit` lines, oldest first; each as CleanLine returns it.
@@ -82,7 +82,7 @@ class LogTail {
 
   FileTail file_;
   std::deque<std::string> lines_;
-  // Skipped since the last Take.
+  // Lines that were skipped since the last Take.
   int64_t lost_lines_ = 0;
   int64_t lost_bytes_ = 0;
 };

@@ -22,7 +22,8 @@ namespace lynx {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
-constexpr size_t kReportBytesPerMessage = 8 << 20;  // one more report may follow; this is far below the largest message
+constexpr size_t kReportBytesPerMessage =
+    8 << 20;  // the last report may go beyond this limit, which is far below the largest message
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
@@ -66,7 +67,7 @@ RankSupervisor::Rank& RankSupervisor::Insert(const RankKey& key, RankPhase phase
   return at->second;
 }
 
-// The process of a rank that an earlier daemon was starting, or whose record is damaged.
+// Finds the process of a rank whose record is damaged, or that an earlier daemon was starting.
 std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) const {
   for (const pid_t pid : FindProcessesByArgument(Folder(key).config())) {
     if (std::optional<ProcessIdentity> identity = IdentifyProcess(pid)) return identity;
@@ -107,7 +108,7 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// Adds a rank that ended under an earlier daemon, and that the server has not released or still wants. It is reported again,
+// Adds a rank that ended under an earlier daemon, if the server has not released it or still wants it. It is reported again,
 // and never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
@@ -138,7 +139,8 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     const RankKey key = KeyOf(assignment);
     const absl::Status name = CheckName("job_id", key.job.value);
     if (!name.ok()) {
-      // The name would become its folder's name; nothing can be reported about such a rank.
+      // The name is invalid. It would become the name of the rank's folder, so the assignment is ignored, and nothing can be
+      // reported about it.
       spdlog::error("passed over an assignment: {}", std::string(name.message()));
       continue;
     }
@@ -210,7 +212,7 @@ void RankSupervisor::Reap() {
   }
 }
 
-// The process is gone, or there never was one.
+// Records the end of a rank whose process has ended or has never existed.
 void RankSupervisor::End(Rank& rank, const RankEnding& ending) {
   rank.phase = RankPhase::kExited;
   rank.pidfd.Reset();
@@ -398,7 +400,8 @@ void RankSupervisor::Fill(v1::WorkerReport& report) {
         log.add_lines(std::move(line));
       }
     }
-    // After the rank's reports, because its end may be told only with the last of them or later.
+    // FillStatus comes after FillReports: the server must not learn that the rank has ended before it has the rank's last
+    // report.
     FillStatus(key, rank, *report.add_ranks());
   }
 }

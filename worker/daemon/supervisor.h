@@ -1,13 +1,13 @@
-// RankSupervisor: manages the ranks of this node. It holds the table of existing ranks, brings it to what the server wants
-// (Reconcile), starts, stops and reaps rank processes, and composes reports about them.
+// RankSupervisor: manages the ranks of this node. It holds the table of existing ranks and changes it to what the server wants
+// (Reconcile). It starts, stops and reaps rank processes, and composes reports about them.
 //
 // Ranks outlive the supervisor: each leads a session of its own. A new supervisor on the same data directory finds them by
-// their records and watches them by pidfd, although they are not its children. Only the bound socket of a rank that had not
-// been started (kListening) is lost with a supervisor. That rank is then not in the table, and the next supervisor binds a new
-// socket. If the server had already sent the old address to the peers, the rank is refused with a sentence that says so.
+// their records and watches them by pidfd, although they are not its children. If a supervisor ends, only the bound sockets of
+// ranks that had not been started (kListening) are lost. The next supervisor does not have such a rank in its table, and binds
+// a new socket. If the server had already sent the old address to the peers, the rank is refused with a sentence that says so.
 //
 // The end of a rank is reported in the message with its last reports, or in a later one, never before. A rank that has ended is
-// kept, and reported again by the next supervisor, until the server releases it; so its last reports arrive even if it ended
+// kept, and the next supervisor reports it again, until the server releases it. So its last reports arrive even if it ended
 // because it was no longer wanted.
 //
 // Not thread-safe: one owner thread. Step blocks only to write to the data directory.
@@ -55,7 +55,7 @@ class RankSupervisor {
   static absl::StatusOr<std::unique_ptr<RankSupervisor>> Open(SupervisorOptions options, const Clock& clock,
                                                               WorkerMetrics& metrics);
 
-  // Sets everything that the server wants. Until the first call nothing is changed.
+  // Sets the desired state, with all ranks that the server wants. Before the first call the supervisor changes nothing.
   void SetDesired(const v1::WorkerDesired& desired);
   // Ends every rank. Later calls of SetDesired have no effect.
   void StopAll();
@@ -70,7 +70,7 @@ class RankSupervisor {
   // Call it for a new stream: sends again what the server has not acknowledged.
   void Rewind();
   bool HasNews() const;
-  // Adds all ranks, and as many reports and log lines as one message may hold.
+  // Adds all ranks to the report, and as many rank reports and log lines as one message may hold.
   void Fill(v1::WorkerReport& report);
 
   std::string lease_file() const { return options_.lease_file(); }

@@ -91,7 +91,7 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
   });
   for (const std::string& witness : witnesses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[witness];
-    // A channel that cannot connect may use a certificate that has expired.
+    // If a channel cannot connect, its certificate may have expired. A new channel is made then.
     const bool stale = channel != nullptr && credentials_ != nullptr &&
                        channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
     if (channel == nullptr || stale) channel = Dial(witness);
@@ -116,7 +116,7 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
 void WitnessClient::Finish(Call* call, const grpc::Status& status) {
   const std::lock_guard lock(mutex_);
   if (status.ok()) {
-    // Counts from when the question was asked, so the times are never later than the true ones.
+    // The time is counted back from the moment when the question was asked. So it is never later than the true time.
     Answer answer{.witness = call->witness, .witnessed = std::nullopt};
     if (call->response.ago_ns() >= 0) {
       answer.witnessed = Witnessed{.renewed_at = call->asked_at - Nanos(call->response.ago_ns()),

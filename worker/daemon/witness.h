@@ -50,12 +50,12 @@ class WitnessServer {
   int port_ = 0;
 };
 
-// Asks other daemons. Calls from one thread; raises the WakeEvent when answers have come.
+// Asks other daemons. Only one thread may call it. It raises the WakeEvent when answers have come.
 class WitnessClient {
  public:
   struct Answer {
     std::string witness;
-    std::optional<Witnessed> witnessed;  // on the clock of BootTime; nullopt: the server has not answered this witness
+    std::optional<Witnessed> witnessed;  // when the server last answered the witness, on the clock of BootTime; nullopt: never
   };
 
   // `credentials`: for new connections; null: plain text.
@@ -67,7 +67,7 @@ class WitnessClient {
   // Asks each witness that has no open question. A witness that does not answer within a second is skipped. `witnesses`:
   // host:port.
   void Ask(const std::vector<std::string>& witnesses);
-  // The answers since the last call.
+  // The answers that have come since the last call.
   std::vector<Answer> Take();
 
  private:

@@ -19,8 +19,8 @@ struct WorkerDaemonOptions {
   PeerCredentials peers;         // to and from other nodes' daemons
 };
 
-// Runs until a stop signal. Then the ranks continue, or, with stop_ranks_on_exit, are ended first (SIGTERM, and SIGKILL after
-// the grace), which takes at most a little more than the grace. An error means that it could not start.
+// Runs until a stop signal. After that the ranks continue. With stop_ranks_on_exit they are ended first (SIGTERM, and SIGKILL
+// after the grace), which takes at most a little more than the grace. An error means that the daemon could not start.
 absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
                              StopSignals& signals, const Clock& clock);
 

@@ -6,7 +6,7 @@
 namespace lynx {
 namespace {
 
-// 1 ms to about 17 minutes, in steps of a factor of two.
+// Buckets from 1 ms to about 17 minutes, in steps of a factor of two.
 prometheus::Histogram::BucketBoundaries StepBuckets() {
   prometheus::Histogram::BucketBoundaries bounds;
   for (double seconds = 1e-3; seconds < 1100; seconds *= 2) bounds.push_back(seconds);

@@ -1,5 +1,5 @@
-// WorkerMetrics: the metrics that lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are; only
-// one thread may call the members that add and remove ranks.
+// WorkerMetrics: the metrics that lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are. Only
+// one thread may call AddRank and RemoveRank.
 #ifndef LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 #define LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 
@@ -15,7 +15,7 @@ namespace lynx {
 
 class WorkerMetrics {
  public:
-  // `of_ranks`: also serve the series of single ranks.
+  // `of_ranks`: also serve series for each rank.
   explicit WorkerMetrics(bool of_ranks);
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
