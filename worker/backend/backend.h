@@ -36,9 +36,9 @@
 namespace lynx {
 
 // Names one stream of dropout decisions. The mask is a pure function of these fields and of the element's place in the *global*
-// tensor. It does not depend on the layout, so recomputation and every parallel layout draw the same mask.
+// tensor. The mask does not depend on the layout, so recomputation and every parallel layout draw the same mask.
 struct DropoutKey {
-  double rate = 0;  // 0: the op is the identity and draws nothing. Elements that are kept are multiplied by 1/(1-rate)
+  double rate = 0;  // 0: the op is the identity and draws nothing; else kept elements are multiplied by 1/(1-rate)
   uint64_t seed = 0;
   int64_t step = 0;
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
@@ -62,7 +62,7 @@ struct AttentionShape {
 };
 
 // The size, in floats, of the fp32 copies that attention on Bfloat16 makes in its workspace. It copies parts of one head:
-// `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). Attention on fp32 makes no copies.
+// `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). For fp32 the size is 0.
 template <class T>
 constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int64_t rows) {
   if (std::is_same_v<T, float>) return 0;
@@ -147,8 +147,8 @@ class LayerBackend {
   // Rotates the gradient by the opposite angle, in place.
   virtual void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) = 0;
 
-  // Each attention op below names the shape of its workspace, with r = min(s, kAttentionRows). "N whole, M rows" stands for
-  // WideHeadFloats<T>(shape, N, M) more floats behind that.
+  // The comment of each attention op below names the shape of the op's workspace, with r = min(s, kAttentionRows). "N whole, M
+  // rows" means that WideHeadFloats<T>(shape, N, M) more floats follow.
   //
   // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d))). workspace (r, s), unused on fp32; 1 whole, 1 rows
   virtual void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) = 0;
@@ -222,34 +222,36 @@ class Backend : public LayerBackend<float> {
   virtual void Fill(float* x, int64_t count, float value) = 0;
   // The number of words of x up to and including the last one whose bits differ from `mark`. Waits for the device.
   virtual int64_t WordsUnlike(float mark, const float* x, int64_t count) = 0;
-  // `from` and `to` do not overlap. Either may be host memory: `from` is then read before the call returns, and `to` has its
-  // content when Finish returns.
+  // Copies between device memory and device or host memory. `from` and `to` do not overlap. Host memory in `from` is read
+  // before the call returns; host memory in `to` has its content when Finish returns.
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
-  // Device memory, zeroed, which lasts until the backend is destroyed. The arena and the model states are one allocation each.
+  // Allocates zeroed device memory, which lasts until the backend is destroyed. The arena and the model states are one
+  // allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
-  // Frees one whole allocation of Allocate. No op that was called may still use it. Waits for the device.
+  // Frees the memory that one call of Allocate returned, all of it. No op that was called may still use it. Waits for the
+  // device.
   virtual void Release(std::span<float> memory) = 0;
-  // The device's free memory now, whichever process holds the rest. Unimplemented on the CPU.
+  // The free memory of the device now; memory that other processes hold is not free. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
   // Pinned host memory, for copies that run beside ops (DeviceQueue::Copy). It lasts until the backend is destroyed.
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
-  // True if this process can read and write what Allocate returned. If not, it must use Copy (host_view.h).
+  // True if this process can read and write what Allocate returned. Otherwise the process must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when everything that was called before is done. If any of it failed, nothing that was called after the failure was
-  // carried out, and the error is ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with
-  // the message of the device's library. Never fails on the CPU.
+  // Returns when everything that was called before is done. If an op has failed, nothing that was called after it was carried
+  // out. The error then is ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the
+  // message of the device's library. Never fails on the CPU.
   virtual absl::Status Finish() = 0;
 
   // The moment when everything that was called before is done: on the CPU the present time, on a device a mark in the order of
   // its ops.
   virtual Moment Mark() = 0;
-  // What is called from now on runs after the mark, which is of this backend or of one of its queues. A moment that is a time
-  // has no effect.
+  // What is called from now on runs after `moment`, a mark of this backend or of one of its queues. If `moment` is a time, the
+  // call has no effect.
   virtual void Follow(Moment moment) = 0;
   // Waits until the device has nothing left to do, and returns that time. Forgets all earlier marks and uses them again.
   virtual Nanos BeginMarks() = 0;
-  // The time of a mark since BeginMarks, on the monotonic clock. On a device the mark must be one that Finish has waited for;
-  // if the device has failed, the result is the epoch.
+  // The time of a mark since BeginMarks, on the monotonic clock. On a device, Finish must have waited for the mark. If the
+  // device has failed, the result is the epoch.
   virtual Nanos TimeOf(Moment moment) = 0;
   // A queue for work that runs beside the ops; the backend outlives it. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;

@@ -1,6 +1,6 @@
 // DeviceQueue: a second order of work on a device, for transfers that go on while the backend's ops run. Marks connect the two
-// orders: a queue follows a mark of the backend before it reads what ops have written or writes memory that they have used, and
-// the backend follows a mark of the queue before its ops use what was transferred.
+// orders. A queue follows a mark of the backend before it reads what ops have written, or writes memory that ops have used. The
+// backend follows a mark of the queue before its ops use what was transferred.
 //
 // Issuing work never waits for the device. The backend's Finish returns errors; after an error nothing more is issued. Only the
 // backend's thread uses a queue.
@@ -17,7 +17,7 @@ class DeviceQueue {
   // Waits for everything that was issued.
   virtual ~DeviceQueue() = default;
 
-  // What is issued from now on runs after the mark, which is of the backend or of one of its queues.
+  // What is issued from now on runs after `moment`, a mark of the backend or of one of its queues.
   virtual void Follow(Moment moment) = 0;
   // The moment when everything issued so far is done.
   virtual Moment Mark() = 0;

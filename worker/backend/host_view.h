@@ -1,5 +1,5 @@
-// HostView: memory of this process that stands for a part of a device's memory. It is that part itself where the host can
-// address it, else a copy.
+// HostView: memory of this process that represents a part of a device's memory. If the host can address that part, the view is
+// the part itself; otherwise it is a copy.
 //
 // Not thread-safe. Borrows the backend and its memory.
 #ifndef LYNX_WORKER_BACKEND_HOST_VIEW_H_
@@ -16,9 +16,9 @@ namespace lynx {
 
 class HostView {
  public:
-  // A view of what the device has now. Errors are those of the backend's Finish.
+  // Returns a view with the present content of the device's memory. Errors are those of the backend's Finish.
   static absl::StatusOr<HostView> Fetch(std::span<float> device, Backend& backend);
-  // A view with any content, for memory that will be overwritten.
+  // Makes a view whose content is undefined, for memory that will be overwritten.
   HostView(std::span<float> device, Backend& backend);
 
   HostView(HostView&&) = default;

@@ -10,7 +10,8 @@
 namespace lynx {
 namespace {
 
-// A quiet NaN with a special payload: operations on numbers give a NaN without one. Both halves are NaNs of 16 bits.
+// A quiet NaN with a special payload: arithmetic on numbers gives NaNs without this payload. Each 16-bit half is a NaN of
+// bfloat16, too.
 constexpr uint32_t kMark = 0x7fc57fd1;
 constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
 

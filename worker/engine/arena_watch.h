@@ -1,8 +1,8 @@
-// ArenaWatch: how steps really use their arena, found from the memory itself and not from the plan.
+// ArenaWatch: measures how steps really use their arena. It looks at the memory itself and does not trust the plan.
 //
 // Memory that nothing has written holds a mark: a NaN that arithmetic on numbers never gives. The highest word without the mark
-// shows how far a step has used the arena, and memory that is read before it is written makes the loss a NaN. Behind the arena
-// is a guard, which must keep its marks.
+// shows how far a step has used the arena. Memory that is read before it is written makes the loss a NaN. Behind the arena is a
+// guard: kGuard bytes that must keep their marks.
 //
 // Not thread-safe. Borrows the memory and the backend.
 #ifndef LYNX_WORKER_ENGINE_ARENA_WATCH_H_
@@ -30,13 +30,13 @@ class ArenaWatch {
   void Mark(std::span<float> part);
   // Finds what was written to this part of the arena since it was marked.
   void Look(std::span<const float> part);
-  // The end of the highest word that was ever written, counted from the arena's start, and rounded up to the end of a buffer's
-  // padding, which nothing writes.
+  // The end of the highest word that was ever written, counted from the arena's start. It is rounded up to the end of a
+  // buffer's padding, which nothing writes.
   Bytes peak() const { return peak_; }
 
-  // Internal when the guard has been written to: an op wrote beyond its buffer.
+  // Internal if the guard has been written to: then an op wrote beyond its buffer.
   absl::Status CheckGuard() const;
-  // Internal, with the place, when any part of the arena is not marked: something was written where no buffer was.
+  // Internal, with the place, if any part of the arena is not marked: then something was written where no buffer was.
   absl::Status CheckAllMarked() const;
 
  private:

@@ -1,6 +1,7 @@
 // The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections in place.
-// With sequence parallelism, a gradient that a reduce-scatter has summed, or that an all-gather will complete, is at the place
-// of the rank's share in a tensor of all tokens. The gradient of the logits, in the model's data type, overwrites the logits.
+// With sequence parallelism, a gradient may belong only to the rank's share of the tokens (after a reduce-scatter, or before an
+// all-gather). Then it is at the place of the share in a tensor of all tokens. The gradient of the logits, in the model's data
+// type, overwrites the logits.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -63,7 +64,7 @@ void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInpu
                                       T* out) {
   T* const share = out + share_at_;
   ops_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
-  // Otherwise the weight pass computes it.
+  // Without sequence parallelism the weight pass computes this gradient.
   if (sharded_ && biases_) ops_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
 }
 

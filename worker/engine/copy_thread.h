@@ -29,7 +29,7 @@ class CopyThread {
 
   // `most_open`: the limit for copies that are started and not yet waited for.
   explicit CopyThread(int32_t most_open);
-  // Finishes what was started.
+  // Waits until all copies that were started are done.
   ~CopyThread();
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;

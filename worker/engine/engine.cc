@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// Keeps the clipping factor finite if the gradient is all zeros; the same value as in PyTorch's clip_grad_norm_.
+// Keeps the clipping factor finite if the gradient is all zeros. PyTorch's clip_grad_norm_ uses the same value.
 constexpr double kNormEpsilon = 1e-6;
 
 double TokensOf(const TrainSpec& train, const StageContext& context) {
@@ -29,8 +29,8 @@ absl::Status CheckBatch(const EngineConfig& config) {
                    c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
-// Whether the tensor-parallel ranks add up their gradients of the slot at the end of the step. This is so if each rank has seen
-// only a part: of the tokens, with sequence parallelism, or of the heads.
+// True if the tensor-parallel ranks add up their gradients of the slot at the end of the step. They do so if each rank has seen
+// only a part: a part of the tokens, with sequence parallelism, or a part of the heads.
 bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
 }
@@ -67,8 +67,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
-// After the reduction, every rank of the data group has the same gradients, and every tensor-parallel rank has the same
-// replicated parameters. Each of them is counted only once.
+// The gradients of this rank that count in the norm. After the reduction, every rank of the data group has the same gradients,
+// and every tensor-parallel rank has the same replicated parameters. Each gradient is counted on one rank only.
 std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
   std::vector<std::span<const float>> counted;
   const ParallelLayout& layout = config.context.layout;
@@ -158,7 +158,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   const LayerShape shape = config_.context.shape();
   switch (InfoOf(action.kind).group) {
     case Group::kTensor: {
-      // For a gather and a scatter, the count is that of one slot.
+      // For an all-gather or a reduce-scatter, `count` is the number of elements of one rank's share.
       const bool of_stats = action.kind == ActionKind::kAllGatherStart && action.segment == Segment::kHead;
       resolved.count = of_stats ? shape.tokens() * 3 : shape.shard_tokens() * shape.hidden;
       return;
@@ -171,7 +171,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       const Elements weights =
           state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
       resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
-      // For a gather and a scatter, the count is that of one share.
+      // For an all-gather or a reduce-scatter, `count` is the number of elements of one rank's share.
       const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
       resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
       return;
@@ -184,7 +184,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   LYNX_CHECK(!"a start without a group");
 }
 
-// Runs the end of the program: what follows each update.
+// Does what follows the optimizer's update at the end of a program: rounds and gathers the weights.
 absl::Status Engine::GatherWeights() {
   state_.RoundWeights(backend_);
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
@@ -219,7 +219,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
 
 absl::Status Engine::FinishStep() {
   LYNX_RETURN_IF_ERROR(backend_.Finish());
-  // On a device a wait does not block the host, so it could not return a transfer's error.
+  // On a device, the waits of the step did not block the host, so they could not return a transfer's error.
   if (!backend_.host_addressable()) LYNX_RETURN_IF_ERROR(communicator_.Failure());
   LYNX_RETURN_IF_ERROR(LookAtArena());
   TakeTimes();
@@ -268,9 +268,9 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
   return world_sum_.Sums().loss / (TokensOf(config_.train, config_.context) * batches);
 }
 
-// Runs the program without its backward pass. Forward actions depend only on forward actions, and each rank keeps their order,
-// so this ends in every case in which the program does. A buffer lives no longer than in the program, so it keeps its place in
-// the arena.
+// Runs only the forward actions of the program. A forward action depends only on forward actions, and each rank keeps their
+// order. So this ends whenever the program itself ends. No buffer lives longer than in the program, so each can keep its place
+// in the arena.
 absl::Status Engine::RunForward() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const Action& action = config_.program[i];
@@ -283,7 +283,7 @@ absl::Status Engine::RunForward() {
 
 absl::Status Engine::LookAtArena() {
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
-  // Every buffer has died and has been marked again.
+  // With kPoison, every buffer has ended by now, so the whole arena is marked again.
   const bool poisoned = config_.dead_buffers == DeadBuffers::kPoison;
   if (!measured_ && !poisoned) watch_.Look(arena_);
   measured_ = true;
@@ -322,8 +322,9 @@ absl::Status Engine::RunAction(int32_t index) {
   }
 }
 
-// Whether replicas need only the sums of their own share. This is so for every layer except one with a copy of the tied
-// embedding: its two holders have different shares, so they add up all of it at the end of the step.
+// True if each replica needs the summed gradients of its own share only. This is so for every layer except one with a copy of
+// the tied embedding. The two holders of the embedding have different shares, so they add up its whole gradient at the end of
+// the step.
 bool Engine::SharesReduction(int32_t layer) const {
   const ParameterSlot* const tied = state_.shared_embedding();
   return state_.shares_updates() && (tied == nullptr || tied->layer != layer);
@@ -360,7 +361,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
   return absl::InternalError("");
 }
 
-// The collective at the end of a segment.
+// Starts the collective at the end of a segment.
 absl::StatusOr<TransferTicket> Engine::StartCollective(Collective kind, const Route& route, const ResolvedAction& resolved) {
   switch (kind) {
     case Collective::kAllReduce: return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
@@ -414,8 +415,8 @@ absl::Status Engine::SumReplicated() {
   return absl::OkStatus();
 }
 
-// As in Megatron-LM, the first and the last stage both have the tied embedding and compute a part of its gradient. Here that is
-// already summed over the replicas.
+// As in Megatron-LM, the first and the last stage both have the tied embedding, and each computes a part of its gradient. Here
+// these parts are already summed over the replicas.
 absl::Status Engine::SumSharedEmbedding() {
   const ParameterSlot* const slot = state_.shared_embedding();
   if (slot == nullptr) return absl::OkStatus();

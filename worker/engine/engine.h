@@ -45,8 +45,8 @@
 
 namespace lynx {
 
-// What a dead buffer holds. kPoison marks it (see arena_watch.h), so that a program that reads it later, or that writes where
-// no buffer is, is noticed.
+// The content of a dead buffer. kPoison marks it (see arena_watch.h). So a program that reads the buffer later, or that writes
+// where no buffer is, is noticed.
 enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
@@ -69,7 +69,7 @@ class Engine {
                                                         ModelState& state, const Dataset& dataset);
 
   // Makes the weights that ops read equal to the states. Call it before the first step, and whenever anything but a step has
-  // changed the states. Collective; with ZeRO each rank sends its share to all ranks that hold the same weights.
+  // changed the states. It is a collective: with ZeRO each rank sends its share to all ranks that hold the same weights.
   absl::Status GatherWeights();
 
   // Runs the program once. `step` is 0-based and determines samples, dropout and learning rate. The report's `checkpoint` field
@@ -80,9 +80,10 @@ class Engine {
   // row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
-  // Asks all ranks to give way to another plan. They agree on it with the sums of the next step that ends.
+  // Requests that all ranks give way to another plan. The ranks agree on it with the sums of the next step that ends.
   void AskToYield() { asks_to_yield_ = true; }
-  // Whether any rank had asked for it by the end of the last step; the same on every rank. Asking ends with the answer.
+  // True if any rank had called AskToYield by the end of the last step. The value is the same on every rank. The next step
+  // resets it unless a rank asks again.
   bool yields() const { return yields_; }
 
   // `votes` gives this rank's votes about in-memory checkpoints when a step's sums are made. Null: it makes none.

@@ -23,14 +23,16 @@ class HostCopies {
  public:
   using Ticket = int64_t;
 
-  // Start number i must be waited for before start number i + `most_open`. The backend outlives the result.
+  // `most_open`: limit for copies in progress. Before copy number i + `most_open` is started, copy number i must have been
+  // waited for. The backend outlives the result.
   static absl::StatusOr<std::unique_ptr<HostCopies>> Make(int32_t most_open, Backend& backend);
-  // Finishes what was started.
+  // Waits until all copies that were started are done.
   virtual ~HostCopies() = default;
 
   // `copies` and the memory that they point to must not change until the copies are done. Memory of the host must be pinned.
   virtual Ticket Start(CopyDirection direction, std::span<const HostCopy> copies) = 0;
-  // What is called on the backend from now on runs after the copies. Returns when they were done. Call it once for each ticket.
+  // Makes what is called on the backend from now on run after the copies. Returns when the copies were done. Call it once for
+  // each ticket.
   virtual Moment Wait(Ticket ticket) = 0;
 };
 

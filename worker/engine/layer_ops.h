@@ -20,11 +20,11 @@
 
 namespace lynx {
 
-// The addresses of the tensors that an action uses; null for all others. Elements have the model's data type, or fp32 where the
-// layer graph says so.
+// The addresses of the tensors that an action uses; the other entries are null. Elements have the model's data type, or fp32
+// where the layer graph says so.
 struct TensorTable {
   std::array<void*, kTensorCount> at{};
-  // kX of the next layer, which fc2, add2, embed and position write. at[kX] is this layer's own input.
+  // The tensor kX of the next layer, which fc2, add2, embed and position write. at[kX] is this layer's own input.
   void* next_x = nullptr;
 };
 
@@ -44,9 +44,9 @@ class LayerOps {
                                         double* loss_sum, Backend& backend, ModelState& state);
   virtual ~LayerOps() = default;
 
-  // From now on dropout draws for this step.
+  // Sets the step that dropout draws its decisions for.
   void BeginStep(int64_t step);
-  // From now on nothing is dropped, until the next BeginStep.
+  // Switches dropout off until the next BeginStep.
   void BeginEvaluation();
 
   // `layer`: as in an action; the op must belong to this type of layer.
@@ -92,7 +92,7 @@ class LayerOps {
   const AttentionShape attention_;
   const int64_t v_shard_;  // vocabulary rows on this rank, including padding
   const int64_t v_valid_;  // how many of these rows exist
-  const int32_t v_first_;  // index of the first of these rows in the vocabulary
+  const int32_t v_first_;  // index in the vocabulary of the first of these rows
 };
 
 // The ops on elements of type T.

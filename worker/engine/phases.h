@@ -21,8 +21,8 @@ struct ActionTrace {
   Nanos transfer_begin, transfer_end;  // for start actions: while the transfer was in flight
 };
 
-// Time on the compute stream. The time of a start counts in the same field as its wait. Only the gradient norm's start, which
-// sums the squares, counts as optimizer.
+// Time on the compute stream, by phase. The start of a transfer counts in the same phase as its wait. Exception: the start of
+// the gradient norm's sum counts as optimizer, because it sums the squares.
 struct StepPhases {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;

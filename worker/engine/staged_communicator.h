@@ -1,9 +1,9 @@
 // StagedCommunicator: transfers device memory through host memory, with a communicator that transfers host memory. A start
-// waits until the device has computed the data to send. What was received is visible to everything that is called on the
-// backend after the wait. The sums of the world are on the host from the beginning and need no staging.
+// waits until the device has computed the data to send. Everything that is called on the backend after the wait sees the
+// received data. The sums over all ranks are in host memory from the beginning and need no staging.
 //
 // Routes, order, errors and threads are those of the inner communicator. The thread that calls starts and waits uses the
-// backend. Staging memory is kept for the next step's transfers. Borrows both.
+// backend. Staging memory is kept for the next step's transfers. Borrows the inner communicator and the backend.
 #ifndef LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 #define LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 
@@ -39,7 +39,7 @@ class StagedCommunicator : public Communicator {
 
  private:
   using Staging = std::vector<char>;
-  // A transfer in progress: its staging memory, and where its result must be copied; null: nowhere.
+  // A transfer in progress: its staging memory, and the address to which its result must be copied (null: no copy).
   struct Pending {
     Staging staging;
     void* result = nullptr;

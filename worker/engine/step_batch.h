@@ -1,5 +1,5 @@
 // StepBatch: the tokens of one step that a rank's replica trains on. Replica d takes the samples [d, d + 1) * global_batch / dp
-// of the step's global batch, and its microbatches are in that order; so the data of a step are the same for every layout.
+// of the step's global batch, and its microbatches are in that order. So the data of a step are the same for every layout.
 //
 // Allocates only at construction. Not thread-safe.
 #ifndef LYNX_WORKER_ENGINE_STEP_BATCH_H_

@@ -25,7 +25,7 @@ struct StepSums {
   double copies_busy = 0, copies_failed = 0, copies_unwanted = 0;
 };
 
-// What a rank says about in-memory checkpoints of its states when a step ends; also what all ranks said.
+// The votes of one rank about in-memory checkpoints of its states, cast when a step ends. Also the combined votes of all ranks.
 struct CopyVotes {
   bool idle = true;     // the last one is finished
   bool whole = true;    // the last one succeeded

@@ -100,13 +100,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-// What SIGTERM and SIGINT do: end the process, which is fine for a measurement, or wait until a Cancellation reads them.
+// The effect of SIGTERM and SIGINT. kEnd: they end the process, which is fine for a measurement. kBlocked: they wait until a
+// Cancellation reads them.
 enum class StopSignals : uint8_t { kEnd, kBlocked };
 
 // Pins the process to the cores, sets the BLAS's number of threads, and blocks the signals if asked. The BLAS reads its number
-// of threads and starts them before main, and a signal ends the process if even one of these threads has not blocked it. So
-// unless everything is already right, the process restarts itself; it keeps its cores, its blocked signals, its descriptors and
-// its id.
+// of threads and starts them before main. A signal ends the process if even one of these threads has not blocked it. So if
+// anything differs from what is asked, the process restarts itself. It keeps its cores, its blocked signals, its descriptors
+// and its id.
 absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSignals signals, char** argv) {
   LYNX_ASSIGN_OR_RETURN(const PinResult pinned, PinCallingThread(cores));
   const bool as_asked = signals == StopSignals::kEnd || BlockStopSignals() == BlockResult::kWereBlocked;
@@ -119,8 +120,8 @@ absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSi
   return absl::InternalError(absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
 }
 
-// Continues as the program that is linked with CUDA, if this is another program and that one is beside it. Otherwise it
-// continues as it is, and making the backend gives the error.
+// Continues as the program with the suffix kCudaSuffix, which is linked with CUDA, if it exists beside this one. Otherwise this
+// program continues, and making the backend gives the error.
 void StartWithCuda(char** argv) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();

@@ -1,5 +1,5 @@
-// Makes the backend of a rank's device. It is separate from the rest of the rank process, which does not depend on the kind of
-// device: a program that links this also links a CUDA backend, or its replacement.
+// Makes the backend of a rank's device. The rest of the rank process does not depend on the kind of device, so this is
+// separate: a program that links this file also links a CUDA backend, or its replacement.
 #ifndef LYNX_WORKER_RANK_RANK_BACKEND_H_
 #define LYNX_WORKER_RANK_RANK_BACKEND_H_
 

@@ -64,7 +64,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   return options;
 }
 
-// The size of this rank's states: weights and both moments.
+// The size of this rank's states in a checkpoint: weights and both moments.
 Bytes FullShardBytes(ModelState& state) { return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes())); }
 
 // The size of the shard that this rank writes; 0 if it writes none.
@@ -155,8 +155,8 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   return absl::OkStatus();
 }
 
-// Called after a step at which all ranks agreed to give way. True if its checkpoint is visible; false if it could not be
-// written, so that the run does not give way.
+// Called after a step at which all ranks agreed to give way. Returns true if the checkpoint of this step is visible. Returns
+// false if it could not be written; then the run does not give way.
 absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
   const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
   LYNX_ASSIGN_OR_RETURN(const bool visible, training.checkpoints.WriteNow(steps_done));
@@ -222,8 +222,8 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
   return point;
 }
 
-// Everything that follows connecting to the peers. An error of this rank must be told to the peers: see Run. `between_hosts`
-// transfers this process's memory, `between_devices` the device's memory.
+// Does everything after the rank has connected to its peers. The caller must tell an error of this rank to the peers: see Run.
+// `between_hosts` transfers this process's memory, `between_devices` the device's memory.
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
                                     Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
@@ -285,7 +285,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .cancellation = cancellation});
 }
 
-// Uses NCCL; if no rank has it, transfers go through the memory of the processes.
+// Uses NCCL. If no rank has NCCL, transfers go through the memory of the processes.
 absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
                                                              Backend& backend) {
   const ParallelLayout& layout = config.context.layout;

@@ -154,8 +154,8 @@ struct BlockGradient {
   MatrixView<const float> keys, values;
   MatrixView<float> dkeys, dvalues;
 
-  // probs, queries, dout, dqueries: begin with the block's first row. `where`: that row. `beta`: the factor of what the
-  // gradients of keys and values contained before.
+  // probs, queries, dout and dqueries begin with the block's first row. `where`: the place of that row. `beta`: factor for the
+  // old content of the gradients of keys and values, 0 or 1.
   void Add(ProbsRow where, int64_t rows, float beta, MatrixView<const T> probs, MatrixView<const float> queries,
            MatrixView<const float> dout, MatrixView<float> dqueries) const {
     const int64_t end = where.row + rows;
@@ -192,14 +192,16 @@ void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, c
       const HeadView<const T> in(qkv, shape, sample, head);
       const HeadView<T> out(dqkv, shape, sample, head);
       const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
-      const bool writes = IsFirstOfKeys(shape, head);  // the other heads that share its keys add to what this one wrote
+      const bool writes =
+          IsFirstOfKeys(shape, head);  // the first head of those that share its keys overwrites; the other heads add
       if (writes) {
         block.keys = Widened(in.k, s, d, wide_keys);
         block.values = Widened(in.v, s, d, wide_values);
         block.dkeys = Accumulator(out.k, d, wide_dkeys);
         block.dvalues = Accumulator(out.v, d, wide_dvalues);
       }
-      // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
+      // The last block comes first. It sees every column, so with `writes` it overwrites all of dK and dV, and the earlier
+      // blocks add to them.
       for (int64_t first = (s - 1) / kAttentionRows * kAttentionRows; first >= 0; first -= kAttentionRows) {
         const int64_t rows = std::min(kAttentionRows, s - first);
         const MatrixView<float> dqueries = Accumulator(FromRow(out.q, first), d, wide_dqueries);

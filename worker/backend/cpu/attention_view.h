@@ -38,8 +38,8 @@ MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
 
-// Hands out the matrices of WideHeadFloats<T>, one after another, from an op's workspace. Returns null on fp32, which needs
-// none.
+// Takes the matrices of WideHeadFloats<T> from an op's workspace, one after another. Returns null on fp32, which needs no
+// copies.
 template <class T>
 class WideHead {
  public:
@@ -62,7 +62,7 @@ class WideHead {
   float* next_;
 };
 
-// Whether a query head is the first, or the last, of the heads that use the same keys.
+// True if a query head is the first (or the last) of the heads that use the same keys.
 inline bool IsFirstOfKeys(const AttentionShape& shape, int64_t head) { return head % (shape.a / shape.k) == 0; }
 inline bool IsLastOfKeys(const AttentionShape& shape, int64_t head) { return (head + 1) % (shape.a / shape.k) == 0; }
 

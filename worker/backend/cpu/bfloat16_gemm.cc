@@ -8,8 +8,8 @@
 namespace lynx::cpu {
 namespace {
 
-// Sizes of the panels in floats: blocks of a, b and c. They are as large as a part of a core's outer cache, so that a block of
-// a is widened only a few times. A product touches only the parts that it needs.
+// Sizes of the panels in floats: blocks of a, b and c. They are as large as a part of a core's outer cache, so that each block
+// of a is converted to fp32 only a few times. A product touches only the part of the panels that it needs.
 constexpr int64_t kPanelA = int64_t{1} << 20, kPanelB = int64_t{1} << 19, kPanelC = int64_t{1} << 20;
 constexpr int64_t kDepth = 1024;  // size of a block along k
 
@@ -58,7 +58,7 @@ Bfloat16Gemm::Bfloat16Gemm() {
   if (OneDnnGemm::IsFast()) {
     one_dnn_ = std::make_unique<OneDnnGemm>(OneDnnGemm::Operands::kBfloat16);
   } else {
-    // Not initialised, so that memory that no product needs is never touched.
+    // The panels are not initialised, so memory that no product needs is never touched.
     panels_ = std::unique_ptr<float[]>(new float[kPanelA + kPanelB + kPanelC]);
   }
 }

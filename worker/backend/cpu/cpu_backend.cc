@@ -92,8 +92,8 @@ std::string CpuBackend::Name() const {
 
 namespace {
 
-// OpenBLAS allocates its buffer in the first large product and, if there is no memory, retries forever. This makes it allocate
-// the buffer before anything else is allocated, so that a lack of memory is noticed where an error can be returned.
+// OpenBLAS allocates its buffer in the first large product. If there is no memory, it retries forever. This function makes it
+// allocate the buffer before anything else is allocated. So a lack of memory is noticed later, where an error can be returned.
 void TakeBlasMemory() {
   constexpr int kSize = 256;
   const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);

@@ -68,7 +68,7 @@ __attribute__((target("avx2"))) void DrawFactorsAvx2(const FactorRange& range, f
   const __m256i threshold = _mm256_set1_epi32(static_cast<int>(range.threshold));
   const __m256 keep_factor = _mm256_set1_ps(range.keep_factor);
   for (int64_t i = 0; i < range.blocks; i += kBlocksAtOnce, factors += 4 * kBlocksAtOnce) {
-    // Two groups of four counters: while one waits for its products, the other continues.
+    // Works on two groups of four counters. While one group waits for its multiplications, the other continues.
     const __m256i first =
         _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(range.first_block) + i), _mm256_set_epi64x(3, 2, 1, 0));
     const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));

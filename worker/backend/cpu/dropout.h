@@ -20,8 +20,8 @@ struct FactorRange {
   uint32_t threshold;
   float keep_factor;
 };
-// Write factors (blocks, 4). The machine decides which of the two is used; both give the same bits. The AVX2 version writes up
-// to the next multiple of kBlocksAtOnce blocks, and exists only on x86.
+// Write factors (blocks, 4). Both functions give the same bits; the machine decides which of them is used. The AVX2 version
+// writes up to the next multiple of kBlocksAtOnce blocks, and exists only on x86.
 inline constexpr int64_t kBlocksAtOnce = 8;
 void DrawFactorsPortable(const FactorRange& range, float* factors);
 void DrawFactorsAvx2(const FactorRange& range, float* factors);

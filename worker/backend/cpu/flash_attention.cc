@@ -116,7 +116,7 @@ struct Head {
   int64_t d;
   float scale;  // factor of the scores
 
-  // queries: begin with the tile's first row.
+  // scores = scale * queries keys^T for one tile. queries: begin with the tile's first row.
   void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
     Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column), 0.0f,
          scores.view());
@@ -152,15 +152,15 @@ struct BackwardTiles {
   Tile gradient;  // dP, then dS
 };
 
-// Data that begins with the first row of a row of tiles; only dkeys and dvalues are whole.
+// The tensors of one row of tiles. They begin with its first row, except dkeys and dvalues, which are whole.
 struct BackwardRowsOf {
   MatrixView<const float> queries, dcontext;
   const float *lse, *row_sums;
   MatrixView<float> dqueries, dkeys, dvalues;
 };
 
-// Computes what one row of tiles adds to the gradients. `writes`: this row of tiles is the first to touch the gradients of keys
-// and values, and covers all of them, so it overwrites them.
+// Computes what one row of tiles adds to the gradients. `writes`: the gradients of keys and values are overwritten, because
+// this row of tiles is the first and covers all of them.
 void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const BackwardRowsOf& row, bool writes,
                   BackwardTiles& tiles) {
   const float beta = writes ? 0.0f : 1.0f;
@@ -250,7 +250,8 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       for (int64_t row = 0; row < s; ++row) {
         row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
       }
-      const bool first_of_keys = IsFirstOfKeys(shape, head);  // the other heads add to what this one wrote
+      const bool first_of_keys =
+          IsFirstOfKeys(shape, head);  // the first head of those that share its keys overwrites; the other heads add
       if (first_of_keys) {
         one.keys = Widened(in.k, s, d, wide_keys);
         one.values = Widened(in.v, s, d, wide_values);

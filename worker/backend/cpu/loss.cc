@@ -44,8 +44,8 @@ struct RowGradient {
     ScaledExp(max, factor, logits, count, dlogits);
     if (target >= 0) dlogits[target] -= scale;
   }
-  // Writes in chunks, so that what is written never overlaps what is still to be read, even if dlogits begins at the same
-  // address as logits.
+  // Writes in chunks. So even if dlogits begins at the same address as logits, a write never overlaps logits that are still to
+  // be read.
   void Write(const float* logits, int64_t count, Bfloat16* dlogits) const {
     std::array<float, 1024> chunk;
     const auto most = static_cast<int64_t>(chunk.size());

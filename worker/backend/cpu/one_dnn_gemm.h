@@ -26,7 +26,7 @@ class OneDnnGemm {
  public:
   enum class Operands : uint8_t { kBfloat16, kFloat };
 
-  // Whether this processor multiplies bfloat16. The answer is oneDNN's, so it follows DNNL_MAX_CPU_ISA.
+  // True if this processor multiplies bfloat16. oneDNN decides this, so the result follows DNNL_MAX_CPU_ISA.
   static bool IsFast();
 
   // kBfloat16 is allowed only where IsFast().

@@ -58,7 +58,7 @@ struct StoredProbs {
   }
 };
 
-// What the gradients of a tile are computed from.
+// The two matrices of a tile from which its gradients are computed.
 struct TileGradient {
   Four dropped;  // P M
   Four scores;   // dS
@@ -163,7 +163,7 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
       absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
 }
 
-// Computes dqkv; the row sums must already be there.
+// Computes dqkv. The row sums must have been computed before.
 template <class T, class Probs>
 void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& source) {
   const dim3 block(kSide, kSide);

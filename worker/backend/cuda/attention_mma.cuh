@@ -137,8 +137,8 @@ struct MmaSoftmax {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Adds a tile of scores: scales them and replaces them by e^(score - m), or by 0 where hidden. What was computed before must
-  // be multiplied by `factors`.
+  // Adds a tile of scores: scales them and replaces them by e^(score - m), or by 0 where hidden. The caller must multiply the
+  // partial result by `factors`.
   template <int kOthers>
   __device__ void TakeIn(const MmaPlace<OwnRows::kQueries>& at, float scale, WarpTile<kOthers>& scores, float factors[2]) {
 #pragma unroll
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
 }
 
-// Computes what a tile's gradients are computed from, as in TileGradient: replaces its scores by dS, and its dP by P M.
+// Computes the two matrices of a TileGradient: replaces the tile's scores by dS, and its dP by P M.
 template <OwnRows kOwn, int kOthers>
 __device__ void MakeGradients(const GradientArgs<Bfloat16>& args, const float* lse, const MmaPlace<kOwn>& at, float scale,
                               WarpTile<kOthers>& scores, WarpTile<kOthers>& dprobs) {
@@ -286,7 +286,7 @@ inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const 
   });
 }
 
-// Computes dqkv; the row sums must already be there.
+// Computes dqkv. The row sums must have been computed before.
 inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& args, const float* lse) {
   const bool eights = FitsEights(args.shape.d, args.qkv, args.dcontext);
   ForMmaHeadSize(args.shape.d, [&](auto most) {

@@ -16,7 +16,7 @@ struct SoftmaxRows {
   float sum[2] = {};
 
   // Adds a tile of scores (all of them scaled, also the hidden ones) and replaces them by e^(score - m), or by 0 where hidden.
-  // What was computed before must be multiplied by `factors`. In the first tile, every row that exists has a visible column.
+  // The caller must multiply the partial result by `factors`. In the first tile, every row that exists has a visible column.
   __device__ void TakeIn(const TilePlace& at, Four& scores, float factors[2]) {
     for (int i = 0; i < 2; ++i) {
       float largest = max[i];

@@ -83,8 +83,8 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaBackend::MakeQueue() { return Q
 
 namespace {
 
-// Must run before the first call of CUDA. A device has 8 hardware queues unless this is set, and further streams share one of
-// them. A transfer that waits for its peer would then block another transfer, for which the peer may be waiting.
+// Must run before the first call of CUDA. By default a device has 8 hardware queues, and further streams share one of them. A
+// transfer that waits for its peer would then block another transfer in the same queue, for which the peer may be waiting.
 void AskForHardwareQueues() {
   static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   LYNX_CHECK(set == 0);

@@ -58,7 +58,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   std::string Name() const override { return name_; }
 
  private:
-  // Waits for the value on the device and returns it; returns `failed` where anything failed before.
+  // Waits for the value on the device and returns it. If anything failed before, returns `failed`.
   template <class T>
   T Fetch(const T* value, T failed);
 

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kBlock)
   for (int64_t i = threadIdx.x; i < h; i += kBlock) out[token * h + i] = held ? tok[row * h + i] : T(0.0f);
 }
 
-// Whether `mine` is true in any thread of the block.
+// True in all threads if `mine` is true in any thread of the block.
 __device__ bool Any(bool mine) { return ReduceBlock<Max>(mine ? 1 : 0) != 0; }
 
 template <class T>

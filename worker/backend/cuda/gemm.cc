@@ -17,13 +17,14 @@ absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
   return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status)));
 }
 
-// The largest power of two that divides the address, up to 256, which is enough for every algorithm.
+// The largest power of two, up to 256, that divides the address. 256 is enough for every algorithm.
 uint32_t AlignmentOf(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   return at % 256 == 0 ? 256 : static_cast<uint32_t>(at & (~at + 1));
 }
 
-// A row-major matrix (rows, columns) in cuBLASLt's view, and whether it reads it transposed.
+// A row-major matrix (rows, columns) as it is stored. cuBLASLt sees it as a column-major matrix (columns, rows). `transpose`:
+// whether the product uses the matrix transposed.
 struct Operand {
   int64_t rows, columns;
   Transpose transpose;

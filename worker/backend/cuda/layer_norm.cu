@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, co
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = (x[i] - stats.mean) * stats.rstd * gamma[i] + beta[i];
 }
 
-// Also writes the rows' statistics for WeightGradient.
+// Normalises the rows, and writes their statistics for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, RowStats* of_rows, T* dx) {

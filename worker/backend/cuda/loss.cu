@@ -66,8 +66,8 @@ struct GradientOf {
   double scale;
 };
 
-// The gradients of tokens [first, first + blocks). A row is processed in pieces, and all threads read a piece before any of it
-// is written. This is needed for the first bfloat16 row if dlogits begins at the same address as logits.
+// Computes the gradients of the tokens from `first` on, one for each block. A row is processed in pieces: all threads read a
+// piece before any of it is written. The first bfloat16 row needs this if dlogits begins at the same address as logits.
 template <class T>
 __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first, const float* logits, T* dlogits) {
   const int64_t token = first + blockIdx.x;
@@ -100,7 +100,7 @@ void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* 
 }
 
 // A bfloat16 row takes half the memory of its logits. If both begin at the same address, the rows [r, 2r) overwrite only the
-// logits of [r/2, r), which have been read by then. So the rows are processed in ranges that double in size.
+// logits of the rows [r/2, r), which have been read by then. So the rows are processed in ranges that double in size.
 template <class T>
 void CudaOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                               int64_t valid, double scale, const float* logits, T* dlogits) {

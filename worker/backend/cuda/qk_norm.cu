@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kBlock)
   for (int64_t i = threadIdx.x % kWarp; i < heads.d; i += kWarp) y[i] = x[i] * rstd * gamma[i];
 }
 
-// of_heads (tokens, queries and keys) = rstd
+// Writes rstd = 1 / sqrt(mean(x^2) + epsilon) of every query head and key head to of_heads (tokens, query and key heads).
 template <class T>
 __global__ void __launch_bounds__(kBlock) Stats(Heads heads, const T* qkv, float epsilon, float* of_heads) {
   const int64_t at = HeadOfWarp();
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// The heads from `first` on, `each` per token: these are the rows that SumColumns adds up.
+// The terms that SumColumns adds up. Its rows are heads: `each` heads of every token, beginning with the head `first`.
 template <class T>
 struct WeightGradient {
   static constexpr int kSums = 1;
@@ -119,7 +119,7 @@ void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const
     auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
     this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
-    // Must be before dx overwrites the gradient that these read.
+    // Comes before dx overwrites the gradient, because these sums read the gradient.
     SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
                WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
     SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,

@@ -1,5 +1,5 @@
-// Queue: a stream for transfers, beside the stream of the ops. It has priority over the ops where both need the device's
-// multiprocessors: a transfer uses few of them, and others wait for it.
+// Queue: a stream for transfers, beside the stream of the ops. If both need the device's multiprocessors, the queue has
+// priority: a transfer uses few of them, and other ranks wait for it.
 #ifndef LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 #define LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, in
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = x[i] * rstd * gamma[i];
 }
 
-// Also writes the rows' rstd for WeightGradient.
+// Normalises the rows, and writes their rstd for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, float* of_rows, T* dx) {

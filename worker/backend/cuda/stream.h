@@ -1,7 +1,7 @@
-// Stream: the CUDA stream on which a device's ops are issued one after another, with the fixed memory that they share and the
-// first error that any of them met. Issuing an op never waits for the device.
+// Stream: the CUDA stream on which a device's ops are issued one after another. It holds the fixed memory that the ops share,
+// and the first error of any op. Issuing an op never waits for the device.
 //
-// After an error nothing more is issued. An op does not return its own error, so a caller that needs to know asks Synchronize.
+// After an error nothing more is issued. An op does not return its own error, so a caller that needs to know calls Synchronize.
 // One thread at a time. Owns the CUDA stream and the scratch memory.
 #ifndef LYNX_WORKER_BACKEND_CUDA_STREAM_H_
 #define LYNX_WORKER_BACKEND_CUDA_STREAM_H_
@@ -27,7 +27,7 @@ class Stream {
   // Memory that an op may use between its kernels, and that a matrix product may use within one.
   static constexpr Bytes kScratch{int64_t{32} << 20};
 
-  // Limit for a kernel's parameters; more needs a driver of version 530 or newer.
+  // Limit for the size of a kernel's parameters; a larger size needs a driver of version 530 or newer.
   static constexpr size_t kMaxParameterBytes = 4096;
 
   // Creates it on the calling thread's device.

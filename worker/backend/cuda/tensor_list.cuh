@@ -1,6 +1,6 @@
-// Lists of tensors that one kernel works on. A block works on one chunk of one tensor; it finds which one in a table that is
-// passed with the kernel's parameters. A model's parameters are hundreds of tensors, and most of them are smaller than what a
-// device works on at once: starting a kernel for each would take longer than the work itself.
+// Lists of tensors that one kernel works on. A block works on one chunk of one tensor; a table in the kernel's parameters says
+// on which. A model's parameters are hundreds of tensors, and most of them are too small to occupy a device. If each had its
+// own kernel, starting the kernels would take longer than the work itself.
 #ifndef LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 

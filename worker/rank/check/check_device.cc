@@ -19,12 +19,12 @@ namespace {
 constexpr Nanos kDuration{100'000'000};
 constexpr int32_t kCpuSize = 256, kGpuSize = 1024;
 constexpr int kMatrices = 3;
-// The factors' rows repeat with these periods. So the product's rows repeat with the first period and its columns with the
-// second. The periods are small, so that all values can be computed beforehand, and share no divisor with the sizes by which
-// devices divide their work.
+// Rows of the left factor repeat with kRowPeriod and rows of the right factor with kColumnPeriod. So the product's rows and
+// columns repeat with these periods. The periods are small, so that all values can be computed beforehand. They have no common
+// divisor with the sizes by which devices divide their work.
 constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
-// The largest whole number used. bfloat16, and the shortest format in which devices multiply float32, represent all whole
-// numbers up to it exactly.
+// The largest whole number in the factors. bfloat16 represents all whole numbers up to it exactly; so does the shortest format
+// in which devices multiply float32.
 constexpr int64_t kLargest = 31;
 static_assert(kLargest * kLargest * kMaxCheckedProduct < (1 << 24));
 
@@ -120,7 +120,7 @@ absl::Status CheckProducts(const DeviceCheck& check, std::span<float> left, std:
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + check.duration;
   for (int i = 0; i < kLeastProducts || clock.Monotonic() < deadline; ++i) {
-    backend.Fill(product.data(), size * size, -1.0f);  // so that an earlier correct result is not mistaken for a new one
+    backend.Fill(product.data(), size * size, -1.0f);  // so an earlier correct result is not mistaken for a new one
     if (narrow) {
       backend.bfloat16().LogitsForward(reinterpret_cast<const Bfloat16*>(left.data()),
                                        reinterpret_cast<const Bfloat16*>(right.data()), size, size, size, product.data());

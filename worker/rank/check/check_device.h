@@ -1,6 +1,6 @@
 // CheckDevice: checks whether a device keeps what is written to it and computes correctly. It writes patterns and reads them
-// back, and repeats a matrix product whose elements are known beforehand: they are whole numbers, exact in any order of the
-// sums. Part of the check before a generation (node_check.h). Not thread-safe.
+// back. It also repeats a matrix product whose elements are known beforehand: they are whole numbers, exact in any order of the
+// sums. This is a part of the check before a generation (node_check.h). Not thread-safe.
 #ifndef LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 #define LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 
@@ -25,9 +25,9 @@ inline constexpr int kLeastProducts = 2;
 // A check of a tenth of a second, with the same kind of work as a job with elements of this type.
 DeviceCheck DeviceCheckOf(const Backend& backend, DataType type);
 
-// Uses three fp32 matrices of device memory until the backend is destroyed: 768 KiB on the CPU, 12 MiB on a GPU, which is part
-// of what the node's agent reserves beside plans. DataLoss: the device failed the check; the message says which word or
-// element, its value and the correct value. Errors of the backend are returned unchanged.
+// Uses three fp32 matrices of device memory until the backend is destroyed: 768 KiB on the CPU, 12 MiB on a GPU. The GPU's part
+// comes out of the memory that the node's agent reserves beside plans. DataLoss: the device failed the check; the message says
+// which word or element is wrong, its value and the correct value. Errors of the backend are returned unchanged.
 absl::Status CheckDevice(const DeviceCheck& check, Backend& backend);
 
 }  // namespace lynx

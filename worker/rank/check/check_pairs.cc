@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-// The median of sorted values without the one at index `skipped`.
+// The median of sorted values, without the value at index `skipped`.
 Nanos MedianWithout(const std::vector<Nanos>& sorted, size_t skipped) {
   if (sorted.size() < 2) return Nanos(0);
   const size_t middle = (sorted.size() - 1) / 2;

@@ -25,11 +25,11 @@ struct PairTime {
   int64_t kind = 0;  // links of one kind are compared
   Nanos best;        // the shortest of all exchanges so far
 };
-// A link is slow if it takes more than kSlowFactor times the median of the other links of its kind, and more than kSlowLeast,
-// which is longer than the scheduler may keep a rank from running at a bad moment.
+// A link is slow if it takes more than kSlowFactor times the median of the other links of its kind, and more than kSlowLeast.
+// The scheduler of a busy machine does not keep a rank from running for as long as kSlowLeast.
 inline constexpr int64_t kSlowFactor = 8;
 inline constexpr Nanos kSlowLeast{50'000'000};
-// Indices into `pairs`, ascending.
+// The slow links, as indices into `pairs`, ascending.
 std::vector<size_t> SlowPairs(const std::vector<PairTime>& pairs);
 // The median of the other links of the same kind; 0: there are no others.
 Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair);

@@ -26,7 +26,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kWords = kCheckedLinkBytes.value / static_cast<int64_t>(sizeof(float));
-// Each pair makes two exchanges; pairs that seem slow make up to this many more.
+// Each pair makes two exchanges. Pairs that seem slow then make up to kMoreExchanges more.
 constexpr int kMoreExchanges = 5;
 // An exchange that takes longer than this is not repeated.
 constexpr Nanos kLongExchange{1'000'000'000};
@@ -35,7 +35,7 @@ uint32_t WordOf(int32_t rank, int64_t index) {
   return (static_cast<uint32_t>(rank) + 1) * 2'246'822'519u + static_cast<uint32_t>(index) * 2'654'435'761u;
 }
 
-// What one end of a link has found, in the form in which it is sent to the other ranks.
+// What one end of a link has found. It is sent to the other ranks in this form.
 struct Finding {
   int32_t peer = 0;
   int32_t wrong = 0;  // words
@@ -163,8 +163,8 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
     std::memcpy(mine + i, &word, sizeof(word));
   }
   std::memset(theirs, 0, static_cast<size_t>(kCheckedLinkBytes.value));
-  // Starts the time when both are ready: if a rank comes late, the bytes that are already in its buffer say nothing about the
-  // link.
+  // The time is taken from the moment when both ranks are ready. If one rank came late, the bytes that are already in its
+  // buffer would say nothing about the link.
   std::array<float, 2> ready_words{};
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ready, own.communicator->StartAllGather(Group::kTensor, ready_words.data(), 1));
   LYNX_RETURN_IF_ERROR(own.communicator->Wait(ready).status());
@@ -177,7 +177,8 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
 }
 
 absl::Status LinkCheck::Explained(const absl::Status& status, size_t pair) const {
-  // If a peer has ended, or has given up because of another rank, it has told all ranks why; its silence then means nothing.
+  // If a peer has ended, or has given up because of another rank, it has told all ranks the reason. Then its silence on this
+  // link means nothing, and the reason is returned.
   LYNX_RETURN_IF_ERROR(between_hosts_.Failure());
   if (!absl::IsDeadlineExceeded(status))
     return Annotate(status, absl::StrCat("node check, with ", PeerText(config_, PeerOf(pair))));
@@ -218,7 +219,8 @@ absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
       const auto [low, high] = std::minmax({static_cast<int32_t>(rank), finding.peer});
       const auto pair = index.find({low, high});
       LYNX_CHECK(pair != index.end());
-      // Uses the end with the longer time, because that is the end whose incoming bytes are slow.
+      // The two ends report different times. The longer one counts, because it belongs to the end whose incoming bytes are
+      // slow.
       times[pair->second].best = std::max(times[pair->second].best, Nanos(finding.best_nanos));
       wrong_[pair->second] = wrong_[pair->second] || finding.wrong > 0;
     }
@@ -235,7 +237,7 @@ absl::Status Failed(int32_t failed, const std::string& what) {
   return absl::UnavailableError(absl::StrCat("rank ", failed, " has failed its ", what));
 }
 
-// Waits, so that no rank ends before all have heard the reason. Errors while waiting are ignored.
+// Waits for all ranks, so that no rank ends before all of them know the reason. Errors while waiting are ignored.
 absl::Status AfterAll(absl::Status status, Communicator& between_hosts) {
   (void)between_hosts.Barrier();
   return status;
@@ -290,7 +292,7 @@ absl::Status CheckLinks(const RankConfig& config, const NodeCheckOptions& option
   std::iota(all.begin(), all.end(), size_t{0});
   std::vector<size_t> next = all;
   std::vector<PairTime> times;
-  // Every rank knows all times, so all continue with the same pairs.
+  // Every rank knows all times, so all ranks continue with the same pairs.
   for (int exchange = 0; !next.empty() && exchange <= 1 + kMoreExchanges; ++exchange) {
     std::erase_if(next, [&](size_t pair) { return !links.is_own(pair); });
     LYNX_RETURN_IF_ERROR(links.Exchange(next));
@@ -317,7 +319,7 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
   const Nanos begin = clock.Monotonic();
   const std::vector<CheckedPair> pairs = PairsOf(config.context.layout);
   const int32_t rounds = pairs.empty() ? 0 : pairs.back().round + 1;
-  // In each round, peers may wait for a silent rank.
+  // The time limit is the sum over all rounds: in each round, peers may wait for a silent rank.
   between_hosts.SetIdleTimeout(options.patience * (rounds * (rounds + 1) / 2 + 2));
   NodeCheckReport report{.devices = config.context.layout.ranks()};
   LYNX_RETURN_IF_ERROR(CheckDevices(config, backend, between_hosts));

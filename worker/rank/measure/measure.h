@@ -51,10 +51,10 @@ struct MeasureRequest {
   std::vector<LayerShape> shapes;  // may be empty: then only generic rates are measured
   DeviceKind device_kind = DeviceKind::kCpu;
   std::string device_uuid;     // of a GPU; empty for a CPU
-  std::vector<int32_t> cores;  // the cores of one rank: it is pinned to them and uses as many BLAS threads; empty = not pinned
+  std::vector<int32_t> cores;  // the cores of one rank, to which it is pinned, with one BLAS thread each; empty: not pinned
   int32_t repetitions = 5;     // for each op, after one run to warm up; the median counts. 1..1000
-  // Soft limit, > 0: no shape is begun after it, and fewer repetitions run if one takes too long. The result lacks the shapes
-  // that were not reached.
+  // Soft limit, > 0: when it is over, no further shape is begun, and if one shape takes too long, it gets fewer repetitions.
+  // The result lacks the shapes that were not reached.
   double budget_seconds = 20;
   bool operator==(const MeasureRequest&) const = default;
 };
@@ -101,10 +101,10 @@ struct GpuLinksRequest {
 struct GpuLinksResult {
   LinkCost link;                       // fitted to transfers of all kinds and several sizes, with all GPUs taking part
   std::vector<LinkLevel> inner_links;  // of the blocks, with all of them busy at once
-  // As in HardwareProfile: the slowdown of products beside an all-reduce; and which share of a window the two do not share,
-  // although they run at the same time.
+  // As in HardwareProfile: the slowdown of products beside an all-reduce; and the share of a window that is lost, although
+  // products and all-reduce run at the same time.
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes nccl_memory, route_memory;  // what NCCL took from a GPU once, and for each route
+  Bytes nccl_memory, route_memory;  // GPU memory that NCCL took once, and for each route
   bool operator==(const GpuLinksResult&) const = default;
 };
 

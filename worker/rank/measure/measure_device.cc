@@ -184,8 +184,9 @@ class ShapeBench {
   TensorTable tensors_;
 };
 
-// A rate is measured with work that keeps the device busy for this long, or else with the largest work below. On a CPU the
-// smallest work is enough. A GPU needs a hundred times as much; otherwise the rate would be that of starting the work.
+// A rate is measured with work that keeps the device busy for this long, or with the largest size below if no size is large
+// enough. On a CPU the smallest size is enough. A GPU needs a hundred times as much work; otherwise the measured rate would be
+// that of starting the work.
 constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
 constexpr int64_t kLeastSide = 1024, kMaxSide = 8192;
 constexpr int64_t kLeastTokens = 8192, kMaxTokens = 131'072;
@@ -273,8 +274,9 @@ std::string KindOf(const MeasureRequest& request, const Backend& backend) {
 }  // namespace
 
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
-  // The times must not include other ranks that share the core and are measured at the same time. What sharing costs depends on
-  // how many ranks compute at a time, and the planner models that (planner/cost/core_sharing.h).
+  // On one core the processor time counts, so that other ranks that share the core and are measured at the same time are not
+  // included. The planner models what sharing costs, because it depends on how many ranks compute at a time
+  // (planner/cost/core_sharing.h).
   const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
   const Stopwatch stopwatch(request.repetitions, request.budget_seconds, one_core ? Counted::kProcessor : Counted::kWall);
   MeasureResult result;

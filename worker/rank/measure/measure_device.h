@@ -15,8 +15,8 @@ namespace lynx {
 // Makes a backend of the request's device. What a backend allocated is freed when it is destroyed.
 using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
 
-// The process should already be pinned to the request's cores. ResourceExhausted when a shape's tensors do not fit in memory;
-// errors of the device and of `make_backend`.
+// The process should already be pinned to the request's cores. ResourceExhausted if a shape's tensors do not fit in memory.
+// Other errors are those of the device and of `make_backend`.
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend);
 
 }  // namespace lynx

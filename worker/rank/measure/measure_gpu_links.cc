@@ -20,7 +20,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// Transfers in a row in one measurement: as in training, the host issues one while the device is busy with another.
+// Number of transfers in a row in one measurement. As in training, the host issues one while the device is busy with another.
 constexpr int64_t kTrain = 4;
 constexpr Nanos kConnectTimeout{20'000'000'000};
 constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid profile
@@ -29,7 +29,7 @@ constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid pro
 struct Findings {
   std::vector<TransferSample> samples;
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes memory;  // what making the routes took from the GPU
+  Bytes memory;  // GPU memory that NCCL took for the routes
 };
 
 // A layout in which the ranks measure, and the addresses at which they connect.
@@ -60,7 +60,8 @@ struct Setting {
   const std::vector<Round>& rounds;  // by kRings and the other constants
 };
 
-// The order of measurements: all GPUs in one ring, also beside products; messages between neighbours; the first of the blocks.
+// Indices of the rounds, in the order in which they are measured. kRings: all GPUs in one ring, also beside products.
+// kMessages: messages between neighbours. kBlocks: the first of the blocks.
 constexpr size_t kRings = 0, kMessages = 1, kBlocks = 2;
 
 // One rank in one layout. All ranks run the same transfers: their number is a constant, or the ranks agree on it.
@@ -100,7 +101,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Whether the time budget of any rank is spent; the same answer on all ranks.
+  // True if the time budget of any rank is spent. The answer is the same on all ranks.
   absl::StatusOr<bool> AnyExpired() {
     float expired = stopwatch_.expired() ? 1 : 0;
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, hosts_->StartAllReduce(Group::kWorld, &expired, 1));
@@ -152,7 +153,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Whether to stop with the sizes that have been measured so far.
+  // True if measuring should stop with the sizes that have been measured so far.
   absl::StatusOr<bool> Enough(Bytes size) {
     LYNX_ASSIGN_OR_RETURN(const bool expired, AnyExpired());
     return expired && size > setting_.sizes.transfers[1];
@@ -182,7 +183,7 @@ class GpuLinkBench {
       if (enough) break;
       const int64_t count = size.value / kFloat;
       LYNX_RETURN_IF_ERROR(Sample(1, size.value, [&]() -> absl::StatusOr<TransferTicket> {
-        // With an odd number of ranks, the last one has no partner; it only takes part in what the ranks agree on.
+        // With an odd number of ranks, the last rank has no partner. It only takes part in the agreements of the ranks.
         if (alone) return devices_->StartAllReduce({Group::kTensor}, memory_.data(), 1);
         return sends ? devices_->StartSend({Group::kNextStage, rank_}, memory_.data(), count)
                      : devices_->StartRecv({Group::kPreviousStage, rank_}, memory_.data(), count);
@@ -200,7 +201,7 @@ class GpuLinkBench {
   struct Times {
     Nanos products, all;
   };
-  // The time of `products` products, and, if `transfers`, of an all-reduce of the largest size beside them.
+  // Measures the time of `products` products. If `transfers`, an all-reduce of the largest size runs beside them.
   absl::StatusOr<Times> Beside(int64_t products, bool transfers) {
     Times times;
     const auto once = [&]() -> absl::StatusOr<Nanos> {
@@ -228,9 +229,10 @@ class GpuLinkBench {
     return times;
   }
 
-  // Products that take half the transfer's time show how much longer ops take beside it. Products that take as long as the
-  // transfer show how much of the window is lost although both run at once: with the times T of the transfer, P of the products
-  // and M of both together, P + T - M was hidden.
+  // Measures how matrix products and a transfer slow each other down, with two numbers of products. `half` products take half
+  // the time of the transfer. They show how much longer ops take beside a transfer. `whole` products take as long as the
+  // transfer. They show how much time is lost although both run at once: if the transfer takes T, the products P and both
+  // together M, then P + T - M was hidden.
   absl::Status MeasureOverlap() {
     backend_.Fill(memory_.data(), static_cast<int64_t>(memory_.size()), 0.5f);
     LYNX_ASSIGN_OR_RETURN(const Times transfer, Beside(0, true));
@@ -360,13 +362,14 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
   }
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Findings &own = ranks[i].findings()[kRings], &messages = ranks[i].findings()[kMessages];
-    // Two for each neighbour (to and from it), and one for the tied embedding between the first and the last rank.
+    // Each rank has two routes for each neighbour (to and from it). The first and the last rank have one more, for the tied
+    // embedding.
     const int64_t routes = i == 0 || i + 1 == ranks.size() ? 3 : 4;
     const Bytes route = messages.memory / routes;
     result.overlap_slowdown_permille = std::max(result.overlap_slowdown_permille, own.overlap_slowdown_permille);
     result.communication_compute_permille = std::max(result.communication_compute_permille, own.communication_compute_permille);
     result.route_memory = std::max(result.route_memory, route);
-    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // it is created with the first route
+    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // NCCL itself is created with the first route
   }
   return result;
 }

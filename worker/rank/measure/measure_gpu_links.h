@@ -1,5 +1,6 @@
-// Measures the links between a node's GPUs: what transfers through NCCL cost, and how overlap with compute slows both. Each GPU
-// is a rank, which is a thread of this process and has its own backend and communicators, as a rank process does.
+// Measures the links between a node's GPUs: the cost of transfers through NCCL, and how much transfers and compute slow each
+// other down when they overlap. Each GPU is a rank: a thread of this process with its own backend and communicators, as a rank
+// process has them.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_GPU_LINKS_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_GPU_LINKS_H_
 
@@ -18,8 +19,8 @@ using MakeGpuBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(in
 
 // How much is transferred and computed.
 struct GpuLinkSizes {
-  // Sizes of whole buffers, ascending, 2 or more. When the time budget is spent, only the first two are measured. The last one
-  // is also transferred beside products.
+  // Sizes of whole buffers, ascending, 2 or more. When the time budget is spent, only the first two sizes are measured. The
+  // last size is also transferred beside products.
   std::vector<Bytes> transfers = {kKiB * 64, kMiB, kMiB * 8, kMiB * 64};
   int64_t product_side = 1024;  // side of the square matrices
 };
@@ -28,8 +29,9 @@ struct GpuLinkSizes {
 absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, const MakeGpuBackend& make_backend,
                                                const GpuLinkSizes& sizes = {});
 
-// Measured times: of a transfer alone; of a few products, shorter than the transfer, alone and beside it; of as many products
-// as take the transfer's time, alone; and of these products together with the transfer, until both were done.
+// Measured times. transfer: a transfer alone. few, few_beside: a few products, which take less time than the transfer, alone
+// and beside the transfer. many: as many products as take the transfer's time, alone. both: these products together with the
+// transfer, until both are done.
 struct OverlapTimes {
   Nanos transfer, few, few_beside, many, both;
 };

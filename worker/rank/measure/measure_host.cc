@@ -30,7 +30,7 @@ class HostBench {
     const HostCopy back{host_.data(), device_, out.bytes};
     link.to_host_bytes_per_second = RateOf(out);
     link.from_host_bytes_per_second = RateOf(back);
-    // One thread makes both kinds of copies, one after another.
+    // On the CPU, one thread makes the copies of both directions, one after another.
     link.both_bytes_per_second = std::max(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.op_slowdown_permille = Slowdown(out);
     return link;
@@ -52,8 +52,8 @@ class HostBench {
     for (int64_t i = 0; i < times; ++i) backend_.LinearForward(products_, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Uses products that take twice as long as the copies beside them. The cost of the copies is the time of both together minus
-  // the time of the products alone. On one core that is all of the copies' time, in whichever order they run.
+  // The products take twice as long as the copies beside them. The cost of the copies is the time of both together minus the
+  // time of the products alone. On one core this cost is the whole time of the copies, in whichever order the two run.
   int32_t Slowdown(const HostCopy& copy) {
     std::array<HostCopy, kCopiesBeside> copies;
     copies.fill(copy);

@@ -10,12 +10,12 @@
 
 namespace lynx {
 
-// How much longer ops take while copies run beside them, in thousandths. Assumes that copies take as long as they do alone and
-// delay the end of the ops by `cost` = copying (1 - 1000 / slowdown). Limited to the largest value in a profile, a factor of
-// 100.
+// Returns how much longer ops take while copies run beside them, in thousandths. It assumes that copies take as long as they do
+// alone, and delay the end of the ops by `cost` = copying (1 - 1000 / slowdown). The result is limited to the largest value in
+// a profile, a factor of 100.
 int32_t SlowdownBesideCopies(Nanos copying, Nanos cost);
 
-// All rates are > 0. On one core, a copy takes its time from the ops, which almost stop beside it.
+// Measures the rates; all are > 0. On one core, a copy takes its time from the ops, which almost stop meanwhile.
 absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatch);
 
 }  // namespace lynx

@@ -20,7 +20,7 @@ namespace {
 constexpr int32_t kRanks = 2;
 constexpr std::array<int64_t, 6> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
 constexpr int64_t kMaxFloats = kSizes.back() / 4;
-// Transfers in a row in one measurement: on many links the first bytes after a pause pass faster than the rest.
+// Number of transfers in a row in one measurement. On many links the first bytes after a pause pass faster than later ones.
 constexpr int32_t kTrain = 4;
 // The product that runs beside the transfers: (256, 768) and (768, 768), some milliseconds. Like a layer's product it does not
 // fit into a core's own cache, so a transfer that passes through that cache slows both equally.
@@ -62,7 +62,7 @@ class LinkRank {
     return communicator_.Wait(ticket).status();
   }
 
-  // Whether the time budget of one of the ranks is spent; the same answer on both.
+  // True if the time budget of one of the ranks is spent. The answer is the same on both.
   absl::StatusOr<bool> EitherExpired() {
     data_[0] = stopwatch_.expired() ? 1 : 0;
     LYNX_RETURN_IF_ERROR(AllReduce(1));
@@ -98,8 +98,8 @@ class LinkRank {
     for (int64_t i = 0; i < times; ++i) backend_->LinearForward(x, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Uses processor times, not wall times, so that other work on the machine has little influence: the communication thread's
-  // time for a transfer alone, and the products' time beside a transfer compared with their time alone.
+  // Measures the communication thread's time for a transfer alone, and the products' time beside a transfer compared with their
+  // time alone. Uses processor times, not wall times, so that other work on the machine has little influence.
   absl::Status MeasureOverlap() {
     const LinkCost link = FitLink(findings_.samples);
     LYNX_ASSIGN_OR_RETURN(const double rate, Mean(static_cast<double>(link.bytes_per_second)));
@@ -173,7 +173,7 @@ absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int l
 
 LinkCost FitLink(const std::vector<TransferSample>& samples) {
   LYNX_CHECK(samples.size() >= 2);
-  // Minimizes the sum of ((a s + b x - t) / t)^2: normal equations with weights 1 / t^2.
+  // Minimizes the sum of ((a s + b x - t) / t)^2 by the normal equations with weights 1 / t^2.
   double ss = 0, sx = 0, xx = 0, st = 0, xt = 0;
   for (const TransferSample& sample : samples) {
     const auto s = static_cast<double>(sample.steps), x = static_cast<double>(sample.bytes.value);

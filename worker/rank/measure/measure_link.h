@@ -1,5 +1,5 @@
-// Measures a link: the cost of transfers between two ranks, and of overlapping them with compute. Each rank is a thread with
-// its own communicator over TCP, as two rank processes would have.
+// Measures a link: the cost of transfers between two ranks, and how much transfers and compute slow each other down when they
+// overlap. Each rank is a thread with its own communicator over TCP, as two rank processes would have.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_LINK_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_LINK_H_
 
@@ -13,8 +13,8 @@
 
 namespace lynx {
 
-// Where the two ranks are, if not both are where the caller is: their addresses, which replace request.host, and a function
-// that a rank's thread calls to move there (into a network namespace).
+// The places of the two ranks if they are not both where the caller is. The addresses replace request.host. A rank's thread
+// calls the function to move to its place (into a network namespace).
 struct LinkPlaces {
   std::array<std::string, 2> hosts;
   std::function<absl::Status(int32_t rank)> enter;

@@ -41,7 +41,8 @@ class PinnedBench {
     link.to_host_bytes_per_second = RateOf(half, TimeOf(Direction::kToHost, half, 0));
     link.from_host_bytes_per_second = RateOf(half, TimeOf(Direction::kFromHost, half, 0));
     const Nanos both = TimeOf(Direction::kBoth, half, 0);
-    // A profile must satisfy this, whatever the noise between the measurements.
+    // In a valid profile, the rate of both directions together lies between these limits. Noise in the measurements could
+    // violate this.
     const auto [slower, faster] = std::minmax(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.both_bytes_per_second = std::clamp(RateOf(half * 2, both), faster, slower + faster);
     // Uses products that take twice as long as the copies beside them.
@@ -60,7 +61,7 @@ class PinnedBench {
     return std::max(stopwatch_.MedianTime([&] { return Once(direction, bytes, products); }), Nanos(1));
   }
 
-  // The time of the products, with the copies beside them; without products, the time of the copies.
+  // Measures once. Returns the time of the products, with copies beside them; without products, the time of the copies.
   Nanos Once(Direction direction, Bytes bytes, int64_t products) const {
     backend_.BeginMarks();
     const Moment begin = backend_.Mark();

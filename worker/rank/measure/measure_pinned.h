@@ -10,7 +10,7 @@
 
 namespace lynx {
 
-// All rates are > 0. Errors are those of the backend.
+// Measures the rates; all are > 0. Errors are those of the backend.
 absl::StatusOr<HostLink> MeasurePinned(Backend& backend, const Stopwatch& stopwatch);
 
 }  // namespace lynx

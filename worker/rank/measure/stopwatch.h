@@ -33,9 +33,9 @@ Nanos CpuTimeOf(Run run) {
   return ProcessorTime(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
-// What a stopwatch counts. kProcessor is the processor time of the whole process. If all its threads are on one core and one of
-// them always has work, that is the elapsed time without waits for the core, so it does not contain what other processes do
-// there.
+// What a stopwatch counts. kWall: wall-clock time. kProcessor: the processor time of the whole process. If all threads of the
+// process are on one core, and one of them always has work, this is the elapsed time without waits for the core. So it does not
+// include the time of other processes on the core.
 enum class Counted : uint8_t { kWall, kProcessor };
 
 class Stopwatch {
@@ -46,8 +46,8 @@ class Stopwatch {
   bool expired() const { return clock_.Monotonic() >= deadline_; }  // wall time in both cases
   Nanos Now() const { return counted_ == Counted::kProcessor ? ProcessorTime(CLOCK_PROCESS_CPUTIME_ID) : clock_.Monotonic(); }
 
-  // Does one run to warm up, then returns the median of the repetitions. When the budget is spent it does fewer repetitions,
-  // but at least one.
+  // Does one run to warm up, then returns the median of the repetitions. When the budget is spent, it stops repeating, but does
+  // at least one repetition.
   template <class Run>
   Nanos MedianOf(Run run) const {
     return MedianTime([&] {
@@ -57,7 +57,7 @@ class Stopwatch {
     });
   }
 
-  // The same for runs that return how long they took.
+  // Like MedianOf, for runs that return how long they took.
   template <class TimedRun>
   Nanos MedianTime(TimedRun run) const {
     run();

@@ -1,5 +1,5 @@
-// Agreement: every rank tells every other how it fared or what it has, so that all ranks continue in the same way. Collective;
-// owned by the rank's compute thread.
+// Agreement: every rank tells every other rank its status, or a value or text. So all ranks know the same and continue in the
+// same way. Collective; owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_PEERS_AGREEMENT_H_
 #define LYNX_WORKER_RANK_PEERS_AGREEMENT_H_
 
@@ -31,14 +31,15 @@ absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own
 // The texts of all ranks, by rank, on every rank; they may have any length. Otherwise like GatherStatuses.
 absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const RankGroup& seat);
 
-// OK if all statuses are OK; else the first failing rank's code, with "rank N: " before its message.
+// OK if all statuses are OK. Otherwise the code of the first rank that failed, with "rank N: " before its message.
 absl::Status FirstFailure(const std::vector<absl::Status>& statuses);
 
-// `slots` has room for `slot_floats` floats of every rank; this rank's slot must be filled, and the others are received.
+// Gathers one slot of every rank. `slots` has room for `slot_floats` floats of every rank. This rank's slot must be filled; the
+// other slots are received.
 absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const RankGroup& seat);
 
-// The values of all ranks, by rank, on every rank; otherwise like GatherStatuses. T is plain bytes, and its size a multiple of
-// four.
+// Returns the values of all ranks, by rank, on every rank. Otherwise like GatherStatuses. T is plain bytes, and its size is a
+// multiple of four.
 template <class T>
 absl::StatusOr<std::vector<T>> GatherValues(const T& own, const RankGroup& seat) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(float) == 0);

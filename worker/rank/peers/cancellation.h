@@ -1,14 +1,14 @@
 // Cancellation: requests to end the rank, at once or when a step is done.
 //
-// At once: SIGTERM (or SIGINT). A separate thread waits for the signal and aborts the communicator, which wakes this rank's
+// At once: SIGTERM (or SIGINT). A separate thread waits for the signal and aborts the communicator. This wakes the rank's
 // compute thread and tells every peer. If the compute thread does not end within a grace time (it may be in a long product, or
-// writing to a slow disk), the process exits at that point. A checkpoint is either whole or invisible, so nothing is left
-// half-written.
+// writing to a slow disk), the process exits. A checkpoint is either whole or invisible, so this leaves no half-written
+// checkpoint.
 //
-// When a step is done: a file beside the rank's configuration, so that the request survives the process that made it and can be
+// When a step is done: a file beside the rank's configuration. The request survives the process that made it, and can be
 // withdrawn. The rank looks for the file between steps; all ranks then agree on the step after which they give way.
 //
-// The signals must be blocked in every thread, also in those that libraries start before main: see BlockStopSignals.
+// The signals must be blocked in every thread, also in threads that libraries start before main: see BlockStopSignals.
 // Thread-safe.
 #ifndef LYNX_WORKER_RANK_PEERS_CANCELLATION_H_
 #define LYNX_WORKER_RANK_PEERS_CANCELLATION_H_
@@ -37,11 +37,11 @@ class Cancellation {
   Cancellation& operator=(const Cancellation&) = delete;
 
   bool requested() const { return requested_; }
-  // Whether the rank is asked to give way when a step is done.
+  // True if the rank is asked to give way when a step is done.
   bool YieldRequested() const;
 
-  // Sets the communicator to abort; call it with nullptr before the communicator is destroyed. While there is none, a request
-  // exits the process at once with kRankExitCancelled. If a request came earlier, the communicator is aborted now.
+  // Sets the communicator to abort. Call it with nullptr before the communicator is destroyed. While no communicator is set, a
+  // request ends the process at once with kRankExitCancelled. If a request came earlier, this call aborts the communicator now.
   void Attach(Communicator* communicator);
 
  private:

@@ -27,12 +27,12 @@ inline constexpr Nanos kSilenceLimit{30'000'000'000};
 // The rate at which a slow disk writes a checkpoint and reads it back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 
-// The limit while a checkpoint of `checkpoint` bytes is written or loaded.
+// The idle limit while a checkpoint of `checkpoint` bytes is written or loaded.
 constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
   return kIdleLimit + Nanos(1'000'000'000) * (checkpoint.value / kSlowDiskPerSecond.value);
 }
 
-// Sets the limit of a communicator. The limit is kIdleLimit at first, and the communicator must already have that.
+// Sets the idle limit of a communicator. At first the limit is kIdleLimit; the communicator must have this limit already.
 class IdleLimit {
  public:
   static constexpr size_t kStepsKnown = 3;  // the median counts from this number of steps on
@@ -54,7 +54,7 @@ class IdleLimit {
   Nanos now_ = kIdleLimit;
 };
 
-// While this object exists, the limit is that for a checkpoint of `checkpoint` bytes.
+// While this object exists, the idle limit is the one for a checkpoint of `checkpoint` bytes.
 class CheckpointPatience {
  public:
   CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) { limit_.Set(CheckpointIdleLimit(checkpoint)); }

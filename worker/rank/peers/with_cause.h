@@ -1,4 +1,4 @@
-// A FaultCause that is attached to a status, and travels with it from where the cause is known to the rank's last report.
+// A FaultCause that is attached to a status. The status carries it from where the cause is known to the rank's last report.
 // Annotate (common/status.h) keeps only the code, so the cause must be attached after the last Annotate. Thread-safe.
 #ifndef LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_
 #define LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_
@@ -13,7 +13,7 @@
 
 namespace lynx {
 
-// The same status with the cause. A status that already has a cause, or that reports a lost peer, is not changed.
+// Returns the status with the cause attached. A status that already has a cause, or that reports a lost peer, is not changed.
 absl::Status WithCause(absl::Status status, FaultCause cause);
 // Attaches the cause that follows from the code of an error of the backend, the states or the engine
 // (worker/backend/backend.h): memory, the device, or the program. DataLoss means a bad token in the data that the engine was
@@ -36,7 +36,7 @@ absl::StatusOr<T> WithCauseOfCode(absl::StatusOr<T> result) {
   return WithCauseOfCode(result.status());
 }
 
-// True for errors that the communicator returns when another rank is gone, is silent or gave up.
+// True for errors that the communicator returns if another rank is gone, is silent or gave up.
 inline bool IsPeerLoss(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
 
 }  // namespace lynx

@@ -10,9 +10,9 @@
 namespace lynx {
 
 // `text` is "UID:GID:GROUP,GROUP". All threads of the process become that user with exactly these groups, and no program that
-// the process starts can get more rights (no_new_privs). Does nothing if it is that user already, because the process may have
-// restarted itself. InvalidArgument for other texts and for root; PermissionDenied if this process may not do it, or could undo
-// it.
+// the process starts can get more rights (no_new_privs). If the process is that user already, does nothing: the process may
+// have restarted itself. InvalidArgument for other texts and for root. PermissionDenied if this process has no right to change
+// its user, or could undo the change.
 absl::Status DropPrivileges(const std::string& text);
 
 }  // namespace lynx

@@ -32,7 +32,7 @@ const std::string* no_memory = nullptr;
 const std::string* no_threads = nullptr;
 std::terminate_handler terminate_before = nullptr;
 
-// May only make calls that allocate nothing.
+// Writes the report and the line, and ends the process. It must not allocate memory.
 [[noreturn]] void TellAndEnd(std::string_view report, std::string_view line) {
   [[maybe_unused]] ssize_t written = write(report_fd, report.data(), report.size());
   written = write(STDERR_FILENO, line.data(), line.size());
@@ -41,7 +41,8 @@ std::terminate_handler terminate_before = nullptr;
 
 [[noreturn]] void EndWithoutMemory() { TellAndEnd(*no_memory, "lynx-rank: the process ran out of memory\n"); }
 
-// Distinguishes the two reasons why a thread cannot be started, because the error is the same for both.
+// True if there is memory for a thread's stack. If a thread cannot be started, this tells a lack of memory from a limit of
+// threads, because the error is the same for both.
 bool MemoryForAStack() {
   pthread_attr_t attributes;
   size_t bytes = 0;
@@ -52,7 +53,7 @@ bool MemoryForAStack() {
   return true;
 }
 
-// std::thread throws if it cannot start a thread, and nothing here catches that.
+// The handler of std::terminate. std::thread throws if it cannot start a thread, and nothing in a rank catches that.
 [[noreturn]] void EndOrTerminate() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -61,7 +62,7 @@ bool MemoryForAStack() {
       if (!MemoryForAStack()) EndWithoutMemory();
       TellAndEnd(*no_threads, "lynx-rank: cannot start a thread\n");
     }
-  } catch (...) {  // ends as it would without this handler
+  } catch (...) {  // other exceptions end the process as they would without this handler
   }
   terminate_before();
   std::abort();

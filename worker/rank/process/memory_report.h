@@ -9,10 +9,10 @@
 
 namespace lynx {
 
-// From now on, if `new` or a thread's stack finds no memory, the process appends a failure with FaultCause::kMemory to
-// `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited, the failure has
-// FaultCause::kUnknown and says which limits to check. Call it once in a process, before it has threads. The status follows
-// errno.
+// Prepares the report. From now on, if `new` or a thread's stack finds no memory, the process appends a failure with
+// FaultCause::kMemory to `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited,
+// the failure has FaultCause::kUnknown and says which limits to check. Call it once in a process, before it has threads. The
+// status follows errno.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
 }  // namespace lynx

@@ -12,8 +12,8 @@ namespace lynx {
 
 enum class PinResult : uint8_t { kPinned, kWasPinned };
 
-// Pins the calling thread, and every thread that it starts from now on, to these cores. Empty: does nothing. kWasPinned: it was
-// pinned to them already. InvalidArgument when this process may use none of them.
+// Pins the calling thread, and every thread that it starts from now on, to these cores. Empty: does nothing. kWasPinned: the
+// thread was pinned to them already. InvalidArgument if this process may use none of the cores.
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores);
 
 // The processor's name in /proc/cpuinfo; "unknown processor" if it has none.

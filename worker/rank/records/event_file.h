@@ -31,7 +31,7 @@ uint32_t Crc32c(std::string_view bytes);
 std::string EventRecord(std::string_view message);
 // The messages. `wall`: time since the Unix epoch.
 std::string VersionEvent(Nanos wall);  // the first event of a file
-// A run begins or continues before this step: what other files have about this step and later ones no longer counts.
+// Says that a run begins or continues before this step: records of other files about this step and later steps no longer count.
 std::string StartEvent(Nanos wall, int64_t step);
 std::string ScalarsEvent(Nanos wall, int64_t step, const std::vector<Scalar>& scalars);
 

@@ -20,8 +20,8 @@ class ReportFile {
   ReportFile& operator=(ReportFile&&) = delete;
   ~ReportFile();
 
-  // If a report cannot be written (the disk is full), it is named on stderr and dropped, because training is more important. A
-  // report that was written only in part stays as an invalid line; the next report begins a new line.
+  // If a report cannot be written (the disk is full), it is named on stderr and dropped, because training is more important. If
+  // only a part of a report was written, this part stays as an invalid line, and the next report begins a new line.
   void Append(const RankReport& report);
 
  private:

@@ -4,11 +4,11 @@
 //   DIRECTORY/metrics-JOB/events.out.tfevents.*     the same for TensorBoard, a file for each generation
 //
 // A line is for a number of steps done; it has a validation loss if the model was evaluated then. The CSV preserves numbers
-// exactly. A generation that resumes continues after the step from which it resumes: later lines of an earlier generation are
-// removed, so each step is there once.
+// exactly. A generation that resumes continues after the step from which it resumes. Later lines of an earlier generation are
+// removed, so the file has one line for each step.
 //
-// Training never waits for these files or ends because of them. If they cannot be written, that is said once on stderr, and
-// they are left out. Owned by rank 0's compute thread.
+// Training never waits for these files or ends because of them. If they cannot be written, a message on stderr says so once,
+// and nothing more is written. Owned by rank 0's compute thread.
 #ifndef LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 #define LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 

@@ -1,11 +1,11 @@
 // CheckpointWriter: writes one checkpoint with all ranks. Every rank that has a shard writes and verifies it beside the next
-// steps (shard_writer.h). After the step in which the last one is finished, all ranks agree that every shard is durable; rank 0
-// publishes the checkpoint, reports it, and only then removes older checkpoints; all ranks agree on the outcome. So either all
-// ranks continue with the knowledge that the checkpoint is visible, or all continue without it.
+// steps (shard_writer.h). After the step in which the last shard is finished, all ranks agree that every shard is durable. Rank
+// 0 publishes the checkpoint, reports it, and only then removes older checkpoints. Finally all ranks agree on the outcome. So
+// either all ranks continue and know that the checkpoint is visible, or all continue without it.
 //
 //   Write (copies the states) -> step, Poll -> step, Poll: all have written -> agreed and published
 //
-// Only one checkpoint is written at a time: a Write that comes too early waits for the previous one.
+// Only one checkpoint is written at a time: a Write that comes too early waits for the previous checkpoint.
 //
 // Owned by the rank's compute thread; borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_
@@ -24,7 +24,7 @@
 
 namespace lynx {
 
-// Whether a run writes a checkpoint after `steps_done` steps.
+// True if a run writes a checkpoint after `steps_done` steps.
 bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
 
 class CheckpointWriter {
@@ -33,10 +33,10 @@ class CheckpointWriter {
   CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat, ModelState& state,
                    ReportFile& reports);
 
-  // Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0 reports it and the rank at
-  // fault says so on stderr, but that is not an error: training continues. An error means that the run must end: it is the
-  // communicator's or, on every rank, FailedPrecondition when a newer generation of the job has begun or when another run's
-  // checkpoint is in the way.
+  // Begins to write a checkpoint. Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0
+  // reports it and the rank at fault says so on stderr. That is not an error: training continues. An error means that the run
+  // must end. It is an error of the communicator. Or it is FailedPrecondition, on every rank, if a newer generation of the job
+  // has begun or if another run's checkpoint is in the way.
   absl::Status Write(int64_t steps_done);
 
   bool under_way() const { return pending_ != 0; }
@@ -44,8 +44,8 @@ class CheckpointWriter {
   // shard is written; when all are, it completes what Write began. Errors are those of Write.
   absl::Status Poll();
 
-  // Like Write, but not beside training: returns when the checkpoint is visible (true) or cannot be written (false; that is
-  // reported).
+  // Like Write, but training waits: returns true when the checkpoint is visible, or false if it cannot be written. The latter
+  // is reported.
   absl::StatusOr<bool> WriteNow(int64_t steps_done);
 
   // Like Write, for the last step, whose checkpoint is the run's only result. It does not run beside training, and it retries
@@ -61,11 +61,11 @@ class CheckpointWriter {
   // Begins to write this rank's shard, if it writes one.
   void StartOwnShard(const CheckpointIdentity& identity);
   absl::Status FinishOwnShard(const CheckpointIdentity& identity);
-  // Does everything that follows the writing of the shards, for which it waits. Errors are those of Write.
+  // Waits for the writing of the shards, then publishes or discards the checkpoint. Errors are those of Write.
   absl::StatusOr<Outcome> Conclude(const CheckpointIdentity& identity);
   // Concludes the checkpoint that is in progress, if there is one.
   absl::Status ConcludePending();
-  // Whether the checkpoint is visible; if not, it reports that.
+  // Returns true if the checkpoint is visible. If it is not, reports that.
   absl::StatusOr<bool> ConcludeAt(int64_t steps_done);
   // On rank 0: makes the checkpoint visible, reports it and removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);

@@ -89,7 +89,7 @@ absl::StatusOr<bool> CopyResume::Load(const CheckpointIdentity& run, ModelState&
   const absl::Status failure = FirstFailure(loaded);
   if (failure.ok()) return true;
   if (absl::IsFailedPrecondition(failure)) return failure;
-  // It is not known which shard failed, so the whole step is rejected.
+  // A load failed, but it is unknown which shard caused this, so the whole step is rejected.
   if (!own.ok()) Tell(std::string(own.message()));
   for (int32_t node = 0; node < copies_.node_count(); ++node) {
     for (const ShardRecord& file : current_->files) {

@@ -21,20 +21,20 @@ namespace lynx {
 
 class CopyResume {
  public:
-  // The only errors are the communicator's.
+  // Collective. The only errors are the communicator's.
   static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& seat,
                                                            ReportFile& reports);
 
   // The newest in-memory checkpoint that was not rejected; nullopt: there is none. The same on every rank.
   const std::optional<WholeCopies>& current() const { return current_; }
-  // Loads the current in-memory checkpoint into `state` and returns whether that succeeded. If not, it is rejected, and
-  // touched() says whether `state` may have changed. FailedPrecondition when it belongs to another run; otherwise the
-  // communicator's errors.
+  // Loads the current in-memory checkpoint into `state`. Returns true if that succeeded. Otherwise the checkpoint is rejected,
+  // and touched() says whether `state` may have changed. FailedPrecondition if the checkpoint belongs to another run; other
+  // errors are the communicator's.
   absl::StatusOr<bool> Load(const CheckpointIdentity& run, ModelState& state);
   bool touched() const { return touched_; }
 
-  // Records that the generation continues after `step` steps, from any source: what older generations did after that step no
-  // longer counts.
+  // Records that the generation continues after `step` steps, from any source. States of older generations after that step no
+  // longer count.
   void MarkResumed(int64_t step);
 
  private:
@@ -42,7 +42,8 @@ class CopyResume {
       : config_(config), copies_(copies), seat_(seat), reports_(reports) {}
 
   void Choose();
-  // Damaged shards of the current in-memory checkpoint, by node; on every rank.
+  // Verifies the shards on this rank's node. Returns the damaged shards of the current in-memory checkpoint on all nodes; the
+  // result is the same on every rank.
   absl::StatusOr<std::set<PlacedCopy>> Verify();
   void Tell(const std::string& reason);
 

@@ -17,10 +17,10 @@
 namespace lynx {
 namespace {
 
-// In-memory checkpoints are made as often as they are cheap: training waits for them at most a twentieth of its time, and the
-// work beside training takes at most a tenth, because it may take cores and network from training.
+// The ranks make in-memory checkpoints as often as this is cheap. Training waits for them at most 1/kWaitShare of its time. The
+// work beside training takes at most 1/kBesideShare of the time, because it may take cores and network from training.
 constexpr int64_t kWaitShare = 20, kBesideShare = 10;
-// The number of steps to wait after a failure.
+// Number of steps to wait after a failure.
 constexpr int64_t kStepsAfterFailure = 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
@@ -78,7 +78,7 @@ void CopyWriter::AfterStep(int64_t steps_done, const CopyVotes& all) {
   Begin(steps_done);
 }
 
-// Every rank's part of the pending in-memory checkpoint is finished.
+// Called when every rank has finished its part of the pending in-memory checkpoint.
 void CopyWriter::Conclude(const CopyVotes& all) {
   if (thread_.joinable()) thread_.join();
   const int64_t steps = *std::exchange(pending_, std::nullopt);
@@ -90,7 +90,7 @@ void CopyWriter::Conclude(const CopyVotes& all) {
     return;
   }
   spare_ = std::exchange(whole_, steps);
-  // What older generations left is not needed any more.
+  // The first whole in-memory checkpoint of this generation replaces those of older generations.
   if (std::exchange(first_whole_, false) && copies_->leads()) copies_->store().RemoveOlderThan(config_.generation);
 }
 
@@ -143,7 +143,7 @@ absl::StatusOr<UniqueFd> CopyWriter::WriteStates(int64_t steps_done, std::option
   return file;
 }
 
-// Runs on the thread.
+// Runs on the copy thread.
 absl::Status CopyWriter::CompleteAndSend(int64_t steps_done, std::optional<int64_t> replaced, int fd) {
   const CopyKey key = KeyOf(steps_done);
   const std::string what = copies_->store().ShardPath(key);

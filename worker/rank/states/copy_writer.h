@@ -5,8 +5,8 @@
 //   step -> AfterStep (writes) -> step: Votes ... all are idle: the checkpoint is whole everywhere, or failed -> AfterStep ...
 //
 // The ranks agree with the sums of each step. An in-memory checkpoint begins after the same step on all ranks, and only when
-// the previous one is finished on all. So two files for each shard are enough: one of the newest in-memory checkpoint that all
-// ranks know to be whole, and one that is being written over the file of an earlier one.
+// all ranks have finished the previous one. So two files for each shard are enough: one belongs to the newest in-memory
+// checkpoint that all ranks know to be whole. The other one is being written, over the file of an earlier checkpoint.
 //
 // Owned by the rank's compute thread; borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_WRITER_H_
@@ -30,7 +30,7 @@ namespace lynx {
 
 class CopyWriter {
  public:
-  // `copies`: null: the rank makes none. `run`: the job's identity; its step is not used.
+  // `copies`: null: the rank makes no in-memory checkpoints. `run`: the job's identity; its step is not used.
   CopyWriter(const RankConfig& config, const CheckpointIdentity& run, PeerCopies* copies, ModelState& state,
              ReportFile& reports, const Clock& clock);
   // Abandons an in-memory checkpoint that is in progress.
@@ -39,7 +39,7 @@ class CopyWriter {
   CopyWriter& operator=(const CopyWriter&) = delete;
 
   bool makes() const { return copies_ != nullptr && copies_->makes(); }
-  // This rank's votes, for Engine::SetCopyVotes.
+  // The votes of this rank, for Engine::SetCopyVotes.
   CopyVotes Votes() const;
   // Call it after each step with all ranks' votes at the end of that step. Begins an in-memory checkpoint of the states after
   // `steps_done` steps if one is due and all ranks want it. A failure goes to stderr and is reported once; it is not an error.
@@ -69,11 +69,11 @@ class CopyWriter {
   ReportFile& reports_;
   const Clock& clock_;
 
-  std::optional<int64_t> whole_;    // steps done of the newest one that all ranks know to be whole
-  std::optional<int64_t> spare_;    // of the one whose files may be overwritten
-  std::optional<int64_t> pending_;  // of the one in progress, or finished but not yet known to be so by all
+  std::optional<int64_t> whole_;    // steps done of the newest in-memory checkpoint that all ranks know to be whole
+  std::optional<int64_t> spare_;    // steps done of the one whose files may be overwritten
+  std::optional<int64_t> pending_;  // steps done of the one in progress, or not yet known to be finished on all ranks
   int64_t not_before_step_ = 0;     // set after a failure
-  Nanos began_, waited_;            // of the newest one: when it began, and how long training waited
+  Nanos began_, waited_;            // when the newest one began, and how long training waited for it
   bool replaced_ = false;           // a newer generation has begun
   bool told_ = false;               // a failure was reported
   bool first_whole_ = true;

@@ -15,11 +15,11 @@ namespace lynx {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
-// Added to the size of the states for headers and records.
+// Added to the size of the states, to leave room for headers and records.
 constexpr Bytes kHeaders = kKiB * 512;
 constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
-// What a rank tells the others. Plain bytes.
+// What a rank tells the other ranks, as plain bytes.
 struct Card {
   int32_t port = 0;
   int32_t spare = 0;

@@ -26,8 +26,9 @@ namespace lynx {
 
 class PeerCopies {
  public:
-  // Collective. Returns null, on every rank, if the job wants no in-memory checkpoints or a node keeps none; rank 0 reports the
-  // reason if that is news. `shard`: the size of this rank's states as a shard. The only errors are the communicator's.
+  // Collective. Returns null, on every rank, if the job wants no in-memory checkpoints or a node keeps none. Rank 0 reports the
+  // reason if it has not been reported before. `shard`: the size of this rank's states as a shard. The only errors are the
+  // communicator's.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
                                                           const RankGroup& seat, ReportFile& reports);
 
@@ -38,7 +39,7 @@ class PeerCopies {
   std::vector<int32_t> RanksHere() const { return RanksOfNode(nodes_, node()); }
   bool leads() const { return RanksHere().front() == rank_; }  // the first rank of its node
 
-  // Whether every node has room for two copies. If not, none are made, but existing ones can be read.
+  // True if every node has room for two copies. Otherwise the ranks make no copies, but can read existing ones.
   bool makes() const { return makes_; }
   // The shard that this rank writes on its own node (nullopt: none), and the rank that it sends the shard to (-1: none).
   const std::optional<std::string>& own_shard() const { return own_shard_; }
@@ -46,7 +47,7 @@ class PeerCopies {
   const std::vector<std::string>& taken() const { return taken_; }  // shards that are sent to this rank
 
   CopyClient& Client(int32_t rank);
-  // A client to a rank of that node; different ranks of this node use different ranks there.
+  // A client to a rank of that node. Different ranks of this node use different ranks there.
   CopyClient& ClientOfNode(int32_t node);
   void StopServing() { server_->Stop(); }
 
@@ -65,7 +66,7 @@ class PeerCopies {
   std::optional<std::string> own_shard_;
   int32_t partner_ = -1;
   std::vector<std::string> taken_;
-  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // by rank; those that were asked for
+  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // by rank; only those that have been requested
   std::unique_ptr<CopyServer> server_;
 };
 
@@ -73,11 +74,11 @@ class PeerCopies {
 struct CopyRoom {
   Bytes limit;      // for all jobs; 0: no limit
   Bytes others;     // used by other jobs
-  Bytes own;        // used by the job's own, which are removed when it has newer ones
+  Bytes own;        // used by the job's own copies, which are removed when it has newer ones
   Bytes free;       // free space of the file system
   Bytes available;  // available memory of the machine; in-memory checkpoints use at most half of it
 };
-// The most that the job's in-memory checkpoints may use on the node.
+// Limit for the memory of the job's in-memory checkpoints on the node.
 Bytes MostCopies(const CopyRoom& room);
 // The size of two copies of each node's shards, by node. `shard_bytes`: by rank.
 std::vector<Bytes> CopiesByNode(const std::vector<ShardKeepers>& keepers, const std::vector<int32_t>& nodes,

@@ -17,18 +17,18 @@ namespace {
 
 constexpr int64_t kInitialStates = -1;
 
-// What all ranks load next. Plain bytes: rank 0 sends it to the others.
+// What all ranks load next. Rank 0 sends it to the other ranks as plain bytes.
 struct NextLoad {
   int64_t step = kInitialStates;
   int64_t start = 0;       // 1: from checkpoint.from; 0: from the job's own directory
-  int64_t generation = 0;  // the generation that wrote it
+  int64_t generation = 0;  // the generation that wrote the checkpoint
 };
 
 StartWith StartWithOf(const CheckpointSpec& checkpoint) {
   return checkpoint.weights_only ? StartWith::kWeights : StartWith::kAll;
 }
 
-// The number of steps done when it has been loaded.
+// The number of steps that are done after `next` has been loaded.
 int64_t StepsDone(const CheckpointSpec& checkpoint, const NextLoad& next) {
   return next.start == 1 && StartWithOf(checkpoint) == StartWith::kWeights ? 0 : next.step;
 }
@@ -46,7 +46,7 @@ class Search {
     for (CheckpointSummary& summary : found) {
       (summary.identity.job == run.job ? search.candidates_ : search.foreign_).push_back(std::move(summary));
     }
-    // An unreadable checkpoint may be this job's, unless this generation is the first.
+    // An unreadable checkpoint may belong to this job, except in its first generation. If it may, the job is not new.
     const bool first = config.generation == Generation(1);
     search.anew_ = config.resume_step < 0 && search.candidates_.empty() && (first || search.reasons_.empty());
     search.starts_ = search.anew_ && !config.spec.checkpoint.from.empty();
@@ -54,7 +54,8 @@ class Search {
     return search;
   }
 
-  // What to load next, or kInitialStates; an error if there should be something but there is not.
+  // What to load next. kInitialStates: nothing, because the job is new. An error if the job should have a checkpoint but no
+  // usable one is left.
   absl::StatusOr<NextLoad> Next() const {
     if (next_ < candidates_.size()) {
       const CheckpointIdentity& identity = candidates_[next_].identity;
@@ -98,7 +99,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition when another job's checkpoint is in the way of a checkpoint that this run will write.
+  // FailedPrecondition if another job's checkpoint is where this run will write a checkpoint.
   absl::Status CheckWayAhead(int64_t steps_done) const {
     for (const CheckpointSummary& other : foreign_) {
       const int64_t step = other.identity.step;
@@ -111,7 +112,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition when the checkpoint has all steps of this run already, so that nothing would be left to do.
+  // FailedPrecondition if the checkpoint already has all steps of this run, so that nothing would be left to do.
   absl::Status CheckStepsLeft(const NextLoad& start) const {
     const int64_t steps = config_->spec.train.steps;
     if (StepsDone(config_->spec.checkpoint, start) < steps) return absl::OkStatus();
@@ -125,17 +126,17 @@ class Search {
   std::vector<CheckpointSummary> candidates_;  // to resume from, or to begin with; newest first
   std::vector<CheckpointSummary> foreign_;     // other jobs' checkpoints in the job's own directory
   std::vector<std::string> reasons_;           // why each rejected checkpoint was rejected
-  bool anew_ = false;                          // this job never had anything here
+  bool anew_ = false;                          // the job has never had a checkpoint here
   bool starts_ = false;                        // the candidates are those of checkpoint.from
   size_t next_ = 0;                            // index in candidates_
 };
 
-// True for a damaged checkpoint, and for one that not every rank can see. Any other error would also happen with an older
-// checkpoint.
+// True if the checkpoint is damaged or not every rank can see it; then an older checkpoint is tried. Any other error would also
+// happen with an older checkpoint.
 bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
-// What to try next: on every rank what rank 0's search says. If there is an in-memory checkpoint, there need not be one on
-// disk.
+// What to try next: the result of rank 0's search, on every rank. With `copies`, there is an in-memory checkpoint, so it is no
+// error if no checkpoint on disk is whole.
 absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const RankGroup& seat) {
   NextLoad own;
   if (search.has_value()) {
@@ -147,14 +148,14 @@ absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies,
   return all[0];
 }
 
-// Whether the in-memory checkpoint is of a later step and belongs to the same line of generations. If a generation wrote a
-// checkpoint, the run never returns to what an older generation did after that.
+// True if the in-memory checkpoint is of a later step than the one on disk, and belongs to the same line of generations. If a
+// generation has written a checkpoint, later steps of older generations are never used again.
 bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) {
   const bool older_line = disk.start == 0 && copies.identity.generation.value < disk.generation;
   return copies.identity.step > steps_done && !older_line;
 }
 
-// How each rank fared with its part of the checkpoint.
+// Loads this rank's part of the checkpoint. Returns the statuses of all ranks.
 absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity, const NextLoad& next,
                                                    const RankGroup& seat, ModelState& state) {
   identity.step = next.step;

@@ -33,11 +33,13 @@ struct ResumePoint {
   int64_t steps_done = 0;
   bool from_copies = false;
 };
-// Resumes from `copies`, unless null, if these are newer than what is on disk. Returns 0 steps done if `state` is unchanged or
-// has weights of another run; otherwise the step of the checkpoint that was loaded into `state`. `run` is the job's identity;
-// its step is not used. Errors: FailedPrecondition when a newer generation has begun, when another job's checkpoint is where
-// this run will write one, or when the run cannot begin with what checkpoint.from names; NotFound or DataLoss when there should
-// be a checkpoint but none is whole (naming what is wrong with each); the communicator's errors; others follow errno.
+// Resumes from `copies`, unless null, if they are newer than the checkpoints on disk. Returns 0 steps done if `state` is
+// unchanged or has weights of another run; otherwise the step of the checkpoint that was loaded into `state`. `run` is the
+// job's identity; its step is not used.
+//
+// Errors: FailedPrecondition if a newer generation has begun, if another job's checkpoint is where this run will write one, or
+// if the run cannot begin with what checkpoint.from names. NotFound or DataLoss if there should be a checkpoint but none is
+// whole; the error names what is wrong with each. Other errors are the communicator's, or follow errno.
 absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
                                             CopyResume* copies, ModelState& state, ReportFile& reports);
 

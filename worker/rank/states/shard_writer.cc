@@ -15,8 +15,8 @@
 namespace lynx {
 namespace {
 
-// Gives the thread a quarter of a core that training also wants. The shard is durable soon enough, and most waits of training
-// are longer.
+// Where training wants the same core, the thread gets about a quarter of it. The shard is durable soon enough, and most waits
+// of training are longer.
 constexpr int kNiceness = 5;
 
 // Starts a thread that blocks all signals: they must go to the threads that the program has set up for them.

@@ -1,10 +1,10 @@
-// ShardWriter: writes a rank's shard of a checkpoint beside the next steps. Training waits only until the states are copied; a
+// ShardWriter: writes a rank's shard of a checkpoint beside the next steps. Training waits only until the states are copied. A
 // thread of low priority writes the copy to disk, makes it durable and verifies it.
 //
-//   Start (copies) -> Done? ... Done -> Finish (says how it went) -> Start ...
+//   Start (copies) -> Done? ... Done -> Finish (returns the result) -> Start ...
 //
-// The copy is as large as the shard, and its memory is kept for the next one. If it would take more than half of the machine's
-// available memory, nothing is copied, and the shard is written before Start returns.
+// The copy is as large as the shard, and its memory is kept for the next shard. If it would take more than half of the
+// machine's available memory, nothing is copied, and the shard is written before Start returns.
 //
 // Owned by the rank's compute thread. The destructor abandons a shard that is being written; it waits only for the present call
 // to the disk.
@@ -35,14 +35,14 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // `write` writes the file that the header describes. It runs on the thread, and its `content` returns Cancelled when it must
-  // stop. The `content` that is passed here is read before Start returns.
+  // Begins to write a shard. `write` writes the file that the header describes. It runs on the thread, and its `content`
+  // returns Cancelled when it must stop. The `content` that is passed to Start is read before Start returns.
   void Start(SafetensorsHeader header, const TensorContent& content, WriteFile write);
-  // Call it after Start: whether Finish would return at once.
+  // True if Finish would return at once. Call it after Start.
   bool Done() const { return done_.load(std::memory_order_acquire); }
-  // Waits. Returns the result of `write`, or why the states could not be copied.
+  // Waits for the end of the writing. Returns the result of `write`, or why the states could not be copied.
   absl::Status Finish();
-  // Whether the last Start copied the states.
+  // True if the last Start copied the states.
   bool copied() const { return copied_; }
 
  private:
