@@ -1,5 +1,5 @@
-// The loop of lynx-agent. It tells the server what the node has and what has been measured, and measures what the
-// server asks for. One thread owns the profile; measurements and the stream to the server have threads of their own.
+// The loop of lynx-agent. It reports to the server what the node has and what has been measured, and measures what the server
+// asks for. One thread owns the profile; measurements and the stream to the server have threads of their own.
 #ifndef LYNX_AGENT_AGENT_H_
 #define LYNX_AGENT_AGENT_H_
 
@@ -29,8 +29,9 @@ struct AgentOptions {
 
 enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };
 
-// Runs until a stop signal, or until a condition of `gpus` withdraws one of `devices`: the measurements are of all
-// devices together, so they no longer hold. `gpus` may be null. `wake` is the event that `measuring` and `gpus` raise.
+// Runs until a stop signal, or until a condition of `gpus` withdraws one of `devices`. The latter ends the agent's loop because
+// the measurements are of all devices together, so they are no longer valid. `gpus` may be null. `wake` is the event that
+// `measuring` and `gpus` raise.
 AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
                   MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
                   StopSignals& signals, const Clock& clock);

@@ -1,10 +1,9 @@
-// AgentProfile: what the agent knows about its node's speed, what the server wants to know, and what to measure next.
-// Pure state: it measures nothing itself. Not thread-safe.
+// AgentProfile: what the agent knows about its node's speed, what the server wants to know, and what to measure next. Pure
+// state: it measures nothing itself. Not thread-safe.
 //
-// Order of measurements: the link; then the links between the node's GPUs, if it has several; then the general rates;
-// then the wanted shapes, in the order in which the server named them. A shape that failed is not tried again while it
-// stays wanted. It is tried again if the server stops wanting it and wants it again later.
-// stops wanting a shape and later wants it again, it is.
+// Order of measurements: the link; then the links between the node's GPUs, if it has several; then the general rates; then the
+// wanted shapes, in the order in which the server named them. A shape that failed is not tried again while it stays wanted. It
+// is tried again if the server stops wanting it and wants it again later.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
 #define LYNX_AGENT_AGENT_PROFILE_H_
 
@@ -29,8 +28,8 @@ struct MeasureTask {
 
 class AgentProfile {
  public:
-  // `fallback_link` is used until the link has been measured. `inter_node_bytes_per_second` > 0 states the rate between
-  // nodes; 0: the rate measured within the node, over its address, is used. `gpus`: 0 on a node of CPUs.
+  // `fallback_link` is used until the link has been measured. `inter_node_bytes_per_second`: the rate between nodes; 0: the
+  // rate that is measured within the node, over its address, is used. `gpus`: number of GPUs; 0 on a node of CPUs.
   AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second, size_t gpus = 0)
       : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second), gpu_links_tried_(gpus < 2) {}
 
@@ -39,9 +38,10 @@ class AgentProfile {
   std::optional<MeasureTask> Next() const;
 
   void RecordLink(const absl::StatusOr<LinkResult>& result);
-  // If this failed, plans use the link that is measured over the node's address.
+  // Records the links between the GPUs. If their measurement failed, plans use the link that is measured over the node's
+  // address.
   void RecordGpuLinks(const absl::StatusOr<GpuLinksResult>& result);
-  // For kRates and kShape. If the result lacks the shape, the shape has failed.
+  // Records the result of a task of kind kRates or kShape. If the result lacks the shape, the shape has failed.
   void RecordDevices(const MeasureTask& task, const absl::StatusOr<MeasureResult>& result);
 
   // nullopt until a measurement of the devices has succeeded.
@@ -49,7 +49,7 @@ class AgentProfile {
   // The memory of a GPU that NCCL takes for a rank's routes, at most kMaxRoutes; 0 if it was not measured.
   Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
-  // Why something could not be measured; "" if nothing failed.
+  // Says why something could not be measured; "" if nothing failed.
   std::string Failure() const;
 
   static constexpr size_t kMaxShapes = 64;

@@ -30,9 +30,9 @@ struct DeviceOffer {
   std::unique_ptr<Nvml> nvml;             // null if the devices are CPUs
 };
 
-// `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used and the wish is kCuda, the reason is the returned
-// error. If the wish is kAny, CPUs are offered and the reason is a condition (or nothing, if the machine has no GPU).
-// `library`: as for Nvml::Open.
+// Finds the devices to offer. `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used, the result depends on the
+// wish. With kCuda it is an error with the reason. With kAny it is an offer of CPUs, and the reason is a condition (or nothing,
+// if the machine has no GPU). `library`: as for Nvml::Open.
 absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cpu, GpuProbeOptions gpu,
                                       const std::string& library = nvml::kLibrary);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kProgramXidShown{3'600'000'000'000};
 constexpr Nanos kSlowedShown{60'000'000'000};
-// The errors in NVIDIA's list of Xids that NVIDIA attributes to the program, or to the end of the program.
+// Xids that, according to NVIDIA's list, are caused by the program or by the end of the program.
 constexpr std::array<int64_t, 6> kXidsOfPrograms = {13, 31, 43, 45, 68, 109};
 
 }  // namespace

@@ -1,9 +1,9 @@
-// GpuHealth: turns a GPU's Xids and readings into conditions of the node, for people and for the jobs on the GPU. Pure
-// state; not thread-safe.
+// GpuHealth: turns a GPU's Xids and readings into conditions of the node, for people and for the jobs on the GPU. Pure state;
+// not thread-safe.
 //
-// A GPU is withdrawn when the driver has lost it, and after an Xid that is not the fault of the program that ran on it.
-// It stays withdrawn until the agent restarts, because only a reset or a repair helps. An Xid that the program caused
-// is shown for an hour. A clock that the hardware holds down is shown as long as that lasts and a minute more.
+// A GPU is withdrawn when the driver has lost it, and after an Xid that is not the fault of the program that ran on it. It
+// stays withdrawn until the agent restarts, because only a reset or a repair helps. An Xid that the program caused is shown for
+// an hour. If the hardware holds a clock down, this is shown as long as it lasts and for another minute.
 #ifndef LYNX_AGENT_GPU_HEALTH_H_
 #define LYNX_AGENT_GPU_HEALTH_H_
 
@@ -18,11 +18,11 @@
 
 namespace lynx {
 
-// True if the driver reports with this Xid what a program did: the program's own fault, or the end of the program.
+// True if this Xid is caused by a program: by a fault of the program, or by its end.
 bool IsXidOfProgram(int64_t xid);
-// "fallen off the bus"; "" for an Xid that has no name here.
+// The name of an Xid, such as "fallen off the bus"; "" for an Xid that has no name here.
 std::string XidName(int64_t xid);
-// "thermal slowdown by the hardware"; "" if only load or settings hold the clocks down.
+// Why the hardware holds the clocks down, such as "thermal slowdown by the hardware"; "" if only load or settings do so.
 std::string SlowdownText(uint64_t throttle_reasons);
 
 class GpuHealth {

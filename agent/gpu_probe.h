@@ -1,5 +1,5 @@
-// GpuProbe: finds the GPUs of a node on which ranks can run. These are the GPUs that NVML finds and on which the rank
-// process can make a backend. For the others there are conditions that say why. Not thread-safe.
+// GpuProbe: finds the GPUs of a node on which ranks can run. These are the GPUs that NVML finds and on which the rank process
+// can make a backend. For each other GPU, a condition says why it is not used. Not thread-safe.
 #ifndef LYNX_AGENT_GPU_PROBE_H_
 #define LYNX_AGENT_GPU_PROBE_H_
 
@@ -19,9 +19,9 @@ struct GpuProbeOptions {
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
   std::vector<int32_t> cores;  // cores that ranks may use; empty = all that this process may use
   Bytes memory_per_device;     // 0 = all but what is reserved
-  Bytes reserved;  // the part of each GPU to leave out; 0 = OwnMemory, or what a process was seen to take if that is more
-  // `rank_binary --check-cuda UUID` says whether it can use the GPU, and in its second line how many bytes of the GPU
-  // are then free.
+  Bytes reserved;              // the part of each GPU to leave out; 0 = OwnMemory, or what a process took if that is more
+  // The command `rank_binary --check-cuda UUID` says whether it can use the GPU. The second line of its output says how many
+  // bytes of the GPU are then free.
   std::string rank_binary;
   Nanos check_limit{60'000'000'000};
   std::string system = "/sys";  // where the kernel describes PCI devices and NUMA nodes

@@ -1,5 +1,5 @@
-// How a node's GPUs are connected, as far as plans need it: whether neighbours form blocks that are connected more
-// closely than the rest. Pure.
+// The connections between a node's GPUs that plans need to know: whether neighbours form blocks that are connected more closely
+// than the rest. Pure.
 #ifndef LYNX_AGENT_GPU_TOPOLOGY_H_
 #define LYNX_AGENT_GPU_TOPOLOGY_H_
 
@@ -10,10 +10,10 @@
 
 namespace lynx {
 
-// Sizes of aligned blocks of consecutive devices, such that each GPU is connected to all GPUs of its block and to no
-// other. "Connected" means, for one size each: by NVLink; or by NVLink or below one PCIe switch; or by these or on one
-// NUMA node. The sizes ascend; each divides the next, and the number of devices. Empty if all devices are connected
-// alike, or if they do not form blocks.
+// Sizes of aligned blocks of consecutive devices, such that each GPU is connected to all GPUs of its block and to no other.
+// There is one size for each meaning of "connected": by NVLink; by NVLink or below one PCIe switch; by one of these or on one
+// NUMA node. The sizes ascend; each divides the next, and the number of devices. Empty if all devices are connected alike, or
+// if they do not form blocks.
 std::vector<int32_t> LinkBlocks(const std::vector<NodeDevice>& devices);
 
 }  // namespace lynx

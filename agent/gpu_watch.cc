@@ -40,7 +40,7 @@ void GpuWatch::Run() {
       }
       next_reading = next_reading + kInterval;
     }
-    // Wait only briefly, so that the agent can end soon.
+    // Waits only briefly, so that the agent can end soon.
     if (const std::optional<GpuXid> event = nvml_->AwaitXid(kInterval / 10)) {
       if (const auto gpu = gpus_.find(event->index); gpu != gpus_.end()) {
         gpu->second.metrics.SetXid(event->xid);

@@ -116,7 +116,7 @@ absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWis
   return FindOffer(wish, std::move(cpu), std::move(gpu));
 }
 
-// What an agent has, whatever kind of device it offers.
+// What an agent needs, whatever kind of device it offers.
 struct Setting {
   const AgentFlags& flags;
   const MeasurementOptions measurement;
@@ -157,8 +157,8 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                   setting.metrics, setting.signals, setting.clock);
 }
 
-// Offers GPUs as long as they work; then CPUs, if no GPU is left and --devices allows CPUs. Or offers CPUs from the
-// start.
+// Offers GPUs as long as any work. If none is left and --devices allows CPUs, offers CPUs. If --devices asks for CPUs, offers
+// CPUs from the beginning.
 absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
   LYNX_ASSIGN_OR_RETURN(DeviceOffer offer, FindDevices(setting.flags, wish));
   if (offer.nvml == nullptr) return Offer(setting, offer.devices, offer.conditions, nullptr).status();

@@ -23,8 +23,8 @@ struct MeasurementOptions {
   Nanos limit{60'000'000'000};  // after this time they are killed
 };
 
-// For each time the slowest, and for each rate the lowest: what the node does with every device busy. A shape that one
-// of the results lacks is left out. `results`: at least one.
+// Combines the results of several devices: the longest of each time and the lowest of each rate. This is the node's speed with
+// every device busy. A shape that one of the results lacks is left out. `results`: at least one.
 MeasureResult Slowest(const std::vector<MeasureResult>& results);
 
 // Measures the op times of `shapes` (may be empty) and the general rates. If one process fails, the whole measurement

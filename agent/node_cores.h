@@ -1,5 +1,5 @@
-// A CPU node's share of its machine's processor time: which machine the cores belong to, so that the server knows when
-// several nodes share them, and how much a control group, such as a container's, lets the node use. The cores on which
+// A CPU node's share of its machine's processor time. It says which machine the cores belong to, so that the server knows when
+// several nodes share them. It also says how much a control group, such as a container's, lets the node use. The cores on which
 // ranks may run belong to each device (common/cores.h).
 #ifndef LYNX_AGENT_NODE_CORES_H_
 #define LYNX_AGENT_NODE_CORES_H_

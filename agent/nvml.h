@@ -32,7 +32,7 @@ struct GpuFacts {
   bool operator==(const GpuFacts&) const = default;
 };
 
-// The readings of a GPU, which change. nullopt: the GPU does not tell it.
+// The readings of a GPU, which change. nullopt: the GPU does not report this reading.
 struct GpuReadings {
   std::optional<int64_t> utilization_percent, memory_utilization_percent;
   std::optional<Bytes> memory_used, memory_free;
@@ -41,7 +41,7 @@ struct GpuReadings {
   std::optional<double> power_watts;
   std::optional<int64_t> uncorrected_ecc_errors;  // since the driver was loaded
   std::optional<uint64_t> throttle_reasons;       // bits, numbered as in NVML
-  bool lost = false;                              // the driver can no longer reach it
+  bool lost = false;                              // the driver cannot reach the GPU any more
 };
 
 struct GpuXid {
@@ -51,8 +51,8 @@ struct GpuXid {
 
 class Nvml {
  public:
-  // NotFound: the library does not exist, so there is no driver. FailedPrecondition: the library lacks a function, has
-  // another version than the running driver, or the driver does not answer. `library`: a path, or a name for the
+  // Loads the library. NotFound: the library does not exist, so there is no driver. FailedPrecondition: the library lacks a
+  // function, has another version than the running driver, or the driver does not answer. `library`: a path, or a name for the
   // loader.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library = nvml::kLibrary);
   ~Nvml();

@@ -1,6 +1,6 @@
-// The part of the binary interface of NVML, NVIDIA's library for asking a driver about its GPUs, that lynx-agent uses.
-// The driver comes with the library but not with its header, so this file takes the header's place. The names, numbers
-// and layouts are NVML's published interface and can never change (versioned symbols end in _v2, _v3).
+// The part of the binary interface of NVML that lynx-agent uses. NVML is NVIDIA's library for asking a driver about its GPUs.
+// The driver comes with the library but not with its header, so this file replaces the header. The names, numbers and layouts
+// are NVML's published interface and can never change (versioned symbols end in _v2, _v3).
 //
 // Declarations only.
 #ifndef LYNX_AGENT_NVML_ABI_H_

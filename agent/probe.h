@@ -21,8 +21,8 @@ struct NodeDevice {
   Bytes memory;                        // memory that a rank on it may use
   std::vector<int32_t> cores;          // cores that a rank on it is pinned to; devices may share cores
   std::string uuid, detail;            // for a GPU; see proto/lynx/v1/cluster.proto
-  // For a GPU. reserved: the part of its memory that `memory` leaves out; 0: the user stated it, so it stays as it is.
-  // process_memory: the part of that which an idle process took.
+  // Only for a GPU. reserved: the part of its memory that is not in `memory`; 0: the user stated `memory`, so it stays as it
+  // is. process_memory: the part of `reserved` that an idle process took.
   Bytes reserved, process_memory;
   std::vector<int32_t> nvlinks, pcie_neighbours;  // as in GpuFacts
   int32_t numa_node = -1;                         // -1: the machine has no NUMA nodes, or it is not known
@@ -32,8 +32,8 @@ struct NodeDevice {
 // True if one of the conditions withdraws the device.
 bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions);
 
-// How much of the device's memory to offer, given that NCCL takes `nccl_memory` of it. It may be less than
-// device.memory: what was reserved for NCCL and a rank's process may be too little.
+// The part of the device's memory to offer if NCCL takes `nccl_memory` of it. It is less than device.memory if too little was
+// reserved for NCCL and a rank's process.
 Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory);
 
 // How much of this node's memory GPUs may offload to: 80% of what is available now. NotFound: the system does not say.

@@ -24,7 +24,7 @@ const std::vector<OutputFormat> kPlainText = {OutputFormat::kTable, OutputFormat
 const std::vector<OutputFormat> kDocument = {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson,
                                              OutputFormat::kYaml};
 
-// Runs the verb, unless -o asks for a format that the verb cannot print; then nothing is done.
+// Runs the verb. If -o asks for a format that the verb cannot print, reports this and does nothing else.
 std::function<void()> Printing(const std::vector<OutputFormat>& known, const GlobalOptions& global, int& code,
                                std::function<int()> run) {
   return [&known, &global, &code, run = std::move(run)] {
@@ -411,7 +411,7 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   audit->callback([&] { code = Audit(global, audit_options); });
 }
 
-// What is wrong with a value for lynx-agent's --devices; "" if it is right.
+// Says what is wrong with a value for lynx-agent's --devices; "" if the value is right.
 std::string DevicesText(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string word = text.substr(0, colon);
@@ -498,7 +498,7 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
-// Ends the program without gRPC's orderly shutdown, which waits for its threads one after another and takes longer than
+// Ends the program without gRPC's orderly shutdown. That would wait for gRPC's threads one after another, and take longer than
 // most calls.
 [[noreturn]] void EndProgram(int code) {
   std::cout.flush();

@@ -1,5 +1,5 @@
-// lynxctl: the program that people call. It handles the most frequent command itself, quickly (quick_submit.h). For
-// everything else it replaces itself by the full program.
+// lynxctl: the program that people call. It handles the most frequent command itself, quickly (quick_submit.h). For everything
+// else, this process continues as the full program.
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,7 +42,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<QuickSubmit> submission = ParseQuickSubmit(arguments); submission.has_value()) {
     QuickSubmitted submitted = SubmitQuickly(*submission);
     if (submitted.text.has_value()) {
-      // If it cannot be written completely, the full program writes it and reports the error.
+      // If the text cannot be written completely, the full program writes it and reports the error.
       if (std::fputs(submitted.text->c_str(), stdout) >= 0 && std::fflush(stdout) == 0) ::_exit(kExitOk);
       std::fprintf(stderr, "lynxctl: what it prints could not be written whole: %s\n", std::strerror(errno));
       ::_exit(kExitRefused);

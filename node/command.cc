@@ -37,8 +37,8 @@ bool MakePipe(UniqueFd& read_end, UniqueFd& write_end) {
   return ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
-// A file in memory that contains `input`, at its beginning. Unlike a pipe, it never makes the writer wait for the reader. -1
-// for an empty input.
+// A file in memory that contains `input`. Unlike a pipe, it never makes the writer wait for the reader. The descriptor is at
+// the beginning of the file; it is -1 for an empty input.
 absl::StatusOr<UniqueFd> InputFile(const std::string& input) {
   if (input.empty()) return UniqueFd();
   UniqueFd file(::memfd_create("lynx-input", MFD_CLOEXEC));
@@ -64,8 +64,8 @@ absl::Status Start(const std::vector<std::string>& argv, const std::string& inpu
   return absl::OkStatus();
 }
 
-// Appends what can be read now, up to the limit. Beyond the limit it keeps the end (error) or notes that the limit was exceeded
-// (output).
+// Appends what can be read now, up to the limit. If there is more, it keeps the end (standard error) or notes that the limit
+// was exceeded (standard output).
 void Drain(UniqueFd& fd, std::string& text) {
   char buffer[16 * 1024];
   while (fd.valid()) {

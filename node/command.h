@@ -1,4 +1,4 @@
-// RunCommands: runs short helper programs in parallel and collects their output. All of them share one time limit; when it is
+// RunCommands: runs short helper programs in parallel and collects their output. All programs share one time limit. When it is
 // over, or when `cancel` is raised, the programs that still run are killed. Blocks the calling thread; thread-safe.
 #ifndef LYNX_NODE_COMMAND_H_
 #define LYNX_NODE_COMMAND_H_

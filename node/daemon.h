@@ -8,9 +8,9 @@
 
 namespace lynx {
 
-// Turns off Abseil's detection of wrong lock orders. Some builds of Abseil (such as Debian's) record the order of all locks in
-// one graph for the process, so with thousands of streams every lock of gRPC waits for it. Call it before the first channel or
-// server.
+// Turns off Abseil's detection of wrong lock orders. Some builds of Abseil (such as Debian's) record the order of all locks of
+// the process in one graph. With thousands of streams, every lock of gRPC then waits for this graph. Call it before the first
+// channel or server.
 void StopWatchingLockOrder();
 
 // The machine's host name; characters that are not allowed in node names are replaced by '-'.
@@ -26,7 +26,7 @@ std::string BesideThisBinary(const std::string& name);
 // NotFound or PermissionDenied unless the path is an executable file; says which flag to give.
 absl::Status CheckExecutable(const std::string& path, const std::string& flag);
 
-// A new id for each start of a process.
+// Returns a new id. A process takes one when it starts.
 std::string NewBootId();
 
 }  // namespace lynx

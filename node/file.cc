@@ -40,7 +40,7 @@ absl::Status WriteAll(int fd, const std::string& content, const std::string& pat
 }
 
 absl::Status WriteAndSync(const std::string& path, const std::string& content, mode_t mode) {
-  // An old file with this name may be readable for others, so remove it first.
+  // Other users may be able to read an old file with this name, so it is removed first.
   if ((mode & 077) == 0) ::unlink(path.c_str());
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));
@@ -120,7 +120,8 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
         absl::StrCat(path, " is locked by process ",
                      holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
-  // Only a process that is refused the lock needs the id. A full disk must not keep a daemon from stopping its ranks.
+  // The id is only for a process that is refused the lock, so an error here is ignored: a full disk must not keep a daemon from
+  // stopping its ranks.
   if (::ftruncate(fd.get(), 0) == 0) WriteAll(fd.get(), absl::StrCat(::getpid(), "\n"), path).IgnoreError();
   return fd;
 }

@@ -23,7 +23,7 @@ absl::Status MakeDirectories(const std::string& path);
 // file.
 absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode = 0644);
 
-// NotFound: there is no such file. ResourceExhausted: it is longer than `limit_bytes`.
+// Returns the content of the file. NotFound: there is no such file. ResourceExhausted: it is longer than `limit_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes = 64 << 20);
 
 // The last lines of a text file of any length, such as a log: at most `lines` lines, and only lines that begin within its last

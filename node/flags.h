@@ -22,7 +22,7 @@ struct Flag {
 // was probably meant.
 absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::vector<Flag>& flags);
 
-// One line per flag with its default: "--node NAME   ...".
+// Text for --help: one line per flag with its default: "--node NAME   ...".
 std::string FlagsText(const std::vector<Flag>& flags);
 
 // Parses the command line for main. --help and --version print and end the process with code 0; wrong flags end it with code 2

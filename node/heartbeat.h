@@ -22,7 +22,7 @@ class Heartbeat {
   void SetInterval(Nanos interval) {
     if (interval > Nanos(0)) interval_ = std::clamp(interval, kShortest, kLongest);
   }
-  // The node has attached, so a report is due now.
+  // Call it when the node has attached: a report is due now.
   void Attached() {
     due_ = Nanos(0);
     first_ = true;

@@ -10,9 +10,10 @@
 namespace lynx {
 namespace {
 
-// How long an answer of a witness counts.
+// An answer of a witness counts for this long.
 constexpr Nanos kAnswerHolds{3'000'000'000};
-// The server may hear a node that has just found it again a little later than other nodes.
+// A node is cut off only if the suspicion lasts this long. When connections come back, the server may hear from this node a
+// little later than from other nodes.
 constexpr Nanos kSuspicionLasts{2'000'000'000};
 constexpr size_t kMaxUnanswered = 1024;
 constexpr size_t kMaxWitnesses = 8;
@@ -78,7 +79,7 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
 }
 
 // True if the server has answered a report that a witness sent well after our first unanswered report. A server that is only
-// slow would not have done that. A server that restarted in the meantime gets the same time to answer us.
+// slow would not have done that. If the server has restarted, the time counts from its start.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;
@@ -88,7 +89,7 @@ bool Lease::ServerAnswersOthers(Nanos now) const {
   });
 }
 
-// True if most witnesses have answered recently and none of them has had an answer from the server within `cut_off`.
+// True if most witnesses have answered recently, and the server has answered none of them within `cut_off`.
 bool Lease::ServerIsAway(Nanos now) const {
   size_t without = 0;
   for (const auto& [witness, answer] : answers_) {

@@ -1,4 +1,4 @@
-// Lease: how long the ranks of a node may continue without the server. If the server is away, training must not stop. If the
+// Lease: how long the ranks of a node may continue without the server. If the server has failed, training must not stop. If the
 // node is cut off while the server runs, its ranks must have stopped before their work is given to others. The node alone
 // cannot distinguish these cases. So it asks witnesses, a few other nodes that the server has named, when the server last
 // answered them:
@@ -7,9 +7,9 @@
 //   most witnesses answer, none has contact to it      the server is away: the ranks continue
 //   fewer witnesses answer                             this node may be cut off: the ranks end, `isolated` after that report
 //
-// The server relies on this: it gives a node's work away only later than that, and only while at least half of the node's
-// witnesses are attached to the server (server/controller/controller.h), so the node cannot find that most of them have lost
-// the server.
+// The server relies on these times. It gives a node's work away only after the ranks must have ended. And it does so only while
+// at least half of the node's witnesses are attached to the server (server/controller/state/leases.h), so the node cannot find
+// that most of them have lost the server.
 //
 // Pure: times are arguments, from one clock that never goes back and also runs while the machine sleeps. Not thread-safe.
 #ifndef LYNX_NODE_LEASE_H_
@@ -50,7 +50,7 @@ struct LeaseTerms {
   std::vector<std::string> witnesses;
   bool operator==(const LeaseTerms&) const = default;
 };
-// "ISOLATED_NS CUT_OFF_NS HOST:PORT ..."; InvalidArgument: any other text.
+// Text form: "ISOLATED_NS CUT_OFF_NS HOST:PORT ...". ParseLeaseTerms returns InvalidArgument for any other text.
 std::string LeaseTermsText(const LeaseTerms& terms);
 absl::StatusOr<LeaseTerms> ParseLeaseTerms(const std::string& text);
 
@@ -60,23 +60,23 @@ class Lease {
   static constexpr Nanos kAskEvery{1'000'000'000};
 
   // `deadline` and `terms` are those of an earlier daemon. Until the first renewal the ranks may continue up to that deadline,
-  // and the witnesses are asked.
+  // and the node asks the witnesses.
   explicit Lease(Nanos now, Nanos deadline = kForever, LeaseTerms terms = {});
 
   void Sent(int64_t report, Nanos now);
   void Renewed(const Renewal& renewal, Nanos now);
 
   int64_t renewed() const { return renewed_; }  // the newest report that was answered; 0: no report
-  // What this node tells others as a witness; nullopt: the server has never answered one of its reports.
+  // What this node answers as a witness; nullopt: the server has never answered one of its reports.
   std::optional<Witnessed> Own() const { return own_; }
   const LeaseTerms& terms() const { return terms_; }
   bool AsksWitnesses(Nanos now) const;
-  // The answer of a witness; nullopt: the server has not answered the witness.
+  // Takes the answer of a witness; nullopt: the server has not answered the witness.
   void Answered(const std::string& witness, std::optional<Witnessed> answer, Nanos now);
 
-  // When the ranks must end; kForever: they need not. A time in the past: now.
+  // The time when the ranks must end; kForever: they need not end. A time in the past: they must end now.
   Nanos Deadline(Nanos now);
-  // Why, when the deadline is over: the end of a sentence.
+  // Why the deadline is over, as the end of a sentence.
   std::string Reason() const { return reason_; }
 
  private:
@@ -94,7 +94,7 @@ class Lease {
   std::optional<Witnessed> own_;
   int64_t renewed_ = 0;
   Nanos deadline_;
-  std::optional<Nanos> suspected_;  // since when a witness has contact to the server while this node has none
+  std::optional<Nanos> suspected_;  // since when a witness, but not this node, has had contact to the server
   std::string reason_;
 };
 

@@ -1,4 +1,4 @@
-// The log of a daemon. It is a separate file, so that programs without a log do not need its library.
+// The log of a daemon. This is a separate file, so that programs without a log do not need the logging library.
 #ifndef LYNX_NODE_LOG_H_
 #define LYNX_NODE_LOG_H_
 

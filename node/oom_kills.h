@@ -1,6 +1,6 @@
 // OomKills: tells whether the kernel has just killed processes of this node because memory ran out. It uses the counter of this
-// process's memory cgroup, which includes its children, or that of the whole machine if no cgroup is visible. A process that is
-// killed for another reason at the same moment cannot be distinguished. Not thread-safe.
+// process's memory cgroup, which includes its children. If no cgroup is visible, it uses the counter of the whole machine. If a
+// process is killed for another reason at the same moment, OomKills cannot distinguish this. Not thread-safe.
 #ifndef LYNX_NODE_OOM_KILLS_H_
 #define LYNX_NODE_OOM_KILLS_H_
 
@@ -14,8 +14,8 @@ namespace lynx {
 
 class OomKills {
  public:
-  // `file`: contains a line "oom_kill N", such as a cgroup's memory.events or /proc/vmstat. A file that cannot be read counts
-  // nothing.
+  // `file`: a file with a line "oom_kill N", such as a cgroup's memory.events or /proc/vmstat. If it cannot be read, no kills
+  // are counted.
   explicit OomKills(std::string file) : file_(std::move(file)) {}
 
   // Reads the counter. Kills that the first reading shows count as old.

@@ -66,7 +66,7 @@ struct SpawnPlan {
   }
 };
 
-// A copy of the descriptor above the numbers for the new process, so that placing one descriptor never overwrites another.
+// Copies the descriptor to a number above those of the new process, so that placing one descriptor never overwrites another.
 absl::StatusOr<UniqueFd> Lifted(int fd) {
   if (fd < 0) return UniqueFd();
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
@@ -124,7 +124,7 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
   pid_t pid = 0;
   const int rc = ::posix_spawn(&pid, argv[0].c_str(), &plan.files, &plan.attributes, arguments.data(), environ);
   if (rc != 0) return SpawnError(rc, argv[0]);
-  // A child keeps its id until it is reaped, and only the owner of the pidfd reaps it.
+  // The process id is still valid here: a child keeps it until it is reaped, and only the owner of the pidfd reaps the child.
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
     const int error = errno;
@@ -171,7 +171,8 @@ absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
   if (!pidfd.valid() && errno != ESRCH) {
     return absl::InternalError(absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
   }
-  // Compared after opening, so the pidfd refers to exactly this process, whatever happens to its id later.
+  // The identity is compared after the pidfd was opened. So the pidfd refers to exactly this process, whatever happens to its
+  // id later.
   if (!pidfd.valid() || IdentifyProcess(identity.pid) != identity) {
     return absl::NotFoundError(absl::StrCat("process ", identity.pid, " is no more"));
   }

@@ -2,7 +2,7 @@
 // over process ids and pidfds; thread-safe.
 //
 // A process id alone is never trusted, because ids are reused. A process is identified by its id, its start time and the boot
-// of the machine. It is signalled through a pidfd that was opened before these were compared.
+// of the machine. A signal goes through a pidfd that was opened before these were compared.
 #ifndef LYNX_NODE_PROCESS_H_
 #define LYNX_NODE_PROCESS_H_
 
@@ -55,7 +55,7 @@ std::vector<pid_t> FindProcessesByArgument(const std::string& argument);
 // Live processes with an argument that is a path below `directory`, which must not end with a slash.
 std::vector<pid_t> FindProcessesBelow(const std::string& directory);
 
-// False: the process is gone (errno is ESRCH), or this user may not signal it (EPERM).
+// Sends the signal. False: the process is gone (errno is ESRCH), or this user may not signal it (EPERM).
 bool SignalProcess(const UniqueFd& pidfd, int signal);
 // True if the process has ended (its pidfd is readable).
 bool HasEnded(const UniqueFd& pidfd);

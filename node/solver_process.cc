@@ -16,7 +16,7 @@ namespace lynx {
 namespace {
 
 constexpr char kSolverName[] = "lynx-opt";
-// The solver checks its clock between pieces of work. If it exceeds this multiple of its limit plus the grace time, it is
+// The solver checks its clock between pieces of work. If it runs for longer than kPatience times its limit plus kGrace, it is
 // stuck.
 constexpr int64_t kPatience = 2;
 constexpr Nanos kGrace{30'000'000'000};

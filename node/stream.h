@@ -2,13 +2,13 @@
 // again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. It never
 // blocks on the network; when the server is lost, only `attachment` changes.
 //
-//      dial ----------> attached (owner sends its full state) ------> stream ends
-//       ^  refused, timed out: back off                                   |
-//       +-------------------------- back off <----------------------------+
+//   dial ----------> attached (owner sends its full state) ------> stream ends
+//     ^  refused, timed out: back off                                   |
+//     +-------------------------- back off <----------------------------+
 //
-// It has two threads: one connects and writes, one reads. TakeDesired, TrySend and attachment are called on any one thread, the
-// owner's. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to be
-// written, and at most kInboxLimit desired states wait to be taken; then reading pauses.
+// It has two threads: one connects and writes, the other reads. Only the owner's thread calls TakeDesired, TrySend and
+// attachment. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to be
+// written. At most kInboxLimit desired states wait to be taken; when there are so many, reading pauses.
 #ifndef LYNX_NODE_STREAM_H_
 #define LYNX_NODE_STREAM_H_
 
@@ -53,14 +53,14 @@ class NodeStream {
   NodeStream& operator=(const NodeStream&) = delete;
   ~NodeStream() { Stop(); }
 
-  // 0: there is no stream. Otherwise a number that is larger for each new stream; when it changes, the owner sends its full
-  // state.
+  // 0: there is no stream. Otherwise a number that is larger for each new stream. When the number changes, the owner sends its
+  // full state.
   int64_t attachment() const {
     std::lock_guard lock(mutex_);
     return attached_ ? attachments_ : 0;
   }
 
-  // True if there is a stream and the server has accepted it: it has sent something.
+  // True if there is a stream and the server has accepted it, that is, has sent something on it.
   bool accepted() const {
     std::lock_guard lock(mutex_);
     return attached_ && accepted_;
@@ -99,7 +99,7 @@ class NodeStream {
       stop_ = true;
       changed_.notify_all();
       changed_.wait_for(lock, kFarewell, [this] { return !writing_; });
-      // A write waits as long as the server does not read.
+      // Cancels a write in progress, which would wait as long as the server does not read.
       if (writing_) context_->TryCancel();
     }
     if (thread_.joinable()) thread_.join();
@@ -124,7 +124,7 @@ class NodeStream {
         failure = std::string(channel.status().message());
       }
       if (stop_) return;
-      // Logs one line while a server stays away, not one per attempt.
+      // While the server stays away, only the first failure of a kind is logged, not each attempt.
       if (failure != last_failure) spdlog::warn("{}; trying again", failure);
       last_failure = failure;
       std::unique_lock lock(mutex_);

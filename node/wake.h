@@ -21,8 +21,8 @@ class WakeEvent {
   UniqueFd fd_;
 };
 
-// SIGTERM and SIGINT as a descriptor. The constructor blocks both signals and ignores SIGPIPE. Construct it before any other
-// thread exists, because later threads inherit that.
+// The signals SIGTERM and SIGINT as a descriptor. The constructor blocks both signals and ignores SIGPIPE. Construct it before
+// any other thread exists, because later threads inherit the blocked signals.
 class StopSignals {
  public:
   StopSignals();

@@ -22,7 +22,8 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr Nanos kAuthorityLife{10 * 365 * 86'400 * kNanosPerSecond};
-// Clocks of other machines may be behind by this much, or by a tenth of the certificate's lifetime if that is less.
+// Certificates are valid from this long before now, or from a tenth of their lifetime if that is less, because clocks of other
+// machines may be behind.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
 constexpr int kWeakestEcBits = 256;
@@ -59,7 +60,7 @@ bool SetSerial(X509* certificate) {
   return set;
 }
 
-// `issuer` null: the certificate is self-signed.
+// Signs a certificate with these contents. `issuer` null: the certificate is self-signed.
 absl::StatusOr<std::string> Sign(const Contents& contents, EVP_PKEY* subject_key, X509* issuer, EVP_PKEY* key) {
   const X509Handle certificate(X509_new());
   const auto seconds = [](Nanos time) { return static_cast<time_t>(time.value / kNanosPerSecond); };
@@ -159,7 +160,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   if (!has_key && !has_certificate) {
     LYNX_ASSIGN_OR_RETURN(const KeyHandle key, GenerateKey());
     LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key.get(), now));
-    // The certificate is written last: if a start is interrupted in between, nobody trusts an authority yet.
+    // The certificate is written last. If the start is interrupted before, nobody trusts the authority yet.
     LYNX_RETURN_IF_ERROR(WriteSecretFile(key_path, PemOf(key.get())));
     LYNX_RETURN_IF_ERROR(WriteFileDurably(certificate_path, certificate));
   } else if (!has_certificate) {

@@ -1,5 +1,5 @@
 // Authority: the small certificate authority of one cluster. Its key signs the certificates of the server and of nodes. The key
-// is in the server's data directory, nobody else reads it, and it never leaves this machine. Thread-safe after Open.
+// is in the server's data directory. Nobody else reads the key, and it never leaves this machine. Thread-safe after Open.
 #ifndef LYNX_SECURITY_AUTHORITY_H_
 #define LYNX_SECURITY_AUTHORITY_H_
 

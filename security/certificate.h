@@ -20,14 +20,14 @@ struct CertificateFacts {
 };
 // InvalidArgument: the text is not one or more certificates in PEM form. Reads the first certificate.
 absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);
-// SHA-256 of its DER form.
+// SHA-256 of the certificate's DER form.
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem);
 
 // The name in a node's certificate, "lynx://node/NAME"; nullopt: it is not the certificate of one node.
 std::string NodeUri(const std::string& node);
 std::optional<std::string> NodeOf(const CertificateFacts& facts);
 
-// When its owner gets the next certificate: after two thirds of the lifetime.
+// The time when a certificate is renewed: after two thirds of its lifetime.
 Nanos RotationTime(const CertificateFacts& facts);
 
 // A new private key, PKCS #8, PEM.

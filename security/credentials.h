@@ -1,9 +1,10 @@
 // Creates gRPC credentials from files. A channel reads the files once, so newer files need a new channel; servers reload
 // changed files. Thread-safe.
 //
-// Between nodes, a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired), and others connect with
-// PeerChannelCredentials(directory). Then both ends know that the other is a node of the cluster. A client that names a node
-// also knows that it has reached that node. NodeIdentity provides both as PeerCredentials.
+// For connections between nodes, a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired), and others
+// connect with PeerChannelCredentials(directory). Then both ends know that the other end is a node of the cluster. A client
+// that names a node also knows that it has reached that node. NodeIdentity provides the credentials of both ends as
+// PeerCredentials.
 #ifndef LYNX_SECURITY_CREDENTIALS_H_
 #define LYNX_SECURITY_CREDENTIALS_H_
 
@@ -20,7 +21,7 @@
 namespace lynx {
 
 enum class ClientCertificate : uint8_t {
-  kOptional,  // a certificate that is presented must be from the authority
+  kOptional,  // a client may have no certificate; one that is presented must be from the authority
   kRequired,
 };
 // Reloads the directory's files within a second of a change.

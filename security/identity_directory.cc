@@ -60,7 +60,7 @@ absl::Status IdentityDirectory::Replace(const Identity& identity) const {
   fs::create_symlink(name, beside, error);
   if (!error) fs::rename(beside, link, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot replace ", link.string(), ": ", error.message()));
-  // The previous identity stays, for a reader that has just followed the link; older ones are removed.
+  // The previous identity stays, because a reader may just have followed the link. Older identities are removed.
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
     const std::string other = entry.path().filename().string();
     std::error_code ignored;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr Nanos kLockLimit{60'000'000'000};
 constexpr Nanos kCallLimit{10'000'000'000};
-// Time for a server that starts together with the node.
+// Time limit for joining. It is long enough for a server that starts together with the node.
 constexpr Nanos kJoinPatience{30'000'000'000};
 constexpr std::chrono::milliseconds kBetweenAttempts{500};
 // The clock is read at least this often, because it may be adjusted.
@@ -36,7 +36,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// Empty: no token is given.
+// Returns the join token, and removes it from the environment. Empty: no token is given.
 absl::StatusOr<std::string> TakeJoinToken(const std::string& file) {
   std::string from_environment;
   if (const char* value = std::getenv(kTokenVariable)) from_environment = std::string(absl::StripAsciiWhitespace(value));
@@ -109,7 +109,8 @@ absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
   const Nanos give_up = clock_.Monotonic() + kJoinPatience;
   while (true) {
     const absl::Status joined = Join(join_token);
-    // ResourceExhausted: many nodes join from one address, or the server is behind.
+    // Joining is tried again later in these cases. ResourceExhausted: many nodes join from one address, or the server is
+    // behind.
     const bool later = absl::IsUnavailable(joined) || absl::IsDeadlineExceeded(joined) || absl::IsResourceExhausted(joined);
     if (!later || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
     std::this_thread::sleep_for(kBetweenAttempts);
@@ -140,7 +141,7 @@ absl::Status NodeIdentity::Join(const std::string& join_token) {
 
 absl::Status NodeIdentity::RenewIfDue() {
   LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, directory_.Lock(kLockLimit));
-  // The node's other daemon may have renewed it already.
+  // The node's other daemon may have renewed the certificate already.
   LYNX_ASSIGN_OR_RETURN(const Identity old, directory_.Read());
   LYNX_ASSIGN_OR_RETURN(const CertificateFacts facts, Check(old));
   if (RotationTime(facts) > clock_.Wall()) return absl::OkStatus();
@@ -175,7 +176,8 @@ void NodeIdentity::RenewForever() {
         spdlog::warn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
       }
       last_failure = failure;
-      // A third of a long lifetime is left, so the retry may wait; with a short lifetime it must come soon.
+      // With a long lifetime, a third of it is left, so the next attempt can wait. With a short lifetime the next attempt must
+      // come soon.
       if (!renewed.ok() && facts.ok())
         wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
     }

@@ -61,11 +61,11 @@ class NodeIdentity {
   std::thread thread_;
 };
 
-// For Dial: reads the identity again for each connection; null if there is no identity.
+// The source of credentials for Dial. It reads the identity again for each connection. Null if there is no identity.
 CredentialSource CredentialsOf(const NodeIdentity* identity);
 
-// For a daemon that connects to other nodes' daemons and accepts their connections: only nodes of the cluster, in both
-// directions.
+// Credentials for a daemon that connects to other nodes' daemons and accepts their connections. In both directions, the other
+// end must be a node of the cluster.
 struct PeerCredentials {
   std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
   CredentialSource dial;  // null: plain text

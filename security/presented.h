@@ -1,5 +1,5 @@
-// The certificates that a server presents to any client. They are not verified here: this is for a node that knows the digest
-// of the certificate it looks for, and for explaining why a connection failed. Blocks; thread-safe.
+// The certificates that a server presents to any client. They are not verified here. A node that knows the digest of the
+// certificate uses them to find it; they also help to explain why a connection failed. Blocks; thread-safe.
 #ifndef LYNX_SECURITY_PRESENTED_H_
 #define LYNX_SECURITY_PRESENTED_H_
 

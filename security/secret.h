@@ -12,16 +12,16 @@ namespace lynx {
 
 // Returns 64 hexadecimal digits.
 std::string NewSecret();
-// The SHA-256 of a secret, which is stored in its place. A slow hash would protect secrets that people invent and others can
-// guess. Nobody can guess 256 random bits, so a fast hash is enough, and it allows checking every call.
+// The SHA-256 of a secret, which is stored in its place. Secrets that people invent can be guessed, so they would need a slow
+// hash. Nobody can guess 256 random bits, so a fast hash is enough. It makes it possible to check every call.
 std::string SecretDigest(const std::string& secret);
 // Returns `digits` random hexadecimal digits, which need not be secret.
 std::string NewRandomId(int digits);
 
 // Like WriteFileDurably, but only the owner may read the file.
 absl::Status WriteSecretFile(const std::string& path, const std::string& content);
-// Returns the text without surrounding white space. "-" means standard input. PermissionDenied: others may read or write the
-// file. InvalidArgument: it is empty.
+// Returns the text of the file without surrounding white space. "-" means standard input. PermissionDenied: others may read or
+// write the file. InvalidArgument: the file is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 }  // namespace lynx

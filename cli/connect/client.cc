@@ -29,7 +29,7 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   // A watch is silent while its job waits. Pings continue, so that a dead machine is noticed.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // As for the daemons: a web proxy does not lead to a server of the cluster.
+  // A web proxy does not lead to a server of the cluster, so proxies are not used, as in the daemons.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -44,8 +44,8 @@ using Deadline = std::chrono::system_clock::time_point;
 
 Deadline DeadlineIn(Nanos timeout) { return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value); }
 
-// Waits for the call's one pending operation. At the deadline cancels the call, which ends the operation. Returns
-// whether the operation succeeded.
+// Waits for the call's one pending operation, until the deadline. Then it cancels the call, which ends the operation. Returns
+// true if the operation succeeded.
 bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline) {
   void* tag = nullptr;
   bool ok = false;
@@ -55,7 +55,7 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   return false;
 }
 
-// The same without a deadline; meanwhile calls `silent` once a second.
+// Like Await, without a deadline. Calls `silent` once a second while it waits.
 bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent) {
   void* tag = nullptr;
   bool ok = false;
@@ -63,7 +63,7 @@ bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent
   return ok;
 }
 
-// gRPC does not say why a connection failed, so this tries the address itself to find out.
+// The likely reason why a connection failed. gRPC does not report it, so this connects to the address itself to find out.
 std::string WhyNot(const ServerAddress& server) {
   const absl::StatusCode shown = PresentedCertificates(server.address, kProbeLimit).status().code();
   if (shown == absl::StatusCode::kOk && server.authority.empty()) {
@@ -168,7 +168,7 @@ absl::StatusOr<v1::Job> Client::GetWithEvents(const std::string& job) {
     request.set_events_before(first);
     auto page = Get(request);
     if (!page.ok()) return page.status();
-    // The server keeps nothing older. A server of an earlier release sends the newest events again.
+    // If the server has no older events, the loop ends. (A server of an earlier release sends the newest events again.)
     if (page->events().empty() || page->events(0).sequence() >= first) break;
     first = page->events(0).sequence();
     older.push_back(*std::move(page));
@@ -186,7 +186,7 @@ absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
   while (true) {
     request.set_limit(std::min(wanted - all.jobs_size(), kMaxPage));
     auto page = Call<v1::ListJobsRequest, v1::ListJobsResponse>([&](auto... a) { return jobs_->ListJobs(a...); }, request);
-    // The last job of the previous page has been forgotten since it was listed, and so have all older jobs.
+    // NotFound: the server has forgotten the last job of the previous page, and so has forgotten all older jobs.
     if (page.status().code() == absl::StatusCode::kNotFound && !request.before().empty()) return all;
     if (!page.ok()) return page.status();
     all.mutable_jobs()->MergeFrom(page->jobs());
@@ -310,8 +310,8 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
       continue;
     }
-    // If the server never answered, or refused the call, that is final. If it went away or is too busy, it may come
-    // back.
+    // The error is final if the server has never answered, or has refused the call. If the connection was lost or the server is
+    // too busy, the watch tries again.
     const bool gone = later.has_value() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     const Nanos now = clock.Monotonic();

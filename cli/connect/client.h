@@ -33,8 +33,8 @@ class Client {
   // The job with all its events that the server keeps, oldest first.
   absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
   absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what the server tells beside the job
-  // Accepts any limit: asks page by page for what one call does not give. A job that changes meanwhile may be missing,
-  // or may be listed in its earlier state.
+  // Accepts any limit: if one call does not return enough, asks page by page. A job that changes meanwhile may be missing, or
+  // may be listed in its earlier state.
   absl::StatusOr<v1::ListJobsResponse> List(v1::ListJobsRequest request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);
@@ -58,11 +58,10 @@ class Client {
   // Waits before a call is tried again. gRPC connects only while somebody waits for the connection; after a plain sleep
   // a new server would be noticed up to 5 s late.
   void Pause(Nanos time) const;
-  // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer
-  // job takes the name, goes on with that job. A server that does not begin to answer within the timeout is an error,
-  // as in every other call. If the server is lost later, dials it again until it has been away for `patience` without a
-  // message; meanwhile calls `lost` once a second. Calls `silent` once a second while the server is there but has
-  // nothing to say.
+  // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer job takes
+  // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
+  // every other call. If the server is lost later, connects again and again, until no message has come for `patience`;
+  // meanwhile calls `lost` once a second. Calls `silent` once a second while the server is connected but sends nothing.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {});
@@ -73,8 +72,7 @@ class Client {
                          const std::function<void()>& silent);
   absl::Status Error(const grpc::Status& status) const;
   void Prepare(grpc::ClientContext& context) const;
-  // Makes one call with a deadline. If the server says that it will accept the call later, repeats it until the time is
-  // over.
+  // Makes one call with a deadline. If the server says that it will accept the call later, repeats the call until the deadline.
   absl::Status Run(const std::function<grpc::Status(grpc::ClientContext*)>& call) const;
   template <class Request, class Response, class Method>
   absl::StatusOr<Response> Call(Method method, const Request& request) {

@@ -1,5 +1,5 @@
 // Contexts: names for several clusters. Each context is a file (security/context_file.h) in ~/.config/lynx/contexts.
-// ~/.config/lynx/context.json is a link to the one in use. One thread.
+// ~/.config/lynx/context.json is a link to the context in use. One thread.
 #ifndef LYNX_CLI_CONNECT_CONTEXTS_H_
 #define LYNX_CLI_CONNECT_CONTEXTS_H_
 
@@ -35,7 +35,7 @@ absl::Status AddContext(const std::string& name, const ClientContext& context);
 // NotFound lists the names that exist. FailedPrecondition: somebody put context.json there by hand, and it would be
 // lost.
 absl::Status UseContext(const std::string& name);
-// Afterwards no context is in use.
+// Removes the link, so that no context is in use.
 absl::Status LeaveContext();
 // NotFound: the name is unknown. If the context was in use, no context is in use afterwards.
 absl::Status RemoveContext(const std::string& name);

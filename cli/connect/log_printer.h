@@ -14,8 +14,8 @@ namespace lynx {
 // Prints "[rank 2 g1] text" at once. Control characters in the text are written as escapes.
 void PrintLogLine(const v1::LogLine& line);
 
-// Calls `each` for the lines that the request asks for, and then for new lines, in the order in which the server
-// received them, until the job has ended. If the server is lost meanwhile, asks again for two minutes.
+// Calls `each` for the lines that the request asks for. Then calls it for new lines, in the order in which the server received
+// them, until the job has ended. If the server is lost meanwhile, asks again for two minutes.
 absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::function<void(const v1::LogLine&)>& each);
 
 }  // namespace lynx

@@ -23,8 +23,8 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 
 struct QuickSubmitted {
   std::optional<std::string> text;  // to print; nullopt: the full program must do the command
-  // If `text` is nullopt: the full program's arguments, in place of the given ones; empty: the given ones. Once this
-  // path has asked the server, the full program asks again with the same key only, and only within the caller's
+  // If `text` is nullopt: the arguments for the full program, if they differ from the given ones; empty: the given ones. If
+  // this path has already asked the server, the full program must ask again with the same key, and only within the caller's
   // timeout.
   std::vector<std::string> arguments;
 };

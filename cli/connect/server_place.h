@@ -14,12 +14,12 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
 
 // "" if the variable is not set.
 std::string Environment(const char* name);
-// The context file that every command looks for; "" if there is no home.
+// The context file that every command looks for if nothing else names a context; "" if there is no home.
 std::string StandingContextFile();
 // The absolute form of a path, so that it means the same folder later.
 std::string Absolute(const std::string& path);
-// $LYNX_HOME/local, else ~/.lynx/local, absolute. "" if there is no home, rather than a folder that anybody may write
-// to.
+// $LYNX_HOME/local, or ~/.lynx/local if LYNX_HOME is not set, as an absolute path. "" if there is no home: a folder that
+// anybody may write to would not be safe.
 std::string LocalDirectory();
 // The file that describes the local cluster in the directory.
 std::string LocalClusterFile(const std::string& directory);
@@ -27,8 +27,8 @@ std::string LocalClusterFile(const std::string& directory);
 // so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/local/find_server.h) would find for a call in plain text, given only --server ("" =
-// not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
+// The address that FindServer (cli/local/find_server.h) would find for a call in plain text if only --server is given (`flag`;
+// "" = not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// What all ways to submit a job share. Thread-safe.
+// Functions that all ways to submit a job share. Thread-safe.
 #ifndef LYNX_CLI_CONNECT_SUBMISSION_H_
 #define LYNX_CLI_CONNECT_SUBMISSION_H_
 

@@ -15,9 +15,9 @@ bool IsCalledUnary(const std::string& address);
 
 // Returns the message of the answer. `method`: "/lynx.v1.Jobs/SubmitJob". `message`: the serialized request.
 //
-// nullopt: the address is not numeric, or no answer with status OK came within `timeout`. The result does not say why,
-// nor whether the server has carried out the call. A caller that needs to know asks again with the gRPC library;
-// therefore use this only for calls that may be made twice.
+// nullopt: the address is not numeric, or no answer with status OK came within `timeout`. The result does not say why, nor
+// whether the server has carried out the call. A caller that needs to know must ask again with the gRPC library. So use this
+// only for calls that can be made twice.
 std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message,
                                      Nanos timeout);
 

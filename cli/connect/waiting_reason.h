@@ -1,6 +1,6 @@
 // WaitingReason: decides when to tell a person who watches a waiting job why it waits. The server's reason changes with
-// everything that happens in the cluster. Therefore it is shown only after some seconds, and a changed reason is shown
-// again only now and then. Pure; one thread.
+// everything that happens in the cluster. So the reason is shown only after some seconds. A changed reason is shown again only
+// after a pause. Pure; one thread.
 #ifndef LYNX_CLI_CONNECT_WAITING_REASON_H_
 #define LYNX_CLI_CONNECT_WAITING_REASON_H_
 
@@ -19,7 +19,7 @@ class WaitingReason {
   // differ.
   static constexpr Nanos kFirst{3'000'000'000}, kOther{10'000'000'000}, kSame{60'000'000'000};
 
-  // `text` has been shown already.
+  // Call it if `text` has been shown already.
   void Said(const std::string& text) { said_ = text; }
   // The text to show now; "" = nothing. `job`: its newest known state. `now`: monotonic.
   std::string Due(const v1::Job& job, Nanos now);

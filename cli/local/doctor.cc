@@ -94,7 +94,7 @@ void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
     return facts.server.has_value() && facts.server->is_here && facts.server->status.ok() &&
            facts.server->address.ends_with(absl::StrCat(":", port.port));
   };
-  // If that server runs on this machine, the ports of its pages are its own too.
+  // If that server runs on this machine, it is also the server that listens on the ports of the pages.
   const bool runs_here =
       std::any_of(facts.ports.begin(), facts.ports.end(), [&](const PortFacts& port) { return port.taken && is_own(port); });
   for (const PortFacts& port : facts.ports) {
@@ -108,8 +108,8 @@ void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
-// A hint, not a warning: some time services never tell the kernel, and containers and virtual machines may get their
-// time from outside.
+// An unsynchronized clock gives only a hint, not a warning. Some time services never tell the kernel, and containers and
+// virtual machines may get their time from outside.
 Finding Clock(const MachineFacts& facts) {
   if (!facts.clock_synchronized.has_value())
     return Of("time service", Verdict::kOk, "the kernel does not say whether the clock is synchronised", "");

@@ -43,7 +43,7 @@ struct NodeFacts {
   std::string name, state, agent_version, worker_version;
 };
 
-// What a server said. `status`: why it did not answer.
+// The answer of a server. `status`: why it did not answer.
 struct ServerFacts {
   std::string address, source;
   bool is_here = false;  // the address is loopback or another address of this machine

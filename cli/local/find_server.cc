@@ -60,7 +60,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
   if (found.address.empty()) {
     const absl::StatusOr<LocalCluster> local = ReadLocalCluster(LocalDirectory());
     if (local.ok()) found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
-    // Another user has put a file where this user's cluster would be. Do not call a different server instead.
+    // Another user has put a file where this user's cluster would be. The command fails, and does not call a different server.
     if (absl::IsFailedPrecondition(local.status())) return local.status();
   }
   const std::string standing = StandingContextFile();

@@ -9,7 +9,7 @@
 
 namespace lynx {
 
-// What the command line says about the connection; "" = not given.
+// The flags of the command line about the connection; "" = not given.
 struct ConnectionFlags {
   std::string server;
   std::string context;  // a context's name, or a file (security/context_file.h)

@@ -39,7 +39,7 @@ constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
 // How long `down` waits until all ranks have stopped. A rank that does not end within 5 s is killed.
 constexpr Nanos kStopRanksTimeout{60'000'000'000};
-// How long a command waits for another that holds the lock: longer than an `up` or a `down` takes.
+// How long a command waits for another command that holds the lock. An `up` or a `down` takes less time.
 constexpr Nanos kLockTimeout{120'000'000'000};
 constexpr Nanos kPause{50'000'000};
 constexpr uintmax_t kMaxLog = 16 << 20;
@@ -77,7 +77,7 @@ std::string FreeAddress() {
     given.insert(port);
     return absl::StrCat("127.0.0.1:", port);
   }
-  return "127.0.0.1:0";  // no port is free; the daemon that gets this address reports it
+  return "127.0.0.1:0";  // no port is free; the daemon that gets this address reports this
 }
 
 // The daemons are in lynxctl's folder.
@@ -176,7 +176,7 @@ void TurnLongLog(const std::string& log) {
   if (!error && size > kMaxLog) fs::rename(log, log + ".1", error);
 }
 
-// In its own session, so that Ctrl-C here does not reach it.
+// Starts the daemon in its own session, so that Ctrl-C here does not reach it.
 absl::StatusOr<Child> Start(const LocalDaemon& daemon) {
   LYNX_RETURN_IF_ERROR(MakeDirectories(fs::path(daemon.log).parent_path().string()));
   TurnLongLog(daemon.log);
@@ -296,7 +296,8 @@ class InterruptsHeld {
   sigset_t before_;
 };
 
-// Starts the daemon and records it together: `local down` could not stop a daemon that runs but is not recorded.
+// Starts the daemon and records it, without an interrupt in between: `local down` could not stop a daemon that runs but is not
+// recorded.
 absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cluster, LocalDaemon& daemon) {
   const InterruptsHeld held;
   LYNX_ASSIGN_OR_RETURN(const Child child, Start(daemon));
@@ -306,8 +307,8 @@ absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cl
   return recorded;
 }
 
-// The command that stops the ranks of the worker daemon. It has only the arguments that are needed for that, because
-// the daemon may have refused the others. It uses the program beside this one if the daemon's own program is gone.
+// The command that stops the ranks of the worker daemon. It has only the arguments that are needed for that, because the daemon
+// may have refused the other arguments. If the daemon's own program is gone, the command uses the program beside this one.
 LocalDaemon StopperOf(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
   const bool there = !worker.argv.empty() && access(worker.argv[0].c_str(), X_OK) == 0;
@@ -319,7 +320,7 @@ LocalDaemon StopperOf(const LocalDaemon& worker) {
   return stopper;
 }
 
-// Ranks outlive their daemon; the daemon's records are used to stop them.
+// Stops the ranks of a node. Ranks outlive their daemon; the daemon's records tell which ranks there are.
 absl::Status RunStopper(const LocalDaemon& stopper) {
   LYNX_ASSIGN_OR_RETURN(const Child child, Start(stopper));
   const RealClock clock;
@@ -341,7 +342,7 @@ absl::Status RunStopper(const LocalDaemon& stopper) {
 
 absl::Status StopRanks(const LocalDaemon& worker) {
   const std::string directory = ArgumentOf(worker, "data-dir");
-  if (directory.empty()) {  // an empty directory would mean that of another cluster's node
+  if (directory.empty()) {  // an empty directory would mean the directory of another cluster's node
     return absl::DataLossError(
         absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
   }
@@ -350,8 +351,8 @@ absl::Status StopRanks(const LocalDaemon& worker) {
   return fs::path(directory).is_absolute() && FindProcessesBelow(directory).empty() ? absl::OkStatus() : stopped;
 }
 
-// Only one command works on a directory at a time; a second one waits. Otherwise both would start the daemons that are
-// not running.
+// Locks the directory, so that only one command works on it at a time; a second command waits. Without the lock, both would
+// start the daemons that are not running.
 absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kLockTimeout;
@@ -367,8 +368,8 @@ absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   }
 }
 
-// Checks options before anything is written or started: otherwise a daemon that refuses an option would stay in the
-// cluster's file.
+// Checks options before anything is written or started. Otherwise a daemon that refuses an option would stay in the cluster's
+// file.
 absl::Status CheckOptions(const LocalOptions& options) {
   LYNX_RETURN_IF_ERROR(CheckLocalDirectory(options.directory));
   return options.link_rate.has_value() ? Annotate(ParseRate(*options.link_rate).status(), "--link-rate") : absl::OkStatus();
@@ -457,7 +458,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
 }
 
 absl::Status LocalDown(const std::string& directory) {
-  // Checked without the lock: if there is no cluster, there may be no folder to lock.
+  // This is checked without the lock: if there is no cluster, there may be no folder to lock.
   const absl::Status there = ReadLocalCluster(directory).status();
   if (absl::IsNotFound(there)) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(there);

@@ -55,9 +55,9 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);
 // HOST:PORT of the server's live page; "" if it serves no live page.
 std::string LivePageAddress(const std::string& directory);
-// Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK if
-// nothing runs. If a daemon or a node's ranks cannot be stopped, the others still are; then the cluster is kept so that
-// one can try again, and the first error is returned. Takes a bounded time.
+// Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK if nothing
+// runs. If a daemon or a node's ranks cannot be stopped, the others are stopped nevertheless. Then the cluster is kept, so that
+// a person can try again, and the first error is returned. Takes a bounded time.
 absl::Status LocalDown(const std::string& directory);
 
 }  // namespace lynx

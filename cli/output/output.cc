@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormats[] = {"table", "wide", "json", "yaml", "csv", "name"};
 
-// True if YAML reads the text as itself without quotes: a word that is not a number, truth value, date or null.
+// True if YAML reads the text without quotes as the same text: a word that is not a number, truth value, date or null.
 bool IsPlainYaml(const std::string& text) {
   if (text.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(text.front())) || text.back() == ' ') return false;
   const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("_-./ ", c); };

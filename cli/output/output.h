@@ -28,7 +28,7 @@ enum class ColumnIn : uint8_t { kTables, kWideTable, kNoTable };
 
 struct ListingColumn {
   std::string title;  // "AGE"
-  std::string csv;    // its name in csv: "submitted"; "" = csv lacks it because another column says it
+  std::string csv;    // its name in csv: "submitted"; "" = not in csv, because another column has the value
   ColumnIn in = ColumnIn::kTables;
 };
 
@@ -63,15 +63,15 @@ class CellText {
   Nanos now_;
 };
 
-// How long ago that was: "5s", "3h", "2d"; "-" for 0.
+// The time since then: "5s", "3h", "2d"; "-" for 0.
 std::string Age(int64_t since_unix_ns, Nanos now);
 
 // Prints the message, or the listing of its contents. `text`, unless empty, replaces the tables. Returns the exit code.
 int Show(OutputFormat format, const google::protobuf::Message& message, const Listing& listing, const std::string& text = "");
-// For output that is not a listing; therefore csv and name are bad input.
+// Prints output that is not a listing. So the formats csv and name are bad input.
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text);
 int ShowJson(OutputFormat format, const std::string& json, const std::string& text);
-// For a listing that has no message: `json` is printed as json or yaml.
+// Prints a listing that has no message: `json` is printed as json or yaml.
 int ShowListing(OutputFormat format, const std::string& json, const Listing& listing);
 // InvalidArgument: the verb does not know this format.
 absl::Status CheckOutput(OutputFormat format, const std::vector<OutputFormat>& known);

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxLinks = 40;  // the limit that the kernel uses too
 
-// The number of one of this process's own descriptors, "/dev/stdout", "/dev/fd/5" and the like. If such a path were
-// opened by name, the file behind it would be truncated and other output in it would be lost.
+// The number of the descriptor if the path is one of this process's own descriptors, such as "/dev/stdout" or "/dev/fd/5". If
+// such a path were opened by name, the file behind it would be truncated and other output in it would be lost.
 std::optional<int> DescriptorOf(absl::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -43,15 +43,15 @@ absl::Status WriteTo(int fd, const std::string& content) {
   return absl::OkStatus();
 }
 
-// The path that the links lead to; it need not exist.
+// The path to which the links lead. The file there need not exist.
 fs::path BehindLinks(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMaxLinks && fs::is_symlink(path, error); ++i) path = path.parent_path() / fs::read_symlink(path, error);
   return path;
 }
 
-// Writes to a device or a pipe in place, because an atomic write would replace it by a file. For a link, writes what it
-// leads to.
+// Writes to a device or a pipe in place, because an atomic write would replace it by a file. If the path is a link, writes to
+// the file that it leads to.
 absl::Status WriteWhereItIs(const std::string& path, const std::string& content) {
   std::fflush(stdout);  // earlier output must come first
   if (const std::optional<int> fd = DescriptorOf(path); fd.has_value()) return WriteTo(*fd, content);

@@ -18,7 +18,7 @@ absl::Status WriteOutput(const std::string& option, const std::string& path, con
 // Says on standard error what was written and what to do with it. Standard output has only the answer.
 void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint);
 
-// Writes a trace of a step of `length`, with both of the above.
+// Writes a trace of a step of `length`, with WriteOutput and TellWritten.
 absl::Status WriteTrace(const std::string& option, const std::string& path, const ChromeTraceText& trace, Nanos length);
 
 }  // namespace lynx

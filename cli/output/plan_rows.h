@@ -34,7 +34,7 @@ std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& ti
 // {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ..., "fits": false, "note":
 // ...}]}
 std::string PlanRowsJson(const std::vector<PlanRow>& rows);
-// For csv: the same values, one plan per row, in seconds, bytes and shares.
+// A listing for csv, with the values of PlanRowsJson: one plan per row, in seconds, bytes and shares.
 Listing PlanRowsListing(const std::vector<PlanRow>& rows);
 
 }  // namespace lynx

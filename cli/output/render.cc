@@ -31,7 +31,7 @@ std::string ClockTime(int64_t unix_ns) {
 
 std::string Percent(double share) { return absl::StrFormat("%.0f%%", 100 * share); }
 
-// By how much measured is more than predicted: "+4%"; "" if nothing was predicted.
+// By how much the measured value is above the predicted one: "+4%"; "" if nothing was predicted.
 std::string Difference(int64_t predicted, int64_t measured) {
   if (predicted == 0) return "";
   return absl::StrFormat("%+.0f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));

@@ -102,7 +102,7 @@ std::string NodesTable(const TopView& view, const TopStyle& style) {
 }
 
 std::string QueuesTable(const TopView& view) {
-  // If there is only the queue that every cluster has, the table would tell nothing new.
+  // If there is only the queue that every cluster has, the table would show nothing new.
   if (view.queues.size() < 2) return "";
   const CellText cells(OutputFormat::kTable, view.now);
   return absl::StrCat("\n", ListingText(QueueListing(view.queues, cells), OutputFormat::kTable).value_or(""));

@@ -9,7 +9,8 @@
 namespace lynx {
 namespace {
 
-// A scalar that `parse` turns into a StatusOr<Value>, kept in `member(record)`. `fallback`: the default as text.
+// A field whose text `parse` turns into a StatusOr<Value>. The value is stored in `member(record)`. `fallback`: the default as
+// text.
 template <class T, class Member, class Parse>
 Field<T> Scalar(std::string path, std::string meaning, bool required, std::string fallback, Member member, Parse parse) {
   return {std::move(path), std::move(meaning), required,
@@ -40,7 +41,7 @@ absl::StatusOr<Bytes> ParseSize(const std::string& text) {
   return bytes;
 }
 
-// A share from zero to one, both included: both have a meaning here.
+// Parses a share from zero to one, both included, because both have a meaning here.
 absl::StatusOr<int32_t> ParseWholeShare(const std::string& text) {
   if (text == "0") return 0;
   return ParseShare(text);

@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// The device that a group names or spells out.
+// The device that a group names, or describes in place.
 absl::StatusOr<const DeviceEntry*> DeviceOf(const ClusterEntry& entry, size_t index, const YamlReader& reader) {
   const GroupEntry& group = entry.groups[index];
   if (!group.inline_device.empty()) return &group.inline_device.front();

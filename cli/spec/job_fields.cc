@@ -98,7 +98,7 @@ JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
           {"auto", "off", "on"}};
 }
 
-// The file has a number from zero to one, the spec has thousandths.
+// The file gives the share as a number from zero to one; the spec has thousandths.
 JobField OffloadShareField() {
   return {"recomputeOptions.offloadShare",
           "share of stored activations that go to the host, 0 to 1",
@@ -311,8 +311,8 @@ JobField ScheduleField() {
           }};
 }
 
-// A field that says what the model's other fields start from. The reader of the file handles it before it uses the
-// table, because this field must come first, wherever it is in the file.
+// A field that names what the model's other fields start from. This field must come first, wherever it is in the file. So the
+// reader of the file handles it before it uses the table.
 JobField ModelBaseField(const char* path, std::string meaning) {
   return {path, std::move(meaning), false, [](const std::string&, JobSpec&) { return absl::OkStatus(); },
           [](const JobSpec&) { return std::string(); }};

@@ -14,8 +14,8 @@ using JobField = Field<JobSpec>;
 inline constexpr char kModelPreset[] = "model.preset";
 inline constexpr char kModelConfig[] = "model.config";
 
-// In the order in which a job file is printed. Reading kModelPreset and kModelConfig changes nothing here: the reader
-// of a file looks them up first.
+// All fields, in the order in which a job file is printed. The fields kModelPreset and kModelConfig change nothing here when
+// they are read: the reader of a file looks them up first.
 const std::vector<JobField>& JobFields();
 
 }  // namespace lynx

@@ -65,14 +65,15 @@ std::string Resolved(const std::string& path, const std::string& folder) {
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
-// What a model starts from: a preset, or a config.json.
+// What a model's other fields start from: a preset, or a config.json.
 struct ModelBase {
   std::string field, value;
   const YamlValue* at = nullptr;     // where the file says so, or
   const Override* change = nullptr;  // the --set that says so
 };
 
-// The last override of either kind, else what the file says. The reader of the table reports fields of a wrong type.
+// The base of the model: the last override of either kind, or else what the file says. If the field has a wrong type, the
+// reader of the table reports this.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {
   std::optional<ModelBase> base;
@@ -123,7 +124,7 @@ absl::Status ResolvePaths(const std::string& folder, JobSpec& spec) {
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read '", path, "': no such file, or not readable"));
-  // Read in pieces: clearing a buffer for the longest allowed file would take longer than submitting most files.
+  // The file is read in pieces: clearing a buffer for the longest allowed file would take longer than submitting most files.
   std::string text;
   std::array<char, 64 * 1024> piece;
   do {

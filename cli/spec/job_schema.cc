@@ -72,7 +72,7 @@ std::string JobSchemaText() {
   PropertiesOf(root)["kind"] = {{"const", "TrainingJob"}};
   for (const JobField& field : JobFields()) AddField(field, JobSpec(), root);
   Json& properties = root["properties"];
-  // A section for which a word may stand.
+  // The section `parallel`, for which a word can be written instead.
   Json& parallel = properties["parallel"];
   const Json word = {{"enum", parallel["enum"]}};
   parallel.erase("enum");

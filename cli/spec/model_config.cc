@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads checked fields of one JSON object. Keeps the first error; fields read after it get defaults.
+// Reads and checks fields of one JSON object. Keeps the first error; fields that are read after it get defaults.
 class ConfigReader {
  public:
   ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
@@ -29,7 +29,7 @@ class ConfigReader {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": ", message));
   }
   void Keep(const absl::Status& status) { status_.Update(status); }
-  // Absent and null mean the same, as in the library that writes these files, unless a comment says otherwise.
+  // An absent field and null mean the same, as in the library that writes these files, unless a comment says otherwise.
   bool Has(const char* field) const { return json_.contains(field) && !json_.at(field).is_null(); }
   bool HasNull(const char* field) const { return json_.contains(field) && json_.at(field).is_null(); }
   std::string Text(const char* field) const {
@@ -70,7 +70,7 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a number from 0 to below 1"));
     return otherwise;
   }
-  // A number above zero.
+  // Reads a number above zero; `otherwise` if the field is absent.
   double Positive(const char* field, double otherwise) {
     if (!Has(field)) return otherwise;
     const Json& value = json_.at(field);
@@ -120,7 +120,7 @@ void ReadDtype(ConfigReader& config, ModelSpec& model) {
   const char* field = config.Has("torch_dtype") ? "torch_dtype" : "dtype";
   const std::string dtype = config.Word(field, "");
   if (dtype == "bfloat16" || dtype == "float16") {
-    model.dtype = DataType::kBfloat16;  // 16 bits either way
+    model.dtype = DataType::kBfloat16;  // bfloat16 has 16 bits, as float16 has
   } else if (dtype == "float32") {
     model.dtype = DataType::kFloat32;
   } else if (!dtype.empty() && dtype != "auto") {
@@ -142,7 +142,7 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.heads = config.Count({"num_attention_heads", "n_head", "n_heads", "num_heads"});
   model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
   model.vocab = config.Count({"vocab_size"});
-  // 0: Normalize sets it to 4 times the hidden size for GPT.
+  // ffn is 0 if the field is absent; then Normalize sets it to 4 times the hidden size for GPT.
   model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
                                                 : config.Count({"intermediate_size"});
   // transformers reads null as the number of heads, and an absent field as the class's own number.
@@ -211,13 +211,13 @@ void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
 
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
-// `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
+// Reads the scaling. `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
 void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTraits& family, ModelSpec& model,
                      ConfigReader& config) {
   RotarySpec& rotary = model.rotary;
   const std::string type = scaling.Word(scaling.FirstOf({"rope_type", "type"}), "default");
   if (type == "default" || type == "mrope") return;
-  // transformers reads every scaling of a Phi-3 as longrope, and files of its first versions say "su" or "yarn" for it.
+  // transformers treats every scaling of a Phi-3 as longrope. The first versions of its files say "su" or "yarn" for it.
   const bool long_rope = family.weights == WeightNames::kPhi3;
   if (long_rope || !ParseEnum(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
     model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
@@ -248,7 +248,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
 }
 
-// Newer files have all of it in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
+// Reads rotary positions. Newer files have all values in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
 void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReader& config, ModelSpec& model) {
   const char* const where = config.FirstOf({"rope_parameters", "rope_scaling"});
   const Json object = config.Object(where);
@@ -271,7 +271,7 @@ void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
 }
 
-// Refuses mixtures of experts and latent attention, whatever the family is called: no layer here is like theirs.
+// Refuses mixtures of experts and latent attention, whatever the family is called, because Lynx has no similar layer.
 absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
   std::string why = WhyNotPlanned(type);
   for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
@@ -311,7 +311,8 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   const FamilyTraits& family = known == nullptr ? kUnknown : *known;
   ModelSpec model{.family = family.base};
   model.plan_only = family.plan_only;
-  // These models are trained with attention that never stores its scores; GPT-2 is planned as Megatron-LM's GPT.
+  // These models are trained with attention that never stores its scores. GPT-2 is planned as Megatron-LM's GPT, which stores
+  // them.
   if (type != "gpt2") model.attention = AttentionKernel::kFused;
   ReadShape(family, config, model);
   ReadLayers(family, config, model);

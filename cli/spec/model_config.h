@@ -23,8 +23,8 @@ struct ModelOfWeights {
   ModelSpec model;             // normalized, in float32
   const FamilyTraits* family;  // how its weights are named
 };
-// The same, for weights to train on with. Refuses models that the engine does not support completely, and families
-// whose weights have no known names.
+// Like ParseModelConfig, for weights from which training begins. Refuses models that the engine does not support completely,
+// and families whose weights have no known names.
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx

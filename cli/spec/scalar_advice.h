@@ -1,5 +1,5 @@
-// Says what to write in place of a number, size, rate or duration that cannot be read: the part of the message after ";
-// ". This is advice only; scalar_text.h does the reading. Each function returns "" if it cannot tell what was meant.
+// Says what to write in place of a number, size, rate or duration that cannot be read. The text is the part of the message
+// after "; ". This is advice only; scalar_text.h does the reading. Each function returns "" if it cannot tell what was meant.
 // Pure; thread-safe.
 #ifndef LYNX_CLI_SPEC_SCALAR_ADVICE_H_
 #define LYNX_CLI_SPEC_SCALAR_ADVICE_H_

@@ -31,14 +31,14 @@ absl::Status ReadInt(const std::string& text, Int& out) {
   return absl::OkStatus();
 }
 
-// "true" or "on", "false" or "off".
+// Reads "true" or "on", "false" or "off".
 absl::Status ReadSwitch(const std::string& text, bool& out);
 
-// Accepts finite numbers only.
+// Reads a number; only finite numbers are accepted.
 absl::Status ReadReal(const std::string& text, double& out);
 
-// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB (powers of 1024); kB, MB, GB, TB
-// (powers of 1000, as in data sheets).
+// Reads a size in bytes, such as "24MiB", "1.5GiB", "512KiB", "100MB", "4096". Units: B; KiB, MiB, GiB, TiB (powers of 1024);
+// kB, MB, GB, TB (powers of 1000, as in data sheets).
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
 // Exact where possible: "24MiB", else plain bytes.
 std::string ByteSizeText(Bytes bytes);

@@ -31,7 +31,7 @@ constexpr Odd kOddBlanks[] = {
 constexpr View kOddQuotes[] = {"\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x9e", "\xe2\x80\x98", "\xe2\x80\x99", "\xc2\xab"};
 constexpr View kWideColon = "\xef\xbc\x9a";
 
-// A line that is not empty, without its comment. Lines of block text (after '|' or '>') are left out.
+// A line that is not empty, without its comment. There is no Line for lines of block text (after '|' or '>').
 struct Line {
   int32_t number = 1;
   size_t indent = 0;
@@ -43,7 +43,7 @@ struct Line {
   }
 };
 
-// The result of a look at the lines with limited knowledge of YAML: enough for a text that is known to have a mistake.
+// What a scan of the lines has found. The scan knows only a part of YAML: enough for a text that is known to have a mistake.
 struct Look {
   std::vector<Line> lines;
   std::optional<YamlMistake> tab, odd, quote;  // the first of each kind
@@ -185,7 +185,7 @@ std::optional<YamlMistake> LacksColon(const Line& line) {
   return line.Mistake(0, absl::StrCat("no colon in this line; write '", example, "'"));
 }
 
-// Says how the line before `at`, and the lines above it, make the indentation wrong.
+// Says which mistake in the indentation the line before `at`, or the lines above it, have.
 std::optional<YamlMistake> WrongIndentation(const std::vector<Line>& lines, size_t at) {
   const Line& line = lines[at];
   if (at == 0 || line.in_flow || !HasField(line.text)) return std::nullopt;

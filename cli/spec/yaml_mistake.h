@@ -1,5 +1,5 @@
-// YamlMistake: for text that is not valid YAML, explains in plain words what the person most likely did wrong and how
-// to correct it. The parser itself speaks of grammar, and of the place where it noticed, which may be far below the
+// YamlMistake: for text that is not valid YAML, explains in plain words what the person most likely did wrong and how to
+// correct it. The parser itself speaks of grammar. It names the place where it noticed the mistake, which may be far below the
 // mistake.
 //
 // Pure functions of text; thread-safe.
@@ -30,8 +30,8 @@ struct OddCharacter {
 // quote at its beginning.
 std::optional<OddCharacter> FindOddCharacter(const std::string& plain);
 
-// True if the quote at `begin` is closed anywhere in the text. If not, a parser may mistake the end of the text for the
-// end of the quote.
+// True if the quote at `begin` is closed anywhere in the text. A parser may take the end of the text for the end of a quote
+// that is not closed.
 bool QuoteCloses(const std::string& text, size_t begin);
 
 // The corrected form of "layers:2", which is not a field because a space is missing: "layers: 2". Empty: the text is

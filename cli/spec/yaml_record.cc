@@ -80,7 +80,7 @@ std::string OtherFile(const std::string& wanted, const std::string& found) {
   return "";
 }
 
-// Advice for a field in a section of a record that is not one of the fields in `known`.
+// Advice for a field of `section` that is not one of the fields in `known`.
 template <class Bound>
 std::string WhereItBelongs(const std::string& name, const std::string& section, const std::vector<std::string>& known,
                            const std::vector<Bound>& fields) {

@@ -1,6 +1,6 @@
-// Strict reading of YAML records by tables of fields. A table says which fields a record has, what each means and how
-// its text becomes a value. Unknown, repeated, missing and ill-typed fields are errors that name the file, line,
-// column, field and remedy. The same tables print records and their reference pages.
+// Strict reading of YAML records by tables of fields. A table says which fields a record has, what each means and how its text
+// becomes a value. Unknown, repeated, missing and ill-typed fields are errors. They name the file, line, column, field and
+// remedy. The same tables print records and their reference pages.
 //
 // A table is immutable and thread-safe. A YamlReader is for reading one file on one thread.
 #ifndef LYNX_CLI_SPEC_YAML_RECORD_H_
@@ -19,7 +19,7 @@ namespace lynx {
 
 class YamlReader;
 
-// What a scalar looks like. A field's words ("auto") may replace it.
+// The form of a scalar. A field's words ("auto") may be written in its place.
 enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean };
 
 // A field of a record T. `path` is "name", or "section.name" for a map inside the record.
@@ -33,7 +33,7 @@ struct Field {
   std::function<absl::Status(const std::string& text, T& record)> read;
   // Returns the scalar in YAML, or "" to leave the field out.
   std::function<std::string(const T& record)> write;
-  // Used in place of `read` for lists and for records inside the record. Its errors are whole messages, made by
+  // Used in place of `read` for lists and for records inside the record. Returns complete error messages, made by
   // YamlReader::Error.
   std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)> read_value;
   // For editors only; `read` decides what is valid. A kText field with words must be one of them.
@@ -41,8 +41,8 @@ struct Field {
   std::vector<std::string> words;
 };
 
-// "; did you mean 'NAME'?" with the nearest known name, or with those known names that end in it after a section's name
-// ("model.layers" for "layers"). If there are none, the list of all known names.
+// "; did you mean 'NAME'?" with the nearest known name. If `name` lacks its section, the names are the known ones that end in
+// it ("model.layers" for "layers"). If there are none, the list of all known names.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
 // Where a number in the file comes from.

@@ -20,7 +20,7 @@ namespace {
 constexpr char kPlainTag[] = "?", kQuotedTag[] = "!";
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // not counted by the parser
 
-// An error that already explains itself. The parser's own errors are explained from the text.
+// An error that already says what is wrong. The parser's own errors are explained from the text instead.
 class Refused : public YAML::ParserException {
  public:
   using YAML::ParserException::ParserException;
@@ -105,8 +105,8 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Container> open_;
 };
 
-// Ignores what it reads. Throws if a document begins where the previous one began: before something that cannot begin a
-// document, such as a comma, the parser never advances and reports one empty document after another.
+// Reads events and ignores them. Throws if a document begins where the previous one began. This happens before something that
+// cannot begin a document, such as a comma: the parser never advances and reports one empty document after another.
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// What stands for the option's value: "FILE", "a|b".
+// The placeholder for the option's value: "FILE", "a|b".
 std::string ValueText(const CommandOption& option) {
   if (!option.choices.empty()) return absl::StrJoin(option.choices, "|");
   switch (option.value) {
@@ -70,7 +70,7 @@ void AppendMarkdown(const std::string& path, const CommandTree& command, std::st
     absl::StrAppend(&text, "\n    ", Synopsis(path, command), "\n");
     std::vector<CommandOption> rows;
     for (CommandOption argument : command.arguments) {
-      argument.value = ValueKind::kNone;  // the name is shown anyway
+      argument.value = ValueKind::kNone;  // the name is shown in any case
       argument.required = false;          // the synopsis shows it
       rows.push_back(std::move(argument));
     }

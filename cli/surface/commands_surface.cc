@@ -16,11 +16,11 @@
 namespace lynx {
 namespace {
 
-// How long a completion may take: a person who presses Tab waits for it, and then gets no names.
+// Time limit for a completion, because a person who pressed Tab waits for it. After this time the person gets no names.
 constexpr Nanos kPatience{1'000'000'000};
 constexpr int32_t kMaxNames = 1000;
 
-// The names by which other verbs know them; empty if the server does not answer.
+// The names by which other verbs know things of this kind; empty if the server does not answer.
 std::vector<std::string> KnownNames(const GlobalOptions& global, const std::string& kind) {
   std::vector<std::string> names;
   if (kind == "contexts") {

@@ -1,5 +1,5 @@
-// The verbs of lynxctl that are about lynxctl itself. They are made from its CommandTree. Each prints to standard
-// output and returns an exit code. One thread.
+// The verbs of lynxctl that concern lynxctl itself: its pages and completions. They use its CommandTree. Each prints to
+// standard output and returns an exit code. One thread.
 #ifndef LYNX_CLI_SURFACE_COMMANDS_SURFACE_H_
 #define LYNX_CLI_SURFACE_COMMANDS_SURFACE_H_
 

@@ -12,7 +12,8 @@
 namespace lynx {
 namespace {
 
-// Called for a verb, with the words that lead to it: "queue set"; "" is the program itself.
+// A function that is called for each verb. `path`: the words that lead to the verb, such as "queue set"; "" is the program
+// itself.
 using Visit = std::function<void(const std::string& path, const CommandTree& command)>;
 
 void ForEach(const std::string& path, const CommandTree& command, const Visit& visit) {
@@ -83,8 +84,8 @@ std::string ArgumentValues(const CommandTree& command) {
 
 // --- bash
 
-// Reads lines and keeps those that begin with the typed text, as words that the shell does not interpret. compgen -W
-// would expand them: then a context's name, or text from a server, could be executed.
+// Reads lines and keeps those that begin with the typed text, as words that the shell does not interpret. compgen -W would
+// expand them. Then the shell could execute a context's name, or text from a server.
 constexpr const char* kBashMatches = R"sh(_lynxctl_matches() {
   local line
   while IFS= read -r line; do

@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-// What the value of an option or positional argument of this name is; nullptr: any text.
+// The name of the value of an option or positional argument; nullptr: the value can be any text.
 const char* ValueName(const std::string& name) {
   static const std::map<std::string, const char*> kNames = {
       {"--file", "FILE"},    {"--out", "FILE"},        {"--cluster", "FILE"},      {"--with-cluster", "FILE"},
@@ -42,8 +42,8 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(text, '|', absl::SkipWhitespace());
 }
 
-// What to call the option's value. An option may have several names; the first one that tells is used. nullptr: none
-// tells.
+// The name of the option's value. An option may have several names; the first one in the table decides. nullptr: none is in the
+// table.
 const char* ValueNameOf(const CLI::Option& option) {
   if (const char* name = ValueName(option.get_positional() ? option.get_name(true) : ""); name != nullptr) return name;
   for (const std::string& name : option.get_lnames()) {

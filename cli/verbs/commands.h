@@ -99,7 +99,7 @@ struct LogsOptions {
   std::string job;
   int32_t rank = -1;
   int32_t stage = -1;   // ranks of this pipeline stage
-  int32_t attempt = 0;  // 0: all; with a stage, the newest
+  int32_t attempt = 0;  // 0: all; if a stage is given: the newest
   int32_t lines = 100;
   bool follow = false;
 };
@@ -179,11 +179,12 @@ int Hold(const GlobalOptions& global, const std::string& job, const std::string&
 int Release(const GlobalOptions& global, const std::string& job);
 int Queues(const GlobalOptions& global);
 int SetQueue(const GlobalOptions& global, const QueueOptions& options);
-// Does each node by itself and prints a line for it. Returns the exit code of the worst. If the server cannot be
-// reached, it is not asked for the other nodes.
+// Changes each node with a call of its own and prints a line for it. Returns the exit code of the worst outcome. If the server
+// cannot be reached, no call is made for the remaining nodes.
 int Cordon(const GlobalOptions& global, const CordonOptions& options);
 int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes);
-// Shows the newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
+// Shows the newest traced step, measured beside predicted, as a table. If a file is named, also writes the step as a trace for
+// viewers.
 int Trace(const GlobalOptions& global, const TraceOptions& options);
 // Shows an overview of the cluster. On a terminal it is drawn again and again; elsewhere, or with "once", it is plain
 // text.
@@ -194,15 +195,15 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework. What that framework cannot express goes to standard error, or to a
 // file beside the others.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);
-// Tables of a file's fields; kJobSchema: its JSON Schema.
+// The pages about a file: a table of its fields (kJobFile, kClusterFile), or its JSON Schema (kJobSchema).
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
 // Shows all policies side by side, in the layout of the job's own plan.
 int Compare(const GlobalOptions& global, const PlanOptions& options);
-// Shows the layouts that were rejected, and what more of some resource would bring.
+// Shows the layouts that were rejected, and the gain from more of each resource.
 int Explain(const GlobalOptions& global, const PlanOptions& options);
 // Shows the current plan beside the plan after a change. kExitJobFailed: the changed plan does not fit.
 int WhatIf(const GlobalOptions& global, const WhatIfOptions& options);
-// Who may call the server; see cli/verbs/commands_admin.cc.
+// Verbs about who may call the server; see cli/verbs/commands_admin.cc.
 int WhoAmI(const GlobalOptions& global);
 int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);
 int RevokeJoinTokens(const GlobalOptions& global);
@@ -215,11 +216,11 @@ int RevokeToken(const GlobalOptions& global, const std::string& id);
 int Audit(const GlobalOptions& global, const AuditOptions& options);
 // Checks whether this machine can run Lynx, and says what to mend. The exit code is that of the worst finding.
 int Doctor(const GlobalOptions& global, const DoctorOptions& options);
-// Names for several clusters; see cli/connect/contexts.h. Adding a context takes the server that the flags and the
-// environment name.
+// Verbs about contexts, which are names for several clusters; see cli/connect/contexts.h. A new context is for the server that
+// the flags and the environment name.
 int ListContextsCommand(const GlobalOptions& global);
 int AddContextCommand(const GlobalOptions& global, const std::string& name);
-// "": use no context.
+// `name` is "": no context is in use from now on.
 int UseContextCommand(const std::string& name);
 int RemoveContextCommand(const std::string& name);
 // Prints a job file with every field at its default, or `file` with its defaults filled in, or a table of fields.
@@ -230,7 +231,7 @@ int Defaults(const GlobalOptions& global, const std::string& file, const std::ve
 int Models(const GlobalOptions& global, bool families);
 // `path`: a checkpoint (".../step-00000100"), which is shown in full, or a directory of checkpoints.
 int InspectCheckpoint(const GlobalOptions& global, const std::string& path);
-// Compares every digest. kExitRefused: something is damaged; standard error says what.
+// Compares the digest of every shard. kExitRefused: something is damaged; standard error says what.
 int VerifyCheckpoints(const GlobalOptions& global, const std::string& path);
 // Prints the path of the exported model.
 int ExportCheckpoint(const CheckpointExportOptions& options);

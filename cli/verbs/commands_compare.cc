@@ -19,7 +19,7 @@
 namespace lynx {
 namespace {
 
-// That no plan fits is an answer, not an error.
+// Reports the error. If no plan fits, this is an answer and not an error, so the exit code is another one.
 int FailPlanning(const absl::Status& status) {
   const int code = Fail(status);
   return absl::IsFailedPrecondition(status) ? kExitJobFailed : code;
@@ -115,7 +115,7 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
     NodeGroup& last = request.cluster.groups.back();
     LYNX_ASSIGN_OR_RETURN(last.nodes, CountOf("--with-nodes", options.nodes, last.nodes));
   }
-  // More devices help only a job that may use them.
+  // More devices help only if the job may use them. If the job may use all devices of the cluster, this stays so.
   const bool all = base.spec.resources.max_ranks == base.cluster.devices();
   if (all && request.spec.resources.max_ranks == base.spec.resources.max_ranks) {
     request.spec.resources.max_ranks = request.cluster.devices();

@@ -24,7 +24,7 @@ ServerFacts AskServer(const GlobalOptions& global) {
   facts.status = nodes.status();
   if (!nodes.ok()) return facts;
   facts.version = nodes->server_version();
-  // The server answered at some time during the call. The best guess is the middle of it.
+  // The server read its clock at some time during the call. The best guess for this time is the middle of the call.
   facts.clock_error_ns = took.value / 2;
   facts.clock_ahead_ns = nodes->server_time_unix_ns() - (clock.Wall() - took / 2).value;
   for (const v1::Node& node : nodes->nodes())

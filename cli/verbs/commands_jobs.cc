@@ -91,7 +91,7 @@ std::string LeftOut(const v1::ListJobsResponse& response) {
   return absl::StrCat("\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
 }
 
-// Prints changes as they come: one live line on a terminal, else a line now and then.
+// Prints changes as they come. On a terminal it updates one line; elsewhere it prints a line now and then.
 class ProgressPrinter {
  public:
   ProgressPrinter() : terminal_(IsTerminal(STDOUT_FILENO)), style_(StyleOf(STDOUT_FILENO)) {}
@@ -206,7 +206,7 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
   return PrintEnd(global, client, last.id());
 }
 
-// Prints what the job's ranks write, and at the end the same as without logs.
+// Prints what the job's ranks write, and at the end the same as `watch` without logs.
 int FollowWithLogs(const GlobalOptions& global, Client& client, const std::string& id) {
   v1::GetLogsRequest request;
   request.set_job_id(id);
@@ -242,7 +242,7 @@ int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest 
       if (IsTable(global)) std::fputs(CancelLine(*job, request.checkpoint()).c_str(), stdout);
       *cancelled.add_jobs() = *std::move(job);
     }
-    // A running job is listed until its ranks have stopped. Therefore the last list is the first one without a new job.
+    // A running job is listed until its ranks have stopped. So the loop ends with the first list that has no new job.
   } while (asked.size() > before);
   if (IsTable(global)) return kExitOk;
   return Show(global.output, cancelled, JobListing({cancelled.jobs().begin(), cancelled.jobs().end()}, Cells(global)));

@@ -49,7 +49,7 @@ void PrintLivePage(const std::string& directory) {
   if (!address.empty()) std::printf("look at it in a browser: http://%s/\n", address.c_str());
 }
 
-// If the next commands go to another server than this cluster, says to which and how to reach this cluster; else "".
+// If the next commands would call another server than this cluster's, says which server and how to reach this cluster; else "".
 std::string Elsewhere(const LocalCluster& cluster, const std::string& directory) {
   const ServerAddress found = FindServer({});
   if (found.status.ok() && found.address == cluster.server_address && found.authority.empty()) return "";

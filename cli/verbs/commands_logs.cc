@@ -22,7 +22,7 @@ constexpr Nanos kPatience{120'000'000'000};
 constexpr Nanos kPollEvery{300'000'000};
 constexpr int32_t kMaxLines = 1000;
 
-// True if the server is away or too busy to accept calls.
+// True if the server cannot be reached or is too busy to accept calls.
 bool IsAway(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
 }
@@ -142,7 +142,7 @@ int Logs(const GlobalOptions& global, const LogsOptions& options) {
   }
   const auto wanted = [&](const v1::LogLine& line) { return ranks.empty() || ranks.contains(line.rank()); };
   if (options.follow) {
-    // Use the id, because another job may take the name.
+    // From here on the id is used, because another job may take the name.
     v1::GetJobRequest named;
     named.set_job_id(options.job);
     const auto job = client.Get(named);

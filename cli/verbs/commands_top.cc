@@ -26,10 +26,10 @@ namespace {
 
 constexpr int32_t kMaxJobs = 200;
 constexpr size_t kMaxCurves = 30;  // shown for this many of the jobs that train
-// Seconds for a call of a later look, because keys wait for it; more if the first look took long.
+// Time limit in seconds for each later call, because keys wait for it. It is longer if the first call took long.
 constexpr double kMaxCall = 2;
 
-// What signals have asked for. The loop sees it when the current call has ended.
+// The requests of signals. The loop handles them when the current call has ended.
 volatile std::sig_atomic_t ended = 0, suspended = 0, resumed = 0;
 void OnEnd(int) { ended = 1; }
 void OnSuspend(int) { suspended = 1; }
@@ -79,19 +79,19 @@ absl::StatusOr<TopView> Look(Client& client) {
     request.set_job_id(view.jobs[i].id());
     request.set_include_curves(true);
     const auto job = client.GetAll(request);
-    if (job.ok()) view.curves[i] = job->curves();  // otherwise the server has forgotten the job meanwhile
+    if (job.ok()) view.curves[i] = job->curves();  // on an error the server has forgotten the job meanwhile
   }
   LYNX_ASSIGN_OR_RETURN(const v1::ListQueuesResponse queues, client.Queues());
   view.queues.assign(queues.queues().begin(), queues.queues().end());
   return view;
 }
 
-// The terminal while it is drawn on: a screen of its own, no cursor, keys work without Enter. At the end, and while the
-// program is suspended, the terminal is as it was before.
+// The terminal while the program draws on it: a screen of its own, no cursor, and keys that work without Enter. At the end, and
+// while the program is suspended, the terminal is as it was before.
 class Screen {
  public:
   Screen() { Enter(); }
-  // Restores it even if a shell has put the program into the background and would stop it for that.
+  // Restores the terminal. It ignores SIGTTOU, which would stop the program if a shell has put it into the background.
   ~Screen() {
     Handle(SIGTTOU, SIG_IGN);
     Leave();
@@ -100,9 +100,9 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // If asked to, stops the program until the shell continues it; it may also have been stopped without being asked. In
-  // the background the terminal belongs to another program, and a program that is continued there may only have to end.
-  // So look from time to time: a thread may first have to notice that.
+  // Handles being suspended and continued by a shell. If suspension was requested, stops the program until the shell continues
+  // it; the program may also have been stopped without a request. In the background the terminal belongs to another program. A
+  // program that is continued in the background may have to end, so it checks `ended` from time to time.
   void FollowShell() {
     constexpr int kLookEvery = 100;  // milliseconds
     while (ended == 0 && IsToFollowShell()) {
@@ -137,7 +137,7 @@ class Screen {
     std::fflush(stdout);
   }
 
-  // False: somebody pressed q, or the program should end.
+  // Waits for a key. False: somebody pressed q, or the program should end.
   bool Wait(double seconds) const {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = poll(&input, 1, static_cast<int>(std::lround(seconds * 1000)));
@@ -150,7 +150,7 @@ class Screen {
 
  private:
   void Enter() {
-    // If nothing was restored before a stop, the settings to restore are known already.
+    // Saves the terminal's settings, unless they are known already: then nothing was restored before the last stop.
     if (changed_ || tcgetattr(STDIN_FILENO, &before_) == 0) {
       termios raw = before_;
       raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -160,7 +160,8 @@ class Screen {
     entered_ = true;
   }
 
-  // In the background this stops the program until it is in the foreground again; then it must be repeated.
+  // Changes the terminal's settings. In the background this call stops the program until it is in the foreground again; then
+  // the call must be repeated.
   static bool Set(const termios& state) {
     int set = 0;
     do {

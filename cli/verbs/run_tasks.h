@@ -8,8 +8,8 @@
 
 namespace lynx {
 
-// More tasks at once would need more memory than a laptop has: each may hold the programs of a plan for thousands of
-// devices.
+// Limit for tasks that run at once. Each task may hold the programs of a plan for thousands of devices, so more tasks would
+// need more memory than a laptop has.
 inline constexpr size_t kMaxTasksAtOnce = 8;
 
 // Runs each task once, as many at a time as this process has cores, at most kMaxTasksAtOnce. Returns when all are done.
