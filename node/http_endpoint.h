@@ -31,8 +31,8 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers;  // in addition to those about the content
 };
 
-// The limits of an endpoint. Each thread waits for one connection's request at a time, so idle connections delay nobody while
-// they are fewer than the threads, and they are closed after `request_millis`.
+// The limits of an endpoint. Each thread waits for the request of one connection at a time. So idle connections delay other
+// requests only if there are as many of them as threads; they are closed after `request_millis`.
 struct HttpLimits {
   int threads = 16;
   int max_request = 8192;  // bytes of a request's head

@@ -35,7 +35,7 @@ struct Renewal {
   Nanos isolated;      // 0: the ranks never end because the server is missing
   Nanos cut_off;
   std::vector<std::string> witnesses;  // host:port; empty: there is no other node, so nobody could take over the work
-  bool more_witnesses = false;         // the server has just begun and does not know all witnesses: the earlier ones count, too
+  bool more_witnesses = false;         // the server has just begun and does not know all witnesses: earlier ones count
 };
 
 // What a node reports about itself as a witness, and receives from its own witnesses.

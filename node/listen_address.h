@@ -16,9 +16,9 @@ struct ListenAddress {
   bool loopback = false;
 };
 
-// For example "127.0.0.1:7470", "[::1]:7470", "localhost:0". InvalidArgument says what is accepted.
+// Parses an address such as "127.0.0.1:7470", "[::1]:7470", "localhost:0". InvalidArgument says what is accepted.
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
-// The same text form with another port.
+// The text of the address with another port.
 std::string AddressText(const ListenAddress& address, int port);
 // Checks whether a listening socket can be bound there now. Unavailable says why not: "address already in use".
 absl::Status CheckFree(const ListenAddress& address);

@@ -67,7 +67,7 @@ struct ExitStatus {
 };
 // Reaps an ended child. nullopt: it has not ended, or is not a child of this process.
 std::optional<ExitStatus> ReapChild(const UniqueFd& pidfd);
-// For example "exit code 3", "killed by signal 9 (Killed)".
+// How a process ended, as text, such as "exit code 3", "killed by signal 9 (Killed)".
 std::string ExitText(const ExitStatus& status);
 
 }  // namespace lynx

@@ -27,13 +27,13 @@ enum class ClientCertificate : uint8_t {
 // Reloads the directory's files within a second of a change.
 std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const IdentityDirectory& directory, ClientCertificate clients);
 
-// For calls to the server as the node. The server's certificate must be from the directory's authority and name the host in the
-// address.
+// Credentials for calls to the server as the node. The server's certificate must be from the directory's authority and name the
+// host in the address.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> NodeChannelCredentials(const IdentityDirectory& directory);
-// For calls to the server without a certificate: a person's token is sent with each call.
+// Credentials for calls to the server without a certificate: a person's token is sent with each call.
 std::shared_ptr<grpc::ChannelCredentials> AuthorityChannelCredentials(const std::string& authority_pem);
-// For calls to another node's daemon as this node. The other end must be that node (empty: any node of the cluster); its
-// address does not matter.
+// Credentials for calls to another node's daemon as this node. The other end must be that node (empty: any node of the
+// cluster); its address does not matter.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PeerChannelCredentials(const IdentityDirectory& directory,
                                                                                  const std::string& node = "");
 

@@ -1,6 +1,6 @@
-// JoinToken: what a node needs to join a cluster: a secret that the server accepts once, and the digest of the cluster's
-// authority, with which the node recognizes the server at its first connection. As text "lynx-join-1.SECRET.DIGEST". Values;
-// thread-safe.
+// JoinToken: what a node needs to join a cluster. It has a secret that the server accepts once, and the digest of the cluster's
+// authority, with which the node recognizes the server at its first connection. Its text form is "lynx-join-1.SECRET.DIGEST".
+// Values; thread-safe.
 #ifndef LYNX_SECURITY_JOIN_TOKEN_H_
 #define LYNX_SECURITY_JOIN_TOKEN_H_
 

@@ -54,8 +54,9 @@ inline constexpr char kFirstAdmin[] = "admin";
 
 class Server {
  public:
-  // Unavailable: an address is in use; the text names the address and the flag. InvalidArgument: an invalid address, or no data
-  // directory. FailedPrecondition: the data directory cannot be used. Other errors are those of Store::Open.
+  // Starts the server. Unavailable: an address is in use; the text names the address and the flag. InvalidArgument: an invalid
+  // address, or no data directory. FailedPrecondition: the data directory cannot be used. Other errors are those of
+  // Store::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, const Clock& clock);
   ~Server() { Stop(); }
 

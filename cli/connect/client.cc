@@ -291,7 +291,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<void()>& silent) {
   const RealClock clock;
   const Nanos began = clock.Monotonic();
-  std::optional<Nanos> lost_at;  // while the server is away
+  std::optional<Nanos> lost_at;  // since when the server does not answer
   std::string watched = job_id;  // its id once it is known, because another job may take the name
   bool heard = false;
   bool stopped = false;

@@ -26,7 +26,7 @@ class WaitingReason {
 
  private:
   bool waits_ = false;
-  bool told_ = false;  // since the job began to wait
+  bool told_ = false;  // a reason was shown since the job began to wait
   Nanos since_;        // when it began to wait, or when a reason was last shown
   std::string said_;
   std::vector<std::string> kinds_;  // of the reason that was last shown

@@ -11,7 +11,7 @@
 namespace lynx {
 
 Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
-// For jobs that have ended: how long they waited and trained, how often they were restarted, and why they ended.
+// A listing of jobs that have ended: how long they waited and trained, how often they were restarted, and why they ended.
 Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);

@@ -30,7 +30,7 @@ Written Split(const std::string& text) {
 
 std::string Write(const std::string& text) { return absl::StrCat("; write ", text); }
 
-// For "80%": 0.8.
+// Advice for a percentage: for "80%" it is to write 0.8.
 std::string PercentAdvice(const std::string& text) {
   double percent;
   if (!absl::EndsWith(text, "%") || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) || !std::isfinite(percent))

@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> ParseFlopRate(const std::string& text);
 absl::StatusOr<int64_t> ParseFlops(const std::string& text);
 // "5us", "1.5ms", "20ns", "2s", "30min", "12h", "1.5d"; "0".
 absl::StatusOr<Nanos> ParseDuration(const std::string& text);
-// In the largest unit in which it is a whole number: "90min", "2d".
+// The duration in the largest unit in which it is a whole number: "90min", "2d".
 std::string DurationText(Nanos duration);
 // "0.83": a number above 0 and at most 1, in thousandths.
 absl::StatusOr<int32_t> ParseShare(const std::string& text);

@@ -36,7 +36,7 @@ struct Field {
   // Used in place of `read` for lists and for records inside the record. Returns complete error messages, made by
   // YamlReader::Error.
   std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)> read_value;
-  // For editors only; `read` decides what is valid. A kText field with words must be one of them.
+  // The form of the scalar, for editors only; `read` decides what is valid. A kText field with words must be one of them.
   ScalarKind scalar = ScalarKind::kText;
   std::vector<std::string> words;
 };
@@ -45,7 +45,7 @@ struct Field {
 // it ("model.layers" for "layers"). If there are none, the list of all known names.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
-// Where a number in the file comes from.
+// The source of a number in the file.
 struct NumberSource {
   std::string path;    // "devices[0].memory"
   std::string value;   // as written

@@ -43,7 +43,7 @@ int ShowNodes(const GlobalOptions& global, const v1::ListNodesResponse& nodes, b
   return one ? Show(global.output, nodes.nodes(0), listing) : Show(global.output, nodes, listing);
 }
 
-// In table formats prints a line for each node as soon as it is changed.
+// Changes the nodes one after another. In table formats prints a line for each node as soon as it is changed.
 int ChangeNodes(const GlobalOptions& global, const std::vector<std::string>& names,
                 const std::function<absl::StatusOr<v1::Node>(Client&, const std::string&)>& change,
                 const std::function<std::string(const v1::Node&)>& line_of) {

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for this long is no longer listed
+constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is absent for this long is no longer listed
 
 }  // namespace
 
@@ -206,7 +206,7 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(nodes_.Of(name));
-  // Queued jobs, of which there may be thousands, have only one timer: the one for their place in the line.
+  // There may be thousands of queued jobs. They have only one timer, for their place in the line, so they are left out here.
   const std::set<JobId> jobs = jobs_.active();
   for (const JobId& id : jobs) JobTimers(jobs_.At(id));
   waiting_.LeaveLine();

@@ -33,7 +33,7 @@ class LinkWatch {
   // or at most half of what it was. Empty: there are no such links, or too few steps are known yet.
   std::vector<Change> Changes() const;
 
-  // From now on, changes are relative to the latest steps.
+  // Makes changes relative to the latest steps from now on.
   void Rebase();
 
  private:

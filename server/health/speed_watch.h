@@ -19,12 +19,12 @@ class SpeedWatch {
   // Adds the time that the rank's compute stream was busy in its next step.
   void Add(int32_t rank, Nanos busy);
 
-  // By rank: the factor by which a step's computation now takes longer than in the first steps, divided by the factor of the
-  // rank that changed least. A change that affects all ranks alike says nothing about one of them. Empty: too little is known
-  // yet.
+  // Returns for each rank the factor by which a step's computation now takes longer than in the first steps, divided by the
+  // factor of the rank that changed least. A change that affects all ranks alike says nothing about one of them. Empty: too
+  // little is known yet.
   std::vector<double> Changes() const;
 
-  // From now on, changes are relative to the latest steps.
+  // Makes changes relative to the latest steps from now on.
   void Rebase();
 
  private:

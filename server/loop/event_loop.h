@@ -63,7 +63,7 @@ class EventLoop {
   // Posts an event with its audit record. Time and outcome are filled in, and the record is written in the transaction of the
   // event's effects. While the store cannot write, the controller does not get the event and nothing is recorded.
   bool Post(EventBody event, AuditRecord record);
-  // For rare events that must not be lost: the queue's limit does not apply.
+  // Posts a rare event that must not be lost. The queue's limit does not apply.
   void PostAlways(EventBody event);
   void PostAlways(EventBody event, AuditRecord record);
   // Writes the record with the next transaction. The record is dropped if the queue is full or the store cannot write.

@@ -24,7 +24,7 @@ class StepStatistics {
   // Adds the report to the statistics and to `progress`. `wall`: when the report came.
   void AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress);
 
-  // For each stage, the values of the rank whose compute stream was busiest.
+  // Returns for each stage the values of the rank whose compute stream was busiest.
   std::vector<StageMeasurement> Measured() const;
 
  private:

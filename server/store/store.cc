@@ -165,7 +165,7 @@ absl::Status Store::Prepare() {
 }
 
 absl::Status Store::CheckIntegrity() {
-  // Not quick_check: it does not notice rows that are missing from an index, and jobs are read in the order of an index.
+  // The faster quick_check would not notice rows that are missing from an index. Jobs are read in the order of an index.
   LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA integrity_check(1)"));
   return result == "ok" ? absl::OkStatus() : Damaged(result);
 }

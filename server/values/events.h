@@ -198,7 +198,7 @@ struct Reply {
   JobId job;
   bool existed = false;
 };
-// For metrics.
+// This effect is only for metrics.
 struct StepRecorded {
   JobId job;
   int32_t rank = 0;
@@ -207,7 +207,7 @@ struct StepRecorded {
   StepReport step;
 };
 
-// For metrics.
+// This effect is only for metrics.
 struct EvaluationRecorded {
   JobId job;
   double loss = 0;

@@ -151,7 +151,7 @@ struct JobRecord {
 
   std::vector<MemoryLimit> memory_limits;  // one for each device model
 
-  // Only for a QUEUED job, and not stored: the result of the last look at the queue.
+  // Results of the last look at the queue, for a QUEUED job. They are not stored.
   std::vector<PendingReason> pending;
   Nanos expected_start;  // wall clock; 0: unknown
 };

@@ -146,7 +146,7 @@ struct LeaseRenewal {
   bool more_witnesses = false;
 };
 
-// The node gets no new ranks. With `drain` its present ranks leave, too.
+// An order that the node gets no new ranks. With `drain`, its present ranks also leave.
 struct Cordon {
   std::string reason;
   bool drain = false;

@@ -33,7 +33,7 @@ v1::JobCurves Encode(const JobCurves& curves);
 JobCurves Decode(const v1::JobCurves& message);
 absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path);
 v1::JobEvent Encode(const JobEvent& event);
-// Without events. `plan` may be null.
+// Encodes the job without its events. `plan` may be null.
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
 v1::Node Encode(const NodeView& node, ProfileShapes shapes = ProfileShapes::kIncluded);
 v1::LogLine Encode(const LogLine& line);

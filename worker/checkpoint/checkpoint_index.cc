@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
 constexpr int64_t kVersionOfGpt = 3;  // only for untied GPT with unfused attention
-// For the models of kVersionOfGpt, if the layout has only tp, pp and dp and everything else has its default value.
+// Used for the models of kVersionOfGpt if the layout has only tp, pp and dp and everything else has its default value.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();

@@ -117,8 +117,8 @@ class Source {
                      kHead, " out"));
   }
 
-  // Call it after Check. Returns the values row-major, in the layout of our parameter. InvalidArgument when a value is not
-  // finite and must be refused.
+  // Returns the tensor's values row-major, in the layout of the Lynx parameter. Call it after Check. InvalidArgument when a
+  // value is not finite and must be refused.
   absl::StatusOr<std::vector<float>> Read(const HuggingFaceTensor& tensor) {
     const TensorInFile place = At(tensor.name);
     LYNX_ASSIGN_OR_RETURN(std::vector<float> values, ReadAsFloat(file_system_, *place.file, *place.tensor));

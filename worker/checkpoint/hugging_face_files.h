@@ -42,11 +42,11 @@ struct WeightFiles {
   }
 };
 
-// `needed`: the names of all tensors that the model must have. A base model that was saved without its head has names without
-// the first part ("wte.weight"); these are found too. NotFound when the folder has no weights, or lacks the files that its
-// index names; InvalidArgument when a needed tensor is missing, when two contents are possible, when the index is malformed or
-// disagrees with the files, or when a file is a git-lfs pointer; DataLoss when a file is not a safetensors file. Each error
-// names files and tensor.
+// Chooses the files. `needed`: the names of all tensors that the model must have. A base model that was saved without its head
+// has names without the first part ("wte.weight"); these are found too. NotFound if the folder has no weights, or lacks files
+// that its index names. InvalidArgument if a needed tensor is missing, two contents are possible, the index is malformed or
+// disagrees with the files, or a file is a git-lfs pointer. DataLoss if a file is not a safetensors file. Each error names
+// files and tensor.
 absl::StatusOr<WeightFiles> ChooseWeightFiles(FileSystem& files, const std::string& folder,
                                               const std::set<std::string>& needed);
 

@@ -12,7 +12,7 @@
 
 namespace lynx {
 
-// For metrics and logs.
+// How the rank ended, for metrics and logs.
 enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled };
 const char* RankOutcomeName(RankOutcome outcome);  // "done", "failed", "peer_lost", "stopped", "killed"
 

@@ -22,8 +22,7 @@ namespace lynx {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
-constexpr size_t kReportBytesPerMessage =
-    8 << 20;  // the last report may go beyond this limit, which is far below the largest message
+constexpr size_t kReportBytesPerMessage = 8 << 20;  // soft: the last report may exceed it; the largest message is far larger
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;

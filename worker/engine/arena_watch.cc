@@ -26,7 +26,7 @@ void ArenaWatch::Mark(std::span<float> part) {
   backend_.Fill(part.data(), static_cast<int64_t>(part.size()), std::bit_cast<float>(kMark));
 }
 
-// The number of words up to and including the last one that is not a mark.
+// The number of words up to and including the last word that is not a mark.
 int64_t ArenaWatch::WrittenWords(std::span<const float> part) const {
   return backend_.WordsUnlike(std::bit_cast<float>(kMark), part.data(), static_cast<int64_t>(part.size()));
 }

@@ -187,7 +187,7 @@ class Engine {
   std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
   const HostPool host_pool_;
   std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies
-  // When an action ended, which is also when the next one began; and for a start, the times of its transfer.
+  // Moments of an action: when it ended, which is also when the next action began. A start also has the times of its transfer.
   struct ActionMoments {
     Moment end;
     TransferTimes transfer;

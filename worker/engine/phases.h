@@ -30,7 +30,7 @@ struct StepPhases {
   bool operator==(const StepPhases&) const = default;
 };
 
-// For each wait action the index of its start; -1 for all other actions. The program must be valid.
+// Returns for each wait action the index of its start, and -1 for all other actions. The program must be valid.
 std::vector<int32_t> StartsOfWaits(const Program& program);
 
 // The hidden part of the action at `index`. `hiding`: HidingStarts of the program.

@@ -27,8 +27,8 @@ struct StepSums {
 
 // The votes of one rank about in-memory checkpoints of its states, cast when a step ends. Also the combined votes of all ranks.
 struct CopyVotes {
-  bool idle = true;     // the last one is finished
-  bool whole = true;    // the last one succeeded
+  bool idle = true;     // the last in-memory checkpoint is finished
+  bool whole = true;    // the last in-memory checkpoint succeeded
   bool wanted = false;  // the next one may begin after this step
 };
 
@@ -37,9 +37,9 @@ class WorldSum {
   WorldSum(int32_t ranks, int32_t rank);
 
   absl::StatusOr<TransferTicket> Start(const StepSums& own, Communicator& communicator);
-  // Call it after the wait.
+  // The sums over all ranks. Call it after the wait.
   StepSums Sums() const;
-  // Call it after the wait: the first rank with a value that is not finite; -1 if all are finite.
+  // The first rank with a value that is not finite; -1 if all are finite.
   int32_t FirstNotFinite() const;
 
  private:

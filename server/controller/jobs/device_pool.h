@@ -57,7 +57,8 @@ class DevicePool {
   // True if all nodes of the job's ranks can take these ranks again.
   bool NodesServe(const LiveJob& job) const;
 
-  // The UUID that the node's agent reports. While the agent is away: the UUID it reported when the ranks `before` began.
+  // The UUID that the node's agent reports. While the agent is not attached: the UUID that it reported when the ranks `before`
+  // began.
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   // The memory limit of the job for its reserved devices with index in [first, end), which are in one node group; 0: only the
   // size of the devices limits the job.

@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// At most this many jobs of each queue are examined. Jobs behind them are only told their place.
+// At most this many jobs of each queue are examined. For jobs behind them, only their place in the queue is noted.
 constexpr size_t kDepth = 100;
 // Time until devices become free if nobody knows when their job ends.
 constexpr Nanos kUnknown{int64_t{1} << 60};
@@ -68,7 +68,7 @@ void QueuePass::SettleDependencies() {
     LiveJob& job = jobs_.At(id);
     std::vector<JobId>& waits_for = job.record.waits_for;
     const size_t before = waits_for.size();
-    const auto state = [&](const JobId& other) {  // if the submission of `other` was lost, this job ends, too, in a moment
+    const auto state = [&](const JobId& other) {  // if the submission of `other` is lost, this job also ends soon
       return jobs_.Contains(other) ? jobs_.At(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
@@ -272,7 +272,7 @@ bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   return TryBegin(job, free);
 }
 
-// When and on which devices the job would begin if no other job passed it.
+// The time at which the job would begin, and its devices, if no other job passed it.
 std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<Release> releases;

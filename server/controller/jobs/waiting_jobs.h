@@ -26,8 +26,8 @@ class WaitingJobs {
   // The job becomes QUEUED (Enqueue), or stops being QUEUED (Dequeue). Nothing happens if the job is in that state already.
   void Enqueue(LiveJob& job);
   void Dequeue(LiveJob& job);
-  // Call when the reasons why the job cannot have its turn may have changed: whether it is held, and the jobs that it depends
-  // on.
+  // Call it when the reasons why the job cannot have its turn may have changed: whether it is held, and the jobs that it
+  // depends on.
   void SetReady(LiveJob& job);
   // The job no longer waits for other jobs to succeed.
   void DependsNoMore(const JobId& id) { dependents_.erase(id); }

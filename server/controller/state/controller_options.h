@@ -51,8 +51,8 @@ struct ControllerOptions {
   Nanos yield_timeout{60'000'000'000};
   // If a job could start within this time anyway, no other job has to give way for it.
   Nanos soon{30'000'000'000};
-  // A job that has lost devices while it trained keeps its place in the line for this long and holds up the jobs behind it,
-  // even if there are too few devices for it now: they may be back soon.
+  // A job that has lost devices while it trained keeps its place in the line for this long. It holds up the jobs behind it even
+  // if there are too few devices for it now, because the lost devices may come back soon.
   Nanos return_timeout{120'000'000'000};
   // A job that names no checkpoint directory writes to `checkpoint_root`/JOB/checkpoints. An absolute path.
   std::string checkpoint_root = "/var/lib/lynx/jobs";

@@ -25,7 +25,7 @@ class JobTable {
   void Remove(const JobId& id);
   // Drops the jobs that ended first until at most `kept` ended jobs are left. Returns the ids of the dropped jobs.
   std::vector<JobId> DropOldest(size_t kept);
-  // Call when the job has ended, with `record.ended` set.
+  // Call it when the job has ended, with `record.ended` set.
   void MarkEnded(const LiveJob& job);
   // Active jobs are unfinished and not QUEUED: they have devices or are planned for some.
   void SetActive(const JobId& id, bool active);

@@ -159,7 +159,7 @@ Nanos TrainedBy(const LiveJob& job, Nanos now);
 // The time until the job ends, from the measured or predicted time of its steps. It must have a plan.
 Nanos Remaining(const LiveJob& job, Nanos now);
 
-// For example "small (j-0123)", "rank 3 on node n1".
+// Names for messages, such as "small (j-0123)", "rank 3 on node n1".
 std::string NameText(const LiveJob& job);
 std::string RankText(const JobRecord& record, int32_t rank);
 // Example: "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)".

@@ -79,7 +79,7 @@ LiveNode* NodeTable::Admit(Party party, int64_t stream, const NodeId& name, cons
                                                         link.host, "; give this one a name of its own with --node"))});
       return nullptr;
     }
-    // The same process connected again before the server noticed that its old connection was lost.
+    // The node's process has connected again before the server noticed that its old connection was lost.
     step_.Emit(CloseStream{link.stream, absl::AbortedError("the node opened a newer stream")});
     streams_.erase(link.stream);
   }

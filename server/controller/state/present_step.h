@@ -44,7 +44,7 @@ class PresentStep {
   // Notes that the queue must be looked at, because something has changed for waiting jobs.
   void LookAtQueue() { queue_changed_ = true; }
 
-  // For the controller, at the end of a Step. Each returns what was collected and forgets it.
+  // The controller calls these functions at the end of a Step. Each returns what was collected and forgets it.
   std::set<JobId> TakeTouched() { return std::exchange(touched_, {}); }
   std::set<NodeId> TakeAgents() { return std::exchange(agents_, {}); }
   std::set<NodeId> TakeWorkers() { return std::exchange(workers_, {}); }

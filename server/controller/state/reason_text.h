@@ -12,11 +12,12 @@
 
 namespace lynx {
 
-// For example "1 job", "3 jobs".
+// A count with its noun, such as "1 job", "3 jobs".
 std::string Plural(int64_t count, const std::string& one);
-// For example "3 devices", "1 GPU".
+// A number of devices as text, such as "3 devices", "1 GPU".
 std::string CountText(int32_t count, DeviceKind kind);
-// For example "n0, n3": each node once, in order. If there are more than 16 nodes: the first 15, then "and 1009 more".
+// The names of the devices' nodes, such as "n0, n3": each node once, in order. If there are more than 16 nodes: the first 15,
+// then "and 1009 more".
 std::string NodeNames(const std::vector<DeviceRef>& devices);
 std::string NodeNames(const std::vector<NodeId>& nodes);
 int32_t CountDevices(const std::vector<NodeDevices>& nodes);

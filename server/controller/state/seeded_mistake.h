@@ -15,7 +15,7 @@ enum class Mistake : uint8_t {
   kForgetKeys,           // idempotency keys are not looked up
   kSucceedEarly,         // a job succeeds with its last step, before the checkpoint of that step
   kForgetTheQueue,       // a restarted server forgets queued jobs
-  kNeverLoseNodes,       // waits forever for a node that is away
+  kNeverLoseNodes,       // waits forever for a node that is absent
   kForgetOrphans,        // ignores ranks that still run on a node that was given up and came back
   kStartSilently,        // a generation begins without an event
   kForgetCordons,        // a restarted server starts ranks on cordoned nodes

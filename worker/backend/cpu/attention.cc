@@ -192,8 +192,7 @@ void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, c
       const HeadView<const T> in(qkv, shape, sample, head);
       const HeadView<T> out(dqkv, shape, sample, head);
       const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
-      const bool writes =
-          IsFirstOfKeys(shape, head);  // the first head of those that share its keys overwrites; the other heads add
+      const bool writes = IsFirstOfKeys(shape, head);  // it overwrites the shared gradients; the other heads add
       if (writes) {
         block.keys = Widened(in.k, s, d, wide_keys);
         block.values = Widened(in.v, s, d, wide_values);

@@ -27,7 +27,7 @@ struct HeadView {
   }
 };
 
-// The same view of context (b, s, a, d) or of its gradient: a matrix (s, d).
+// The view of the head in context (b, s, a, d) or of its gradient: a matrix (s, d).
 template <class T>
 MatrixView<T> ContextView(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d};

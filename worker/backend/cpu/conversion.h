@@ -17,7 +17,8 @@ void RoundAll(const float* from, int64_t count, Bfloat16* to);
 inline MatrixView<const float> Widened(MatrixView<const float> matrix, int64_t, int64_t, float*) { return matrix; }
 MatrixView<const float> Widened(MatrixView<const Bfloat16> matrix, int64_t rows, int64_t columns, float* panel);
 
-// Where a matrix with `columns` columns is computed in fp32: in place, or in `panel`. Store rounds it from there.
+// The memory in which a matrix with `columns` columns is computed in fp32: the matrix itself, or `panel`. Store then rounds the
+// result.
 inline MatrixView<float> Accumulator(MatrixView<float> matrix, int64_t, float*) { return matrix; }
 inline MatrixView<float> Accumulator(MatrixView<Bfloat16>, int64_t columns, float* panel) { return {panel, columns}; }
 

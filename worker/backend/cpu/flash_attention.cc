@@ -95,7 +95,7 @@ LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* sco
   }
 }
 
-// The same with dropout; replaces scores by P M.
+// Like ScoreGradient, with dropout: replaces scores by P M, and gradient by dS.
 LYNX_SIMD void DroppedScoreGradient(const float* factors, float lse, float row_sum, int64_t count, float* scores,
                                     float* gradient) {
 #pragma omp simd
@@ -250,8 +250,7 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       for (int64_t row = 0; row < s; ++row) {
         row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
       }
-      const bool first_of_keys =
-          IsFirstOfKeys(shape, head);  // the first head of those that share its keys overwrites; the other heads add
+      const bool first_of_keys = IsFirstOfKeys(shape, head);  // it overwrites the shared gradients; the other heads add
       if (first_of_keys) {
         one.keys = Widened(in.k, s, d, wide_keys);
         one.values = Widened(in.v, s, d, wide_values);

@@ -17,7 +17,7 @@ inline constexpr int kMmaThreads = kMmaWarps * kWarp;
 inline constexpr int kOwnRows = kMmaWarps * 16;
 inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads do not fit into a block's shared memory together
 
-// Whether the rows of the heads can be read eight elements at a time.
+// True if the rows of the heads can be read eight elements at a time.
 template <class... T>
 bool FitsEights(int64_t d, const T*... tensors) {
   return d % 8 == 0 && ((reinterpret_cast<uintptr_t>(tensors) % 16 == 0) && ...);
@@ -121,7 +121,7 @@ struct MmaPlace {
   __device__ int64_t Other(int j, int e) const { return first_other + j * 8 + LaneOfWarp() % 4 * 2 + e % 2; }
   __device__ int64_t Query(int j, int e) const { return kOwn == OwnRows::kQueries ? Own(e / 2) : Other(j, e); }
   __device__ int64_t Key(int j, int e) const { return kOwn == OwnRows::kQueries ? Other(j, e) : Own(e / 2); }
-  // Whether the query exists and may use the key.
+  // True if the query exists and may use the key.
   __device__ bool Visible(int j, int e) const { return Query(j, e) < s && Key(j, e) <= Query(j, e); }
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int j, int e) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Query(j, e)) * s + Key(j, e));

@@ -30,7 +30,7 @@ struct RowsOf {
   __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
 };
 
-// Where query head `head` of a sample, and the keys and values that it uses, are in qkv (b, s, a + 2k, d).
+// The places of query head `head` of a sample, and of the keys and values that it uses, in qkv (b, s, a + 2k, d).
 template <class T>
 struct HeadRows {
   RowsOf<T> q, k, v;
@@ -44,7 +44,7 @@ struct HeadRows {
   }
 };
 
-// Where the head is in context (b, s, a, d).
+// The place of the head in context (b, s, a, d).
 template <class T>
 __device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};
@@ -57,7 +57,7 @@ struct TilePlace {
 
   __device__ int64_t Row(int i) const { return first_row + threadIdx.y + i * kSide; }
   __device__ int64_t Column(int j) const { return first_column + threadIdx.x + j * kSide; }
-  // Whether the row exists and may use the column.
+  // True if the row exists and may use the column.
   __device__ bool Visible(int i, int j) const { return Row(i) < s && Column(j) <= Row(i); }
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int i, int j) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Row(i)) * s + Column(j));

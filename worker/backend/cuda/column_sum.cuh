@@ -10,8 +10,8 @@ namespace lynx::cuda {
 
 inline constexpr int kColumns = 32, kRowsAtOnce = 16;
 
-// Terms is a value that says what is summed: kSums is the number of sums for each column, Add(row, column, sums) adds a row's
-// terms to them, and At(which, column) is where a sum is added.
+// Terms is a value that says what is summed. kSums: number of sums for each column. Add(row, column, sums) adds a row's terms
+// to the sums. At(which, column) returns the memory to which a sum is added.
 template <class Terms>
 __global__ void __launch_bounds__(kColumns* kRowsAtOnce) AddColumns(int64_t rows, int64_t columns, Terms terms) {
   __shared__ float partial[kRowsAtOnce][kColumns];

@@ -17,7 +17,7 @@ constexpr int kHeadsOfBlock = kBlock / kWarp;
 struct Heads {
   int64_t tokens, queries, normed, heads, d;
 
-  // Where head number `at` begins, if each token counts `each` heads.
+  // The index at which head number `at` begins, if `each` heads of each token are counted.
   __device__ int64_t Begin(int64_t at, int64_t each) const { return (at / each * heads + at % each) * d; }
 };
 

@@ -41,7 +41,7 @@ class Stream {
   template <class T>
   T* ScratchOf(int64_t count) const;
 
-  // Whether the device has tensor cores for bfloat16 (compute capability 8.0 and later).
+  // True if the device has tensor cores for bfloat16 (compute capability 8.0 and later).
   bool multiplies_bfloat16() const { return compute_major_ >= 8; }
 
   bool ok() const { return status_.ok(); }

@@ -1,5 +1,5 @@
-// Finds the last word of memory that is not the mark: each block finds the last one in its part, and one block finds the last
-// of these.
+// Finds the last word of memory that is not the mark. Each block finds the last such word in its part; then one block finds the
+// last of all these words.
 #include <algorithm>
 #include <bit>
 

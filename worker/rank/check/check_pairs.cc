@@ -34,7 +34,7 @@ Nanos MedianOfOthers(const std::map<int64_t, std::vector<Nanos>>& times, const P
 
 std::vector<CheckedPair> PairsOf(const ParallelLayout& layout) {
   std::vector<CheckedPair> pairs;
-  // By rank: the rounds in which the rank is in a pair.
+  // The rounds, by rank, in which the rank is in a pair.
   std::vector<std::set<int32_t>> rounds(static_cast<size_t>(layout.ranks()));
   for (int32_t low = 0; low < layout.ranks(); ++low) {
     std::set<int32_t> peers;

@@ -113,7 +113,7 @@ class ShapeBench {
     return backend_.Finish();
   }
 
-  // Whether an op of the graph uses the tensor.
+  // True if an op of the graph uses the tensor.
   bool IsUsed(Tensor tensor) const {
     const auto has = [&](const std::vector<Tensor>& tensors) {
       return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();

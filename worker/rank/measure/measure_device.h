@@ -1,5 +1,5 @@
-// Measures a device: how long every op of the layer graph takes for the given shapes, through the same backend calls as in
-// training, and generic rates for shapes that are not measured. Runs on the calling thread for about the request's budget.
+// Measures a device: how long every op of the layer graph takes for the given shapes, and generic rates for shapes that are not
+// measured. Calls the backend in the same way as training does. Runs on the calling thread for about the request's budget.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_DEVICE_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_DEVICE_H_
 

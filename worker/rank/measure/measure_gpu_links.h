@@ -35,7 +35,7 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
 struct OverlapTimes {
   Nanos transfer, few, few_beside, many, both;
 };
-// As in HardwareProfile: overlap_slowdown_permille and communication_compute_permille. Pure.
+// The values of HardwareProfile: overlap_slowdown_permille and communication_compute_permille. Pure.
 struct OverlapCost {
   int32_t slowdown_permille = 1000, lost_permille = 0;
   bool operator==(const OverlapCost&) const = default;

@@ -29,7 +29,7 @@ std::string RunLogPath(const std::string& checkpoint_directory, const JobId& job
 
 class RunLog {
  public:
-  // For a generation that continues after `first` steps.
+  // Opens the files for a generation that continues after `first` steps.
   RunLog(const RankConfig& config, int64_t first, const Clock& clock);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -39,7 +39,7 @@ class RunLog {
 
  private:
   absl::Status Open(const RankConfig& config, int64_t first);
-  // Says why on stderr, and closes the files.
+  // Closes the files after an error, and writes the reason to stderr.
   void GiveUp(const absl::Status& reason);
 
   const Clock& clock_;
