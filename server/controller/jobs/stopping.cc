@@ -74,8 +74,8 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
       step_.now() > job.generation.stopping_since)
     return true;
   const StopKind stop = job.record.stop;
-  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit &&
-                           stop != StopKind::kLeave;  // its fence keeps out what remains of this generation
+  // If this generation is the last of the job, nobody has to wait: the fence keeps out what remains of it.
+  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;
   const bool stops = next_begins && job.generation.stopping_since != Nanos(0);
   const auto ended = [&](const LiveNode& at, int32_t r) {
     if (!at.heard) return false;
