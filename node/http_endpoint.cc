@@ -1,9 +1,15 @@
 // See http_endpoint.h.
 #include "node/http_endpoint.h"
 
+#include <arpa/inet.h>
 #include <civetweb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +32,17 @@ const char* Words(int status) {
 }
 
 std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+// Connects to this port of `host` and closes the connection, without waiting.
+void Knock(const std::string& host, int port) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  if (inet_pton(AF_INET, host.c_str(), &to.sin_addr) == 1) ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to);
+  ::close(fd);
+}
 
 }  // namespace
 
@@ -66,11 +83,24 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
     return absl::UnavailableError(absl::StrCat(address, " is in use or not an address of this machine"));
   }
   endpoint->port_ = port.port;
+  endpoint->host_ = address.substr(0, address.rfind(':'));
   return endpoint;
 }
 
 HttpEndpoint::~HttpEndpoint() {
-  if (context_ != nullptr) mg_stop(context_);
+  if (context_ == nullptr) return;
+  // The library's thread that accepts connections looks only every two seconds whether it is to stop, or when a connection
+  // arrives. So connections are made until it has stopped.
+  std::atomic<bool> stopped = false;
+  std::thread knocking([this, &stopped] {
+    while (!stopped) {
+      Knock(host_, port_);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  mg_stop(context_);
+  stopped = true;
+  knocking.join();
 }
 
 }  // namespace lynx

@@ -46,7 +46,7 @@ class HttpEndpoint {
   // `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of the threads, with requests
   // within the limits. Unavailable: the address is in use or does not belong to this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer, HttpLimits limits = {});
-  // Waits for answers in progress, which can take seconds.
+  // Waits for answers in progress, which can take seconds. An endpoint at an IPv6 address takes up to two seconds more.
   ~HttpEndpoint();
 
   int port() const { return port_; }
@@ -57,6 +57,7 @@ class HttpEndpoint {
 
   const Answer answer_;
   mg_context* context_ = nullptr;
+  std::string host_;
   int port_ = 0;
 };
 
