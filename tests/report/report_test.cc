@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "proto/convert.h"
 #include "report/plot.h"
 #include "tests/planner/report/report_fixtures.h"

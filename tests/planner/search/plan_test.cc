@@ -237,7 +237,7 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
 
 TEST(Plan, PinnedValuesAreObeyed) {
   PlanRequest request = SmallRequest();
-  for (const ParallelLayout layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
+  for (const ParallelLayout& layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
     request.spec.parallel = {.tp = layout.tp,
                              .pp = layout.pp,
                              .dp = layout.dp,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <vector>
 
 #include "worker/backend/backend.h"
 
