@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The reference models: each family that the engine trains, in PyTorch, trained from the same weights on the same samples.
 
-Writes tests/golden/reference/MODEL_reference_losses.txt, which reference_test compares with our own losses. The tests need
+Writes tests/golden/reference/MODEL_reference_losses.txt, which engine_test compares with our own losses. The tests need
 no PyTorch; only this script does (Debian: python3-torch). To make a golden file again:
 
     ninja -C build export_reference

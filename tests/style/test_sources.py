@@ -223,6 +223,12 @@ class SourcesTest(unittest.TestCase):
         result = subprocess.run(["clang-format", "--dry-run", "-Werror", *files.stdout.split()], cwd=ROOT, capture_output=True, text=True)
         self.assert_none(sorted({line.split(": error")[0] for line in result.stderr.splitlines() if ": error" in line}))
 
+    def test_every_test_is_in_a_program(self):
+        named = {word for path in (ROOT / "tests").rglob("CMakeLists.txt") for word in re.findall(r"[\w./]*_test\.cc", path.read_text())}
+        found = {path for path in (ROOT / "tests").rglob("*_test.cc")}
+        self.assert_none([str(path.relative_to(ROOT)) for path in sorted(found) if not any(path.as_posix().endswith("/" + word.replace("../", "")) for word in named)])
+        self.assertGreater(len(found), 100)
+
     def test_each_type_is_defined_once(self):
         """Two types with the same name in one namespace violate the one-definition rule, and no linker reports it."""
         known, bad = {}, []
