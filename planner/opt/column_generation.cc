@@ -14,14 +14,16 @@ constexpr int kMaxRounds = 60;
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// No higher price of memory can be useful: one more byte cannot save more than all work of a layer.
+// Returns an upper limit for the price of a byte. No higher price can be useful, because one more byte cannot save more than
+// all work of a layer.
 double HighestPrice(const RecomputeProblem& problem) {
   Nanos work;
   for (const RecomputeItem& item : problem.items) work += item.cost + std::max(item.copy_out, item.copy_in);
   return AsDouble(work) + 1;
 }
 
-// The mix of known chains that exposes least within the budgets. Its dual values are the prices to try next.
+// The master problem of column generation: the fractional combination of known chains that has the least exposed time within
+// the budgets. Its dual values are the prices to try next.
 class Master {
  public:
   Master(const RecomputeProblem& problem, const ChainScope& scope)
@@ -52,7 +54,8 @@ class Master {
       program.Add(copy_in, AsDouble(use.copy_in));
       program.Add(host, AsDouble(use.host) / host_);
     }
-    // Columns for use beyond a budget. If that is allowed, it costs exposed time; else it costs the highest price.
+    // Columns for use beyond a budget. Use beyond the stall and the copy times costs exposed time. Use beyond a memory budget
+    // is not allowed in a solution, so it costs the highest price.
     program.AddColumn(0, kUnbounded, highest_ * memory_);
     program.Add(memory, -1);
     program.AddColumn(0, kUnbounded, 1);

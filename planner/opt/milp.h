@@ -1,5 +1,5 @@
-// Linear and mixed-integer programs, solved by Clp and CBC (COIN-OR) through their C interfaces. No other file uses
-// these; their output is silenced.
+// Linear and mixed-integer programs, solved by Clp and CBC (COIN-OR) through their C interfaces. No other file uses these
+// interfaces. The output of the solvers is silenced.
 //
 //   minimise cost * x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x integer
 //
@@ -15,7 +15,8 @@ namespace lynx {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// How far integer values may be off. Also how far an objective may be above its cutoff, relative to the cutoff.
+// The largest distance of an "integer" value from an integer. Also how far an objective may be above its cutoff, relative to
+// the cutoff.
 inline constexpr double kMilpTolerance = 1e-6;
 
 class LinearProgram {
@@ -44,11 +45,11 @@ class LinearProgram {
     Status status = Status::kStopped;  // kStopped: out of time
     bool found = false;                // a solution was found; `values` is the best one
     double objective = 0;
-    double bound = -kUnbounded;  // no solution is below it
+    double bound = -kUnbounded;  // no solution has a smaller objective
     std::vector<double> values;
     int64_t nodes = 0;  // nodes of the branch and bound
   };
-  // `cutoff`: solutions above it are ignored, up to kMilpTolerance. `seconds`: time limit.
+  // `cutoff`: solutions with an objective above it (by more than kMilpTolerance) are ignored. `seconds`: time limit.
   MilpResult Solve(double cutoff, double seconds) const;
 
  private:

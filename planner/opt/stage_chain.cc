@@ -86,7 +86,7 @@ bool StageChain::DropTooLarge(ChainScope& scope) const {
   return true;
 }
 
-// Inner layers with equal nodes keep sharing one list.
+// Makes `kept` the nodes of the layer. Inner layers with equal nodes share one list, to save memory.
 void StageChain::Keep(std::vector<int32_t> kept, int32_t layer, ChainScope& scope) const {
   if (kept.size() == scope.nodes[layer]->size()) return;
   const bool same = layer > 0 && layer + 1 < problem_.layers && *scope.nodes[layer - 1] == kept;
@@ -165,8 +165,9 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
   return values;
 }
 
-// The smallest sum of a value in `values` and the time that the pair exposes, over the nodes of the other layer in
-// `order`. Pairs never expose negative time, so the loop ends at the first value that is not better by itself.
+// Finds the best neighbour of a node among the nodes of the layer `other`: the smallest sum of the neighbour's value in
+// `values` and the exposed time of the pair. `order` lists the nodes by value. The exposed time of a pair is never negative, so
+// the loop ends at the first value that is not better than the best sum.
 StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other,
                                       const std::vector<double>& values, const std::vector<int32_t>& order) const {
   Link best{kInfinite, -1};
@@ -183,8 +184,8 @@ StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, in
   return best;
 }
 
-// The best link from each node of the layer to the other layer. Nodes that look the same to the other layer have the same
-// link. Of the other layer's nodes that look the same from here, only the best is tried.
+// Finds the best link from each node of `layer` to the layer `other`. Nodes with the same face towards the other layer have the
+// same link (see ChainNode). Of the other layer's nodes with the same face towards `layer`, only the best is tried.
 std::vector<StageChain::Link> StageChain::BestLinks(const ChainScope& scope, int32_t layer, int32_t other,
                                                     const std::vector<double>& values) const {
   const bool up = other > layer;

@@ -1,19 +1,20 @@
-// StageChain computes a lower bound for what a stage exposes, and finds which ways to treat a layer can be part of a good
-// solution.
+// StageChain computes a lower bound for the exposed time of a stage, and finds out which ways to treat a layer can be part of a
+// good solution.
 //
-// A stage is a chain of layers, each with a late and a kept part (layer_choices.h). Neighbours share windows and
-// transient memory. The whole stage shares its memory, its stall, its copy engines and the host's memory. The relaxation
-// keeps the chain exact and puts prices on what the whole stage shares. With prices p >= 0,
+// In this folder, a *chain* is one choice for all layers of a stage: a BackwardPart ("late part") and a KeptPart for each layer
+// (layer_choices.h). Neighbours share windows and transient memory. The whole stage shares its memory, its stall, its copy
+// engines and the host's memory. The relaxation treats what neighbours share exactly, and puts prices on what the whole stage
+// shares. With prices p >= 0,
 //
 //   bound(p) = min over chains of (exposed time + sum of p x what the chain takes) - sum of p x what is available
 //
-// is a lower bound for any p (Lagrangian duality; Held and Karp 1970). Dynamic programming from the top layer down finds
-// it. The price of a soft resource (stall, copies: using too much only exposes time) is at most 1. Transient memory is
-// limited to an interval: a pair of neighbours that needs more than the upper end is excluded, and the lower end is
-// subtracted from the budget. So intervals together cover all solutions.
+// is a lower bound for any p (Lagrangian duality; Held and Karp 1970). Dynamic programming from the top layer down finds it.
+// The stall and the copy engines are soft resources: work beyond their capacity is allowed, but is exposed. So their price is
+// at most 1. Transient memory is limited to an interval. A pair of neighbours that needs more than the upper end is excluded,
+// and the lower end is subtracted from the budget for held memory. A set of intervals together covers all solutions.
 //
-// The same messages up and down the chain give, for each part of each layer, the smallest bound of a solution that
-// contains it. Parts beyond a known objective are dropped for good. The MILP chooses from what remains.
+// Dynamic programming in both directions gives, for each part of each layer, a lower bound for all solutions that contain the
+// part. A part whose bound is above a known objective is dropped. The MILP chooses from the parts that remain.
 //
 // Doubles hold sums of integers below 2^53 and prices; bounds are reduced by a relative 1e-9 because of their rounding.
 // Pure; thread-compatible.
@@ -38,46 +39,47 @@ struct StagePrices {
   double host = 0;
 };
 
-// A late part of one layer.
+// A BackwardPart of one layer.
 struct ChainNode {
   const PartsOfSet* set = nullptr;
   const BackwardPart* late = nullptr;
-  Nanos exposed;  // minus what `early` hides
-  // Nodes with the same number look the same to the layer below, or to the layer above.
+  Nanos exposed;  // exposed time of the part, minus what `early` hides
+  // Nodes with the same `face_below` have the same effect on pairs with the layer below; `face_above`: with the layer above.
   int32_t face_below = 0, face_above = 0;
 };
 
-// What remains of the problem: a budget, an interval of transient memory, and for each layer from the bottom on the
-// indices of the nodes that it may have, ascending.
+// What remains of the problem: a budget, an interval of transient memory, and for each layer from the bottom on the indices of
+// the nodes that the layer may have, ascending.
 struct ChainScope {
   Bytes budget;
   Bytes least_transient, most_transient;
   std::vector<std::shared_ptr<const std::vector<int32_t>>> nodes;
 };
 
-// What a chain takes of everything shared.
+// What a chain takes of the resources that the whole stage shares.
 struct ChainUse {
-  Nanos exposed;  // without the stall and copies
+  Nanos exposed;  // without work beyond the stall and the copy times
   Bytes held;
   Nanos stall, copy_out, copy_in;
   Bytes host;
 };
 
 struct ChainBound {
-  bool feasible = false;  // there is a chain whose pairs fit the interval
+  bool feasible = false;  // there is a chain whose pairs of neighbours fit the interval of transient memory
   double bound = 0;
   std::vector<int32_t> chain;         // the node of each layer of a best chain
-  std::vector<const KeptPart*> kept;  // and the kept part of each layer
+  std::vector<const KeptPart*> kept;  // and the KeptPart of each layer
   ChainUse use;
 };
 
-// Values of one layer's nodes, by position in the scope. Infinite: no chain has the node.
+// Priced values of one layer's nodes, by position in the scope. Infinite: no chain contains the node.
 struct LayerValues {
-  std::vector<double> own;            // value of the node with its set's best kept part
-  std::vector<const KeptPart*> kept;  // that part
-  std::vector<double> above;          // smallest value of all layers above, with what pairs expose
-  std::vector<int32_t> link;          // the position in the layer above that gives this value
-  std::vector<double> below;          // the same for all layers below
+  std::vector<double> own;            // value of the node with the best KeptPart of its set
+  std::vector<const KeptPart*> kept;  // that KeptPart
+  // smallest value of all layers above, including the exposed time of the pairs of neighbours
+  std::vector<double> above;
+  std::vector<int32_t> link;  // the position in the layer above that gives this value
+  std::vector<double> below;  // the same for all layers below
 
   // Value of the best chain that contains the node. Values must have been called with `both_ways`.
   double Through(size_t i) const { return own[i] + above[i] + below[i]; }
@@ -105,7 +107,7 @@ class StageChain {
 
   ChainBound Bound(const ChainScope& scope, const StagePrices& prices) const;
 
-  // Drops nodes that are in no solution with an objective up to `limit`. False if a layer has no nodes left.
+  // Drops the nodes that are in no solution with at most `limit` Nanos of exposed time. False if a layer has no nodes left.
   bool DropBeyond(ChainScope& scope, const StagePrices& prices, double limit) const;
 
   // For each layer, the values of its nodes in the scope. `both_ways`: compute `below` too.
@@ -116,11 +118,11 @@ class StageChain {
   // The priced sum of everything that is available and has a price.
   double PricedBudget(const ChainScope& scope, const StagePrices& prices) const;
 
-  // A sum over a chain minus the priced budget, reduced by the possible rounding error.
+  // Returns `sum` minus `budget`, reduced by the possible rounding error, so that it stays a lower bound.
   static double LowerEnd(double sum, double budget);
 
-  // For two neighbours: time beyond the windows that they share, and their transient memory. lower == nullptr: there is
-  // no layer below.
+  // For two neighbouring layers: the work that does not fit in the windows that they share, and their transient memory. lower
+  // == nullptr: there is no layer below.
   Nanos PairExposed(const BackwardPart& upper, const BackwardPart* lower) const;
   Bytes PairTransient(const BackwardPart& upper, const BackwardPart* lower) const;
 

@@ -11,7 +11,7 @@ namespace {
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// The properties of a late part that matter to a neighbour.
+// The properties of a BackwardPart that matter to a neighbouring layer.
 using Face = std::array<int64_t, kMaxWindows + kMaxPhases>;
 Face FaceBelow(const BackwardPart& late) {
   Face face{};
@@ -42,7 +42,8 @@ class StageMilp {
 
   StageMilpResult Solve(double seconds) const {
     if (too_large_) return {.columns = program_.columns(), .too_large = true};
-    // Half a unit above the largest value that counts, because solvers differ in whether a cutoff includes its own value.
+    // The memory cutoff is half a unit above the largest value that is allowed, because solvers differ in whether a cutoff
+    // includes its own value.
     const double cutoff = goal_ == StageGoal::kExposed ? limit_ / time_unit_ : held_and_transient_ + 0.5;
     const LinearProgram::MilpResult milp = program_.Solve(cutoff, seconds);
     StageMilpResult result{.status = milp.status, .nodes = milp.nodes, .columns = program_.columns()};
@@ -62,11 +63,12 @@ class StageMilp {
     int32_t layer;
     const KeptPart* kept;
   };
-  // Nodes of a layer that look the same to a neighbour.
+  // Nodes of a layer with the same Face towards a neighbour.
   struct FaceGroup {
     const BackwardPart* late;
     int row = -1;
-    double least = 0;  // smallest value of a chain's part from the far end up to one of these nodes
+    // smallest value of a part of a chain: from one of these nodes to the end of the chain that is away from the neighbour
+    double least = 0;
   };
 
   double Exposed(Nanos time) const { return AsDouble(time) / time_unit_; }
@@ -221,7 +223,7 @@ class StageMilp {
   double held_and_transient_ = 0;
   LinearProgram program_;
   int memory_row_ = 0, stall_row_ = 0, copy_out_row_ = 0, copy_in_row_ = 0, host_row_ = 0, exposed_row_ = 0;
-  std::vector<int> transient_rows_;                                   // for each layer with the layer below it
+  std::vector<int> transient_rows_;                                   // one for each pair of a layer and the layer below it
   std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // per layer
   std::vector<NodeColumn> nodes_;
   std::vector<KeptColumn> kept_;

@@ -16,13 +16,14 @@
 namespace lynx {
 namespace {
 
-// The first target is above the bound by this share of the gap; the share grows by this factor for each further target.
+// The first target is above the bound by the share kFirstTarget of the gap. The share is multiplied by kTargetGrowth for each
+// further target.
 constexpr double kFirstTarget = 1.0 / 32;
 constexpr double kTargetGrowth = 4;
 // An interval of transient memory is not divided further if its priced width is below this share of the distance from its
 // bound to the target.
 constexpr double kNarrow = 0.25;
-// A MILP with more columns is solved only if its interval cannot be divided.
+// A MILP with more columns is solved only if its interval of transient memory cannot be divided.
 constexpr int32_t kManyColumns = 2000;
 
 class Deadline {
@@ -71,7 +72,8 @@ class OptSearch {
   // An upper bound for the exposed time of the best solution, if there is a solution.
   Nanos Known() const { return result_.solution ? result_.solution->value.exposed : most_exposed_; }
 
-  // Computes the interval's prices and bound, and drops what is in no solution up to Known(). False if nothing is left.
+  // Computes the interval's prices and bound, and drops the nodes that are in no solution with at most Known() exposed time.
+  // False if no solution is left.
   bool Evaluate(Interval& interval) {
     const double limit = static_cast<double>(Known().value) + 0.5;
     for (bool again = true; again;) {
@@ -123,8 +125,8 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Afterwards, unless time ran out, every interval's bound is above the target, or a solution was found that is as good
-  // as the smallest bound.
+  // Searches for solutions with at most `target` exposed time. Unless time ran out, every interval's bound is above the target
+  // afterwards, or a solution was found that is as good as the smallest bound.
   absl::Status SearchUpTo(Nanos target) {
     std::vector<Interval> open, done;
     std::swap(open, intervals_);
@@ -149,7 +151,7 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Searches among solutions with the exposed time that is proven to be the least.
+  // Searches for less memory among the solutions whose exposed time is proven to be the least.
   absl::Status FindLeastMemory() {
     const Nanos target = Known();
     std::vector<Interval> open;
@@ -164,8 +166,8 @@ class OptSearch {
       if (!milp.ok()) return milp.status();
       if (milp->too_large) continue;
       if (milp->status == LinearProgram::Status::kStopped) return absl::OkStatus();
-      // The exposed time of this policy is above the target by the tolerance, so this MILP proves nothing about policies
-      // within the target.
+      // The MILP found a policy that SolveMilp did not keep: by the solver's tolerance, its exposed time is above the target.
+      // So this MILP proves nothing about policies within the target.
       if (milp->policy && *milp->policy != result_.solution->policy) return absl::OkStatus();
     }
     result_.least_memory = true;
@@ -208,14 +210,15 @@ class OptSearch {
     }
     return milp;
   }
-  // The MILP's choices may be off by up to kMilpTolerance each. So a policy with integral choices may expose more than
-  // the MILP's solution, by at most that share of everything that can be exposed.
+  // Each choice of the MILP may differ from an integer by up to kMilpTolerance. So a policy with integral choices may have more
+  // exposed time than the MILP's solution, by at most the share kMilpTolerance of the largest possible exposed time.
   Nanos Tolerance() const {
     return Nanos(static_cast<int64_t>(std::ceil(kMilpTolerance * static_cast<double>(most_exposed_.value))));
   }
   bool Over() const { return gave_up_ || deadline_.passed(); }
 
-  // Finds out whether the interval has a solution up to `target`, and the best one. Keeps it if it is the best so far.
+  // Solves the MILP of the interval for solutions with at most `target` exposed time. Keeps the solution in result_ if it is
+  // the best so far.
   absl::StatusOr<StageMilpResult> SolveMilp(const Interval& interval, Nanos target, StageGoal goal, int32_t most_columns) {
     ChainScope scope = interval.scope;
     if (!chain_.DropBeyond(scope, interval.prices, static_cast<double>(target.value) + 0.5)) {
@@ -238,7 +241,7 @@ class OptSearch {
   const Deadline deadline_;
   const int32_t most_columns_;
   const StageChain chain_;
-  Nanos most_exposed_;  // upper bound for any policy
+  Nanos most_exposed_;  // upper bound for the exposed time of any policy
   OptResult result_;
   std::vector<Interval> intervals_;
   bool gave_up_ = false;

@@ -14,7 +14,7 @@ constexpr int kFirstCritical = kMaxWindows;
 constexpr int CriticalMoment(int phase) { return kFirstCritical + 2 * phase; }
 constexpr int OwnMoment(int window) { return kFirstCritical + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
-// The last moment on the critical path that is not after that moment.
+// The last moment on the critical path that is not after `moment`, which must not be before c0.
 constexpr int CriticalBefore(int moment) { return moment - (moment - kFirstCritical) % 2; }
 static_assert(OwnMoment(kMaxWindows) < 16, "ItemNumbers holds moments");
 
@@ -69,7 +69,7 @@ std::span<const BackwardPoint> BackwardPareto::Of(ItemSet late) {
 
 BackwardPareto::Floor BackwardPareto::FloorOf(ItemSet late) const { return FloorOf(root_, late); }
 
-// The bound counts only what segments read, and treats all windows as one.
+// The bound on transient memory counts only items that segments read. The bound on exposed time adds the room of all windows.
 BackwardPareto::Floor BackwardPareto::FloorOf(const State& state, ItemSet rest) const {
   Floor floor{.exposed = state.exposed};
   Nanos room;
@@ -107,7 +107,8 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   const int due = state.due.Get(i);
   const PlacementSet placements = placements_[i];
   const bool critical = due >= kFirstCritical && Contains(placements, Placement::kCritical);
-  // If the item has no late inputs, a later moment is better, and a full window is no better than the critical path.
+  // `alone`: the item has no late inputs. Then a later moment is never worse, and the critical path is never worse than a full
+  // window.
   const bool alone = (problem_.items[i].inputs & rest) == 0;
   for (int w = windows_ - 1; w >= 0; --w) {
     if (OwnMoment(w) > due || !Contains(placements, OwnWindow(w))) continue;
@@ -117,7 +118,7 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (critical) Make(i, state, rest, Placement::kCritical, CriticalBefore(due));
   for (int w = std::min(due, windows_ - 1); w >= 0; --w) {
     if (!Contains(placements, AboveWindow(w))) continue;
-    // The same window of the layer itself can hold the work as well.
+    // Skips this window, because the layer's own window w hides as much and comes later.
     if (alone && OwnMoment(w) <= due && Contains(placements, OwnWindow(w))) continue;
     if (alone && critical && state.room[w].value == 0) continue;
     Make(i, state, rest, AboveWindow(w), w);

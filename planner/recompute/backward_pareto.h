@@ -1,11 +1,12 @@
-// BackwardPareto finds the best ways to recompute given items of one layer during its backward pass: the Pareto front of
-// transient memory against exposed time, if the neighbouring layers do the same. It does not depend on what a layer
-// stores, offloads or recomputes before its backward pass. So one object serves all stages of a pipeline: it does not use
-// forward windows, stall, copies and microbatches in flight.
+// BackwardPareto finds the best ways to recompute given items of one layer during its backward pass (these items are called
+// *late*). The result is the Pareto front of transient memory against exposed time, provided that the neighbouring layers
+// recompute the same items at the same moments. The front does not depend on what a layer stores, offloads or recomputes before
+// its backward pass, nor on forward windows, stall, copies and microbatches in flight. So one object serves all stages of a
+// pipeline.
 //
-// The front of a set is computed when it is first asked for, by branch and bound over the placements of its items. If two
-// neighbours are alike, a window of one layer's backward pass is also a window of the other's: the work of both in it is
-// added up.
+// Of() computes the front of a set on its first call for that set, by branch and bound over the placements of the set's items.
+// Two neighbouring layers use the same window: it is an own window of the upper layer, and for the lower layer a window of the
+// layer above. Neighbours with the same placements put the same work there, so the work of both is added up.
 //
 // Not thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_BACKWARD_PARETO_H_
@@ -22,9 +23,9 @@
 namespace lynx {
 
 struct BackwardPoint {
-  LayerPolicy policy{};  // of the late items; kStore elsewhere
+  LayerPolicy policy{};  // placements of the late items; kStore elsewhere
   Bytes transient;
-  Nanos exposed;  // critical time, plus what exceeds the backward windows
+  Nanos exposed;  // time on the critical path, plus the work that does not fit in the backward windows
 };
 
 class BackwardPareto {
@@ -32,10 +33,10 @@ class BackwardPareto {
   // `problem` must be valid (see ValidateProblem).
   BackwardPareto(const RecomputeProblem& problem, LayerPlace place);
 
-  // All non-dominated points with exactly these late items, ordered by transient memory. Empty if an item in the set
-  // cannot be late or has no reader. Valid until the next call.
+  // Returns all non-dominated points in which exactly the items of `late` are late, ordered by transient memory. The span is
+  // empty if an item in the set cannot be late or has no reader. It is valid until the next call.
   std::span<const BackwardPoint> Of(ItemSet late);
-  // Lower bounds for all points of the set.
+  // Lower bounds for all points of one set of late items.
   struct Floor {
     Bytes transient;
     Nanos exposed;
@@ -48,13 +49,13 @@ class BackwardPareto {
  private:
   // A partial policy. Items are placed from the last to the first, so that all readers of an item are placed before it.
   struct State {
-    std::array<Bytes, kMaxPhases> live{};   // of this layer and the one below
-    std::array<Nanos, kMaxWindows> room{};  // what is left in the windows
+    std::array<Bytes, kMaxPhases> live{};   // memory of this layer and the layer below, by phase
+    std::array<Nanos, kMaxWindows> room{};  // time that is left in each window
     Nanos exposed;
     Nanos early;  // as in LayerUse
     LayerPolicy policy{};
-    // For items that are not placed yet: the last moment that serves their readers, and the last phase in which something
-    // reads them, plus one.
+    // For items that are not placed yet. `due`: the last moment that is early enough for all readers of the item. `last`: the
+    // last phase in which something reads the item, plus one.
     ItemNumbers due, last;
   };
   struct Range {

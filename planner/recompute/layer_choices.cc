@@ -24,7 +24,7 @@ constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (momen
 
 static_assert(kFirstCritical + 2 * kMaxWindows < 16, "ItemNumbers holds moments");
 
-// Tables of a layer's items, used by all parts. Arrays by set of items.
+// Tables of a layer's items, for the search of both halves. `bytes` and `inputs` are indexed by set of items.
 struct ItemTables {
   ItemTables(const RecomputeProblem& problem, LayerPlace place) {
     const int count = static_cast<int>(problem.items.size());
@@ -49,14 +49,13 @@ struct ItemTables {
   ItemSet all = 0;
 };
 
-// A state of the search for the backward part, in which some items are decided. Items are decided from the last to the first,
-// so all readers of an item are decided before it. For an undecided item the state holds when the item is due, and the last
-// time at which it is read.
+// A state of the search for BackwardParts, in which some items are decided. Items are decided from the last to the first, so
+// all readers of an item are decided before the item.
 struct LateState {
   BackwardPart part;
   ItemSet set = 0;     // late items
   ItemSet inputs = 0;  // items that their recomputation reads
-  ItemNumbers due;     // for undecided items: the last moment that serves their readers
+  ItemNumbers due;     // for undecided items: the last moment that is early enough for all their readers
   ItemNumbers last;    // for undecided items: the last phase in which something reads them, plus one
 
   void Forget(int i) {
@@ -141,15 +140,15 @@ class LateMaking {
   ItemSet read_ = 0;  // read by segments
 };
 
-// Finds the late parts of every set. All states of one item are computed before the next item is decided. States with
-// equal due, last and set compete.
+// Finds the BackwardParts of every set of late items. All states of one item are computed before the next item is decided. Of
+// the states with equal `due`, `last` and `set`, only those that no other dominates are kept.
 class BackwardParetoSearch {
  public:
   BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, LayerPlace place)
       : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), place_(place),
         packing_(MostNumbers(problem)) {}
 
-  // Indexed by the set of late items.
+  // Returns the parts of every set of late items; the index is the set.
   std::vector<std::vector<BackwardPart>> OfAllSets() {
     std::vector<std::vector<BackwardPart>> parts(size_t{1} << items_);
     for (const Node& node : Grow(std::nullopt, std::numeric_limits<size_t>::max())) {
@@ -157,7 +156,7 @@ class BackwardParetoSearch {
     }
     return parts;
   }
-  // Continues at most about `beam` states from item to item.
+  // Returns parts for the set `late`. After each item the search keeps at most about `beam` states.
   std::vector<BackwardPart> Of(ItemSet late, size_t beam) {
     std::vector<BackwardPart> parts;
     for (const Node& node : Grow(late, beam)) {
@@ -171,13 +170,13 @@ class BackwardParetoSearch {
     LateState state;
     bool dominated = false;
   };
-  // One for each entry of grown_.
+  // An element of links_, which has one for each element of grown_.
   struct Link {
     uint64_t packed;  // see NumbersOf
-    int32_t next;     // in grown_: the next of the same group; -1: none
+    int32_t next;     // index in grown_ of the next state with the same `due`, `last` and `set`; -1: this is the last
   };
 
-  // Numbers in which a dominating part must not be larger.
+  // Numbers of a part. If one part dominates another, none of its numbers is larger.
   static PackedNumbers::Numbers NumbersOf(const BackwardPart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;
@@ -195,7 +194,7 @@ class BackwardParetoSearch {
     return most;
   }
 
-  // For all sets, or only for the set `only`.
+  // Returns the states after all items are decided, for all sets of late items, or only for the set `only`.
   std::vector<Node> Grow(std::optional<ItemSet> only, size_t beam) {
     std::vector<Node> nodes{{making_.Root()}};
     for (int i = items_ - 1; i >= 0; --i) {
@@ -218,7 +217,8 @@ class BackwardParetoSearch {
     return nodes;
   }
 
-  // Keeps the states that expose least, then those with the least live memory, if the neighbours are alike.
+  // Keeps `beam` states: those with the least exposed time (AlikeExposed), and among equal ones those with the least transient
+  // memory.
   void Narrow(std::vector<Node>& nodes, size_t beam) const {
     std::erase_if(nodes, [](const Node& node) { return node.dominated; });
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
@@ -249,9 +249,9 @@ class BackwardParetoSearch {
     head->second = static_cast<int32_t>(grown_.size()) - 1;
   }
 
-  // Both parts recompute the same items, and what is not exposed is in windows. So a part that exposes less does more
-  // work in some window. It dominates even if that work must be paid as exposed time, provided that it does not do less
-  // in any window.
+  // Returns true if `a` can replace `b` in every stage. Both parts recompute the same items, so the part with less exposed time
+  // does more work in some window. `a` dominates even if all this additional work does not fit there and becomes exposed time,
+  // provided that `a` does at least as much work as `b` in every window.
   bool Dominates(const BackwardPart& a, const BackwardPart& b) const {
     if (a.exposed > b.exposed || a.early < b.early) return false;
     for (int w = 0; w < making_.windows(); ++w) {
@@ -281,7 +281,7 @@ struct EarlyPart {
   Nanos exposed;
 };
 
-// Finds the early parts of every set of early items; decides items in the same order as BackwardParetoSearch.
+// Finds the EarlyParts of every set of early items. Items are decided in the same order as in BackwardParetoSearch.
 class EarlySearch {
  public:
   EarlySearch(const RecomputeProblem& problem, const ItemTables& tables)
@@ -295,7 +295,7 @@ class EarlySearch {
   }
 
  private:
-  // Moments: the windows, then the stall.
+  // Decides item i, then recurses. Moments are the numbers of the forward windows, then kMaxWindows for the stall.
   void Decide(int i, ItemSet set, const EarlyPart& part, ItemNumbers due) {
     if (i < 0) return Add(set, part);
     Decide(i - 1, set, part, due);
@@ -330,7 +330,7 @@ class EarlySearch {
   std::vector<std::vector<EarlyPart>> parts_;
 };
 
-// Finds the kept parts for a set of late items.
+// Finds the KeptParts for a set of late items.
 class KeptParts {
  public:
   KeptParts(const RecomputeProblem& problem, const ItemTables& tables)
@@ -474,7 +474,8 @@ Nanos AlikeExposed(const RecomputeProblem& problem, LayerPlace place, const Back
 
 namespace {
 
-// `known`: parts of another layer of the stage; kept parts are the same for all layers.
+// Returns the parts of every set of late items. `known`: the parts of another layer of the stage. Their KeptParts are copied,
+// because they are the same for all layers.
 std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, LayerPlace place, KeptParts& kept,
                                   const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, place);

@@ -19,10 +19,10 @@ constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 2};
 constexpr Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// For each set of items: the least time that forward windows and the layer's share of the stall expose if exactly these
-// items are recomputed in them. Windows take parts of the set one after another, and an item's reader comes no earlier
-// than the item. The last window takes longest to compute and is not needed for most sets, so its result is computed on
-// demand.
+// Holds for each set of items the least exposed time if exactly these items are recomputed in the forward windows and in the
+// layer's share of the stall. The windows are considered one after another, and each takes a part of the set; the reader of an
+// item never comes earlier than the item. The last window takes longest to compute and is not needed for most sets, so its
+// result is computed on demand.
 class EarlyTimes {
  public:
   EarlyTimes(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs)
@@ -44,7 +44,7 @@ class EarlyTimes {
     if (!known_[early]) FindLast(early);
     return exposed_[early];
   }
-  // Items that may be early.
+  // Items that can be early.
   ItemSet possible() const { return possible_; }
   // Writes the placement of each item of the set.
   void Write(ItemSet early, LayerPolicy& policy) {
@@ -62,7 +62,7 @@ class EarlyTimes {
     Placement placement;
     Nanos capacity;
     ItemSet allowed;
-    std::vector<ItemSet> taken;  // by set: the part of it that is recomputed here
+    std::vector<ItemSet> taken;  // by set: the part of the set that is recomputed in this window
   };
 
   void AddWindow(const RecomputeProblem& problem, Placement placement, Nanos capacity) {
@@ -77,7 +77,7 @@ class EarlyTimes {
     windows_.push_back({placement, capacity, allowed, std::vector<ItemSet>(exposed_.size())});
   }
 
-  // For all sets, the time that they expose in the windows so far.
+  // Computes the exposed time of all sets with the windows that exist so far.
   void FindAll() {
     without_ = exposed_;
     known_.assign(exposed_.size(), false);
@@ -88,11 +88,11 @@ class EarlyTimes {
     }
   }
 
-  // Computes what the set exposes if the last window takes the best part of it.
+  // Computes the exposed time of the set if the last window takes the best part of it.
   void FindLast(ItemSet set) {
     Window& window = windows_.back();
     Nanos& best = exposed_[set];
-    // Fewer items never expose more.
+    // A lower bound for `best`: the exposed time of a subset is never more than that of the set.
     Nanos least = Excess(cost_[set], room_);
     for (unsigned rest = set; rest != 0; rest &= rest - 1) {
       const unsigned fewer = set & ~(rest & -rest);
@@ -135,21 +135,21 @@ struct SetTables {
   }
 
   std::vector<Bytes> bytes;
-  // `inputs`: what recomputation of the set reads. `readers`: items whose recomputation reads some of the set.
+  // `inputs`: items that the recomputation of the set reads. `readers`: items whose recomputation reads some item of the set.
   std::vector<ItemSet> inputs, readers;
   ItemSet read = 0;  // read by segments
 };
 
 // A way to treat the items that are not late.
 struct Kept {
-  Nanos exposed;  // what exceeds forward windows and the layer's shares
+  Nanos exposed;  // work that does not fit in the forward windows and the layer's shares of stall and copy times
   Bytes held;     // with the problem's microbatches in flight
-  Bytes stored;   // of one microbatch
+  Bytes stored;   // stored bytes of one microbatch
   ItemSet early = 0, offloaded = 0;
 };
 
-// Finds the best ways to treat the items besides a set of late items. Items are decided from the last to the first, so
-// that all readers of an item are decided before it.
+// Finds the best ways to treat the items that are not in a set of late items. Items are decided from the last to the first, so
+// that all readers of an item are decided before the item.
 class KeptPareto {
  public:
   KeptPareto(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
@@ -167,14 +167,15 @@ class KeptPareto {
   }
 
   EarlyTimes& early() { return early_; }
-  // A lower bound: no way with these late items exposes, holds or stores less.
+  // A lower bound: no way to treat the other items has less exposed time, held bytes or stored bytes if these items are late.
   Kept FloorOf(ItemSet late) const {
     const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
     const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late]);
     const ItemSet kept = needed & static_cast<ItemSet>(~early);
     return {Nanos(0), tables_.bytes[early] + least_stored_[kept], offloadable_ == 0 ? tables_.bytes[kept] : Bytes(0)};
   }
-  // Unordered. Valid until the next call.
+  // Returns the best ways to treat the other items if the items of `late` are late. They are unordered, and valid until the
+  // next call.
   const std::vector<Kept>& Of(ItemSet late) {
     late_ = late;
     kept_.clear();
@@ -206,13 +207,14 @@ class KeptPareto {
            (Has(offloadable_, i) ? std::min(problem_.in_flight, problem_.resident) : problem_.in_flight);
   }
 
-  // `held` counts the decided items, as if every item that can be offloaded were.
+  // A partial decision. `held` is the memory of the decided items if every item that can be offloaded is offloaded.
   struct State {
     Bytes held, stored;
     ItemSet early = 0, kept = 0;
   };
 
-  // True if everything that can be early fits into windows and needs no further items; nothing dominates that.
+  // Tries to make every item early that can be. If they all fit into the windows and need no further items, adds this way and
+  // returns true: no other way is better.
   bool AddAllEarly() {
     if (offloadable_ != 0) return false;
     const ItemSet needed = (tables_.read | tables_.inputs[late_]) & static_cast<ItemSet>(~late_);
@@ -230,7 +232,8 @@ class KeptPareto {
     if (exposed >= kNever) return;
     const Kept floor{exposed, state.held + least_held_[rest & needed], offloadable_ == 0 ? state.stored : Bytes(0)};
     if (Bettered(floor)) return;
-    // An item that nothing reads does not exist. An item whose readers are not all decided may still be needed.
+    // An item that nothing reads is neither stored nor recomputed, so the loop skips it. An item whose readers are not all
+    // decided may still be needed.
     while (rest != 0) {
       const int i = std::bit_width(rest) - 1;
       rest &= static_cast<ItemSet>(~ItemBit(i));
@@ -294,7 +297,7 @@ class KeptPareto {
   EarlyTimes early_;
   std::vector<int> by_copy_;  // items that may be offloaded, those with the least copy time per byte first
   ItemSet offloadable_ = 0;
-  std::vector<Bytes> least_held_, least_stored_;  // by set; least_stored_: if no item of the set is early
+  std::vector<Bytes> least_held_, least_stored_;  // by set; least_stored_ assumes that no item of the set is early
   ItemSet late_ = 0;
   std::vector<Kept> kept_;
 };
@@ -307,12 +310,13 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// A list of policies' values, to find one that dominates another.
+// A list of the values of policies. It finds a value that dominates a given one.
 class Values {
  public:
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-  // `most`: values are hardly ever larger. Without `or_more`, stored bytes do not matter.
+  // `most`: the largest value to expect; a larger one only makes FindBetter slower. Without `or_more`, stored bytes do not
+  // matter.
   Values(const Value& most, bool or_more) : or_more_(or_more), packing_(Numbers(most)) {}
 
   void Add(const Value& value) {
@@ -347,7 +351,8 @@ class Values {
   std::vector<uint64_t> packed_;
 };
 
-// Joins the two halves: the late items' fronts, of inner and of top layers, and the ways to keep the others.
+// Joins the two halves of a policy: the Pareto front of the late items (of inner and of top layers), and the ways to treat the
+// other items.
 class Search {
  public:
   Search(const RecomputeProblem& problem, InFlightUse in_flight)
@@ -394,7 +399,8 @@ class Search {
     bool hopeless = false;             // the current set cannot give a new point
     std::vector<Found> found = {};
     size_t last = 0;  // the point that dominated a candidate last; it probably dominates the next one too
-    // A value that nothing dominated when `found` had open_at entries; the same bound is often asked for again.
+    // A value that no point dominated when `found` had open_at entries. It is stored because Bettered is often called for the
+    // same value again.
     Value open = {};
     size_t open_at = std::numeric_limits<size_t>::max();
   };
@@ -410,7 +416,7 @@ class Search {
     return {most, or_more_};
   }
 
-  // The sets of late items with their lower bounds; sets that may expose least come first.
+  // The sets of late items with their lower bounds; the sets with the smallest bound on exposed time come first.
   std::vector<std::tuple<Nanos, Bytes, ItemSet>> InOrder(const BackwardPareto& front) const {
     std::vector<std::tuple<Nanos, Bytes, ItemSet>> order;
     order.reserve(tables_.bytes.size());
@@ -427,7 +433,7 @@ class Search {
     return {kept.exposed + exposed, kept.held, kept.stored, transient};
   }
 
-  // True if a known point dominates everything that `kept` can make with the late items.
+  // True if every policy that joins one of `kept` with the current late items is dominated by a known point.
   bool Hopeless(std::span<const Kept> kept, Joined& of) const {
     return std::all_of(kept.begin(), kept.end(),
                        [&](const Kept& with) { return Bettered(Join(with, of.floor.exposed, of.floor.transient), of); });
@@ -455,7 +461,7 @@ class Search {
       of.open_at = of.found.size();
       return false;
     }
-    // Points that dominate often move to the front.
+    // Moves the dominating point towards the front of the list, so that points that dominate often are found sooner.
     of.last = known / 2;
     std::swap(of.found[known], of.found[of.last]);
     of.values.Swap(known, of.last);

@@ -80,8 +80,8 @@ class Improvement {
     return choices;
   }
 
-  // Makes the best exchange in one layer; false if no exchange is an improvement. In a run of alike layers, only the
-  // first and the last are tried.
+  // Makes the best exchange in one layer; false if no exchange is an improvement. Of consecutive layers with the same policy,
+  // only the first and the last are tried.
   bool Exchange() {
     Worth best = worth_;
     size_t at = 0;

@@ -1,6 +1,6 @@
-// PackedNumbers holds four numbers in one word, rounded to 15 bits each. To compare two words, one subtraction excludes
-// most pairs in which some number of the first is larger than that of the second. Each number lies below a guard bit that
-// the subtraction must not borrow.
+// PackedNumbers holds four numbers in one word, rounded down to 15 bits each. It makes dominance tests fast: one subtraction of
+// two words finds most pairs of words in which some number of the first word is larger than the same number of the second.
+// Above each number there is a guard bit. If the subtraction borrows from this bit, the first word's number is larger.
 //
 // Pure values; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_PACKED_NUMBERS_H_
@@ -17,7 +17,8 @@ class PackedNumbers {
  public:
   using Numbers = std::array<int64_t, 4>;
 
-  // Numbers above `most` may be indistinguishable from each other, and so may numbers below 0.
+  // `most`: the largest number to expect for each position. All larger numbers may be packed alike, and so are all numbers
+  // below 0.
   explicit PackedNumbers(const Numbers& most) {
     for (size_t i = 0; i < most.size(); ++i) {
       shifts_[i] = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(most[i]))) - kBits);

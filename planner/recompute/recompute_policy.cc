@@ -36,13 +36,14 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   return Placement::kStore;
 }
 
-// Makes groups of options.layers layers that keep only the first layer's input.
+// Splits the layers into groups of `group` layers, in which only the first layer's input is stored.
 void ChainInputs(int32_t group, StagePolicy& policy) {
   if (group <= 1 || policy.layers.size() <= 1) return;
   for (size_t l = 0; l < policy.layers.size(); ++l) policy.input_recomputed.push_back(l % static_cast<size_t>(group) != 0);
 }
 
-// Offloads whole tensors, layer by layer in the order of the graph, as long as the share of the bytes so far allows it.
+// Offloads whole tensors, layer by layer in the order of the graph, as long as the offloaded share of the bytes so far is at
+// most `permille` thousandths.
 void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy) {
   const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
   Bytes stored, offloaded;
@@ -59,7 +60,7 @@ void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy
   }
 }
 
-// " ln1 qkv" for the tensors placed there.
+// The names of the tensors with this placement: " ln1 qkv".
 std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
   std::string text;
   for (size_t i = 0; i < graph.recomputable().size(); ++i) {

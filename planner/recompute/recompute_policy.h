@@ -15,9 +15,9 @@
 
 namespace lynx {
 
-// Where a tensor of layer l, microbatch k is recomputed. A tensor's inputs must be stored or be recomputed no later. The
-// order below is the order in time, except that the own windows lie between the critical points of the layer's backward
-// segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf). Without sequence parallelism a pass
+// Where a tensor of layer l and microbatch k is recomputed. A tensor's inputs must be stored, or be recomputed no later than
+// the tensor. The order below is the order in time, except that the own windows lie between the critical points of the layer's
+// backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf). Without sequence parallelism a pass
 // has two: forward attn, mlp; backward mlp, attn.
 enum class Placement : uint8_t {
   kStore,
@@ -55,9 +55,9 @@ using LayerPolicy = std::array<Placement, kMaxRecomputable>;
 
 struct StagePolicy {
   std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
-  // Whether a layer's input is recomputed too. Then the layer below recomputes it, together with all that this layer
-  // recomputes itself, in one chain before the backward pass of the chain's top layer. Empty: for no layer. Else one
-  // entry per layer; false for the first layer of a stage.
+  // input_recomputed[l] is true if layer l does not store its input, but layer l - 1 recomputes it. Consecutive layers of this
+  // kind form a chain: all that they recompute is recomputed together, before the backward pass of the chain's top layer.
+  // Either empty (false for all layers), or one entry per layer. The first entry is false.
   std::vector<bool> input_recomputed;
 
   bool InputRecomputed(size_t layer) const { return layer < input_recomputed.size() && input_recomputed[layer]; }
@@ -66,13 +66,13 @@ struct StagePolicy {
 
 // The policy of a mode that treats every layer alike: none, full, full-keep-collectives, selective, balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
-// Supports uniform and block too, with N = options.layers. Uniform: groups of N layers, starting with the first, that
-// keep only the first layer's input (N of 0 or 1: every layer keeps its input). Block: the first N layers are recomputed,
-// the others stored. In addition, options.offload_permille of the bytes that the policy would store goes to the host.
-// Whole tensors are chosen in their order, so that the share over the layers so far comes as near to this as possible
-// without exceeding it. Inputs of layers stay.
+// Like the function above, but supports the modes uniform and block too, with N = options.layers. Uniform: each group of N
+// layers, from the first layer on, stores only the input of its first layer (N of 0 or 1: every layer stores its input). Block:
+// the first N layers are recomputed, and the other layers are stored. In addition, options.offload_permille thousandths of the
+// bytes that the policy would store are offloaded to the host. Whole tensors are chosen in order, so that the offloaded share
+// of the layers so far comes as near to this value as possible without exceeding it. The inputs of layers are never offloaded.
 StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
-// "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
+// "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one layer's policy as one line.
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
 // Groups equal layers: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
 std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);

@@ -25,8 +25,8 @@ constexpr int CriticalMoment(int phase) { return kBackwardMoment + 2 * phase; }
 constexpr int OwnMoment(int window) { return kBackwardMoment + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kBackwardMoment ? 0 : (moment - kBackwardMoment + 1) / 2; }
 
-// The moment at which an item with this placement is recomputed; `deadline` is the last moment that serves its readers.
-// nullopt: there is no such moment.
+// The moment at which an item with this placement is recomputed; `deadline` is the last moment that is early enough for all
+// readers of the item. nullopt: a critical item is needed before the critical path begins.
 std::optional<int> MomentOf(Placement placement, int deadline) {
   if (IsForwardWindow(placement)) return IndexOf(placement, Placement::kForward1);
   if (placement == Placement::kStall) return kStallMoment;
@@ -36,7 +36,7 @@ std::optional<int> MomentOf(Placement placement, int deadline) {
   return CriticalMoment((deadline - kBackwardMoment) / 2);
 }
 
-// When each item of a layer is recomputed, and who reads it.
+// When each item of a layer is recomputed, and when it is read.
 struct Remaking {
   std::array<int, kMaxItems> moments{};
   std::array<int, kMaxItems> last_phases{};  // the last phase in which something reads it; -1: none in the backward pass
@@ -167,7 +167,7 @@ absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolic
   if (!schedule.ok()) return schedule.status();
   LayerUse use;
   std::array<Nanos, kMaxWindows> forward{};
-  bool collective = false;  // at c0, so far
+  bool collective = false;  // an item at c0 so far repeats a collective
   for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
     const RecomputeItem& item = problem.items[i];
     const Placement placement = policy[i];

@@ -12,23 +12,25 @@
 //   c0 s0 o1 c1 s1 o2 ... cW sW    the layer's own backward: segments s0 .. sW with a window between each two. o1 .. oW
 //                   are those windows, c0 .. cW the critical path just before each segment. A *phase* k is ok ck sk
 //
-// The work that recomputes an item runs at one moment; its inputs are stored, offloaded, or recomputed no later. Item
-// order is a topological order, and within a moment items are recomputed in that order. A critical item is recomputed as
-// late as its readers allow: before the first segment that reads it, or at the latest c that precedes all recomputation
-// that reads it.
+// The work that recomputes an item runs at one moment; its inputs are stored, offloaded, or recomputed no later. Item order is
+// a topological order, and within a moment items are recomputed in that order. A critical item is recomputed at the latest
+// possible moment c: before the first segment that reads the item, and before or together with every recomputation that reads
+// it.
 //
-// Time. A window or the stall hides work up to its capacity; work beyond that is exposed, and so are critical items.
-// Window bk of layer l is window ok of layer l + 1: they share its capacity. All layers of the stage share the stall. The
-// top layer's critical work at c0 is hidden up to `early`, up to the first item that repeats a collective.
+// Time. A window or the stall hides work up to its capacity. Work beyond the capacity is exposed, and so is the work for
+// critical items. Window bk of layer l is window ok of layer l + 1: they share its capacity. All layers of the stage share the
+// stall. Of the top layer's critical work at c0, the part before the first item that repeats a collective is hidden, up to the
+// time `early`.
 //
 // Memory. Held: the stored bytes of all microbatches in flight, and what forward windows and the stall recompute (one
-// microbatch of the whole stage). Transient: what is recomputed during the backward pass, over two neighbouring layers at
-// their worst phase. In phase k of layer l this is what layer l has recomputed by then, if it is new in k, or if a
-// segment from sk on or recomputation in phase k or later reads it; plus what layer l - 1 has recomputed in b1 .. bk.
+// microbatch of the whole stage). Transient: what is recomputed during the backward pass, over two neighbouring layers at their
+// worst phase. In phase k of layer l, this is the sum of two parts. First, the items that layer l has recomputed by then, if
+// they are recomputed in phase k, or if a segment from sk on or a recomputation in phase k or later reads them. Second, the
+// items that layer l - 1 has recomputed in b1 .. bk.
 //
 // Offloading. An offloaded item is available at every moment, as if stored. It takes host memory for every microbatch in
-// flight, device memory for `resident` of them (those on their way), and time in both copy directions. What exceeds a
-// direction's capacity is exposed; the two directions run at the same time.
+// flight, device memory for `resident` of these microbatches (those that are being copied), and time in both copy directions.
+// Copy time that exceeds a direction's capacity is exposed; the two directions run at the same time.
 //
 // Here a LayerPolicy is indexed by item. An item that no segment and no recomputation reads does not exist: it must be
 // kStore and takes nothing.
@@ -74,8 +76,8 @@ struct RecomputeItem {
   Nanos cost;               // time to recompute this item only, including its collective
   ItemSet inputs = 0;       // earlier items that its recomputation reads
   SegmentSet read_by = 0;   // backward segments that read this item to compute the gradient of the input or of the weights
-  bool collective = false;  // its recomputation repeats a collective, so it cannot run in another one's window
-  PlacementSet allowed = kAnyPlacement;  // besides kStore, which is always allowed
+  bool collective = false;  // its recomputation repeats a collective, so it cannot run in the window of another collective
+  PlacementSet allowed = kAnyPlacement;  // allowed placements besides kStore, which is always allowed
   Nanos copy_out, copy_in;               // time of its copy to the host and back if no other copy runs
 
   auto operator<=>(const RecomputeItem&) const = default;
@@ -83,11 +85,11 @@ struct RecomputeItem {
 
 struct RecomputeProblem {
   std::vector<RecomputeItem> items;  // of one layer, in topological order; at most kMaxItems
-  // Work that fits into the windows of a layer's forward and backward, after subtracting what runs there anyway and
-  // contention. 0: there is no such window. The number of segments is the size of `backward` plus one.
+  // Time for recomputation in each window of a layer's forward and backward: the window's length less the work that runs there
+  // anyway and less contention. 0: there is no such window. The number of segments is the size of `backward` plus one.
   std::vector<Nanos> forward, backward;
-  Nanos stall;  // of the whole stage; 0: no stall
-  Nanos early;  // for the top layer
+  Nanos stall;  // capacity of the stall for the whole stage; 0: no stall
+  Nanos early;  // time of the top layer's critical work at c0 that is hidden
   int32_t layers = 1;
   int32_t in_flight = 1;  // microbatches
   Bytes budget;           // for held and transient memory
@@ -104,23 +106,24 @@ struct RecomputeProblem {
 // in_flight and resident are at least 1, inputs come before their readers, and the segments that read items exist.
 absl::Status ValidateProblem(const RecomputeProblem& problem);
 
-// Where a layer is in its stage: the last one is the top layer, and each inner one has a layer above it.
+// The place of a layer in its stage: kTop for the last layer, kInner for a layer that has another layer of the stage above it.
 enum class LayerPlace : uint8_t { kInner, kTop };
 constexpr LayerPlace PlaceOf(size_t layer, size_t layers) {
   return layer + 1 == layers ? LayerPlace::kTop : LayerPlace::kInner;
 }
-// The placements besides kStore that item i may have: the placement is allowed, the window exists, there is no collective
-// in a window, an own window lies before all segments that read the item, and offloading has host memory.
+// Returns the placements that `item` can have: kStore, and every placement for which all of this is true: the placement is
+// allowed, the window exists, no item with a collective is in a window, an own window lies before all segments that read the
+// item, and there is host memory for offloading.
 PlacementSet PossiblePlacements(const RecomputeProblem& problem, int item, LayerPlace place);
 
-// What one layer uses of everything that it shares with other layers. Arrays by window or phase.
+// What one layer uses of the resources that it shares with other layers. Arrays are indexed by window or phase.
 struct LayerUse {
   Bytes held;
-  std::array<Bytes, kMaxPhases> live{};   // transient, of this layer's own results in its phase
-  std::array<Bytes, kMaxPhases> above{};  // transient, of this layer's results in that phase of the layer above
+  std::array<Bytes, kMaxPhases> live{};   // transient memory of this layer's results in each phase of this layer
+  std::array<Bytes, kMaxPhases> above{};  // transient memory of this layer's results in each phase of the layer above
   std::array<Nanos, kMaxWindows> above_work{}, own_work{};
   Nanos stall;
-  Nanos exposed;  // critical time, plus what exceeds the forward windows
+  Nanos exposed;  // time on the critical path, plus the work that does not fit in the forward windows
   Nanos early;    // top layer only: the part of critical time at c0 before the first collective
   Nanos copy_out, copy_in;
   Bytes host;
@@ -141,7 +144,8 @@ struct StageValue {
   auto operator<=>(const StageValue&) const = default;
 };
 
-// The value of layers with these uses together, from the bottom to the top. At least one layer.
+// Returns the value of a stage from the uses of its layers, ordered from the bottom to the top. There must be at least one
+// layer.
 StageValue Combine(const RecomputeProblem& problem, const std::vector<LayerUse>& layers);
 
 // Returns InvalidArgument with layer, item and rule if the policy breaks a rule. Budgets are not checked; see Fits.

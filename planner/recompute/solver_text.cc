@@ -84,7 +84,7 @@ class Reader {
 
  private:
   std::vector<std::string> lines_;
-  size_t line_ = 0;  // the next one
+  size_t line_ = 0;  // number of the next line
   std::vector<std::string> words_;
   size_t word_ = 0;
   absl::Status status_;

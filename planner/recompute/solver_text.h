@@ -26,12 +26,13 @@
 namespace lynx {
 
 std::string ProblemText(const RecomputeProblem& problem);
-// Returns InvalidArgument with the line, or with what ValidateProblem refuses.
+// Returns InvalidArgument with the number of the wrong line, or with the error of ValidateProblem.
 absl::StatusOr<RecomputeProblem> ParseProblem(std::string_view text);
 
 std::string AnswerText(const RecomputeProblem& problem, const StageAnswer& answer);
-// Only the bound is trusted: the solution's value is recomputed by EvaluateStage. Returns InvalidArgument with the line,
-// or with what a solution breaks: a rule, a budget, its own bound.
+// Parses an answer and recomputes the solution's value by EvaluateStage; of the solver's numbers, only the bound is taken over.
+// Returns InvalidArgument with the number of the wrong line, or with what the solution violates: a rule, a budget, or the
+// answer's own bound.
 absl::StatusOr<StageAnswer> ParseAnswer(const RecomputeProblem& problem, std::string_view text);
 
 }  // namespace lynx

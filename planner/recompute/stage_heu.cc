@@ -15,11 +15,11 @@
 namespace lynx {
 namespace {
 
-// Number of mixes with the best estimates that are placed exactly.
+// Number of mixes, those with the best estimates, for which the exact value is computed.
 constexpr size_t kMixes = 6;
-// Number of late parts of one set that are tried.
+// Number of BackwardParts of one set of late items that Placing tries.
 constexpr size_t kPlacings = 32;
-// Number of partial late parts of one set that are continued.
+// Number of partial BackwardParts of one set that the search for them keeps (`beam` of LatePartsOf).
 constexpr size_t kBeam = 64;
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
@@ -34,8 +34,8 @@ std::vector<const ParetoPoint*> InOrderOfHeld(const std::vector<ParetoPoint>& fr
   return sorted;
 }
 
-// From points ordered by held memory: those with at most that transient memory, without those that hold more but expose
-// no less than another.
+// `points` is ordered by held memory. Returns the points with at most `transient` bytes of transient memory, but drops a point
+// if a point with less held memory has no more exposed time.
 std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>& points, Bytes transient) {
   std::vector<const ParetoPoint*> kept;
   for (const ParetoPoint* point : points) {
@@ -45,7 +45,7 @@ std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>
   return kept;
 }
 
-// From points ordered by held memory: those on the lower convex hull of exposed over held.
+// `points` is ordered by held memory. Returns the points on the lower convex hull of exposed time over held memory.
 std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& points) {
   std::vector<const ParetoPoint*> hull;
   for (const ParetoPoint* c : points) {
@@ -66,7 +66,7 @@ namespace {
 
 // The non-dominated points in the problem's stage, one for each value.
 std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
-  // A layer's equal share of what the stage shares.
+  // A layer's equal share of the stage's stall and copy times.
   const Nanos stall = problem.stall / problem.layers;
   const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
   struct Priced {
@@ -85,7 +85,8 @@ std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vec
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
   // In this order, only an earlier point can dominate a point.
-  std::map<Bytes, Bytes> least;  // transient memory of the points so far by held memory; decreasing
+  // key: held memory; value: the least transient memory of the points so far with at most this held memory; decreasing
+  std::map<Bytes, Bytes> least;
   std::vector<ParetoPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
     auto after = least.upper_bound(held);
@@ -111,7 +112,8 @@ std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, LayerPlace
   return FrontOf(problem, LayerPoints(problem, place, InFlightUse::kGiven));
 }
 
-// `fast_count` inner layers have `fast`, one has `filler`, the others have `slow`.
+// A choice of points for the layers of a stage: `fast_count` inner layers use the point `fast`, one uses `filler`, the other
+// inner layers use `slow`, and the top layer uses `top`.
 struct StageHeu::Mix {
   const ParetoPoint* slow = nullptr;
   const ParetoPoint* fast = nullptr;
@@ -124,15 +126,16 @@ struct StageHeu::Mix {
   auto key() const { return std::tuple(exposed, bytes); }
 };
 
-// Finds the mixes with the best estimates; the estimate assumes alike neighbours.
+// Finds the mixes with the best estimates; an estimate assumes that the neighbours of a layer use the same point as the layer.
 class StageHeu::MixSearch {
  public:
-  // kHull: only pairs of neighbours on the hull. Finds a good mix in far less time.
+  // The pairs of a slower and a faster point that are tried. kHull: only two neighbouring points of the hull, which finds a
+  // good mix in far less time.
   enum class Pairs : uint8_t { kAll, kHull };
 
   MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
       : inner_layers_(layers - 1), count_(count), pairs_(pairs) {
-    // Levels with the best bounds come first, so that most of the others need no search.
+    // Levels with the best bounds come first, so that most of the other levels need no search.
     std::vector<std::pair<Nanos, const Level*>> order;
     order.reserve(heu.levels_.size());
     for (const Level& level : heu.levels_) {
@@ -176,7 +179,8 @@ class StageHeu::MixSearch {
     }
   }
 
-  // The slower point of a pair is on the hull, where slowness costs least; the faster point may be any.
+  // Tries pairs of a slower point, with less memory, and a faster point. The slower point is on the hull, because other points
+  // cost more time for the same memory; the faster point can be any point.
   void TryPairs(const Level& level, const ParetoPoint& top, Bytes left) {
     const Nanos least = level.inner.back()->exposed;
     for (const ParetoPoint* slow : level.hull) {
@@ -201,7 +205,7 @@ class StageHeu::MixSearch {
   }
 
   void TryHull(const Level& level, const ParetoPoint& top, Bytes left) {
-    // The largest point of the hull that all layers can have, and the next one.
+    // Finds the point of the hull with the most memory that fits if all inner layers use it, and the next larger point.
     const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
                                         [&](Bytes bytes, const ParetoPoint* p) { return bytes < p->held * inner_layers_; });
     const ParetoPoint& slow = **std::prev(after);
@@ -212,7 +216,8 @@ class StageHeu::MixSearch {
     return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
   }
 
-  // As many layers as fit into the slack get the faster point; one more layer gets the best point that then fits.
+  // Adds a mix of two points. As many layers as fit into the slack get the faster point, and one more layer gets the best point
+  // that then still fits.
   void TryPair(const Level& level, const ParetoPoint& top, const ParetoPoint& slow, const ParetoPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
     const int64_t fit = FastLayers(step, slack);
@@ -234,7 +239,7 @@ class StageHeu::MixSearch {
     if (full() && mix.key() >= best_.back().key()) return;
     const auto after =
         std::upper_bound(best_.begin(), best_.end(), mix, [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
-    // Two mixes with the same value are most often the same mix, found with another pair.
+    // Drops the mix: two mixes with the same value are nearly always the same mix, found with different pairs.
     if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
     best_.insert(after, mix);
     if (best_.size() > count_) best_.pop_back();
@@ -246,13 +251,13 @@ class StageHeu::MixSearch {
   std::vector<Mix> best_;  // in order
 };
 
-// Chooses late parts for layers with given late items and their real neighbours: the least exposed time with transient
-// memory up to a limit, by dynamic programming from the top layer down.
+// Chooses a BackwardPart for each layer, whose late items are given, and takes the real neighbours into account. The result has
+// the least exposed time with transient memory up to a limit. The method is dynamic programming from the top layer down.
 class StageHeu::Placing {
  public:
   struct Choices {
     std::vector<BackwardPart> parts;
-    std::vector<Nanos> exposed;  // of each part, without backward windows
+    std::vector<Nanos> exposed;  // exposed time of each part, without the work that does not fit in backward windows
   };
   struct PairCost {
     Nanos exposed;
@@ -262,7 +267,7 @@ class StageHeu::Placing {
     std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not computed yet
   };
   static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
-  // Does not depend on budget, layers and microbatches in flight.
+  // Results that do not depend on the budget and on the numbers of layers and of microbatches in flight.
   struct Cache {
     std::map<std::pair<LayerPlace, ItemSet>, Choices> choices;
     std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings;
@@ -270,7 +275,8 @@ class StageHeu::Placing {
 
   Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
 
-  // Replaces the late part of each point, from the bottom layer on, by a better one; nullopt if nothing fits.
+  // `points` are the points of the layers, from the bottom layer on. Replaces the BackwardPart of each point by a better one.
+  // Returns nullopt if nothing fits.
   std::optional<StageSolution> Solve(const std::vector<const ParetoPoint*>& points) {
     const size_t layers = points.size();
     Bytes held;
@@ -355,7 +361,8 @@ class StageHeu::Placing {
     return choices;
   }
 
-  // The shared resources that a part and the part of the layer below use.
+  // Computes what the parts of two neighbouring layers cost together: the work that does not fit in their shared backward
+  // windows, and the largest transient memory over all phases of the upper layer.
   PairCost PairValue(const BackwardPart& upper, const BackwardPart& lower) const {
     PairCost cost;
     for (size_t w = 0; w < problem_.backward.size(); ++w) {
@@ -367,7 +374,8 @@ class StageHeu::Placing {
     return cost;
   }
 
-  // The difference between the possible entries; nullopt if it is not the same for all.
+  // Returns the difference between `to` and `from`, if all possible entries (below kNever) have the same difference; otherwise
+  // nullopt.
   static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
     std::optional<Nanos> difference;
     for (size_t i = 0; i < to.size(); ++i) {
@@ -408,7 +416,8 @@ class StageHeu::Placing {
 const BackwardPart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
-  // For any stage. `top_late` is empty if the top layer is like the others.
+  // Fronts of the late items, valid for any stage. `top_late` is empty if the top layer has the same possibilities as the other
+  // layers.
   std::optional<BackwardPareto> inner_late, top_late;
   // If there is no stall and no offloading: points of a layer in any stage with at least `least_in_flight` microbatches
   // in flight.
@@ -434,8 +443,8 @@ void StageHeu::FindFronts() {
   Shared& shared = *shared_;
   if (!shared.inner_late) {
     shared.inner_late.emplace(problem_, LayerPlace::kInner);
-    // The top layer is like the others if none of its work is hidden by `early` and no item may be hidden by a layer
-    // above.
+    // The top layer has the same possibilities as the other layers if none of its work is hidden by `early`, and if no item of
+    // the other layers can be placed in a window of the layer above.
     bool alike = problem_.early.value == 0;
     for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
       alike = PossiblePlacements(problem_, i, LayerPlace::kInner) == PossiblePlacements(problem_, i, LayerPlace::kTop);
@@ -481,8 +490,8 @@ void StageHeu::MakeLevels() {
   }
 }
 
-// A lower bound for what `layers` inner layers expose with `held` bytes together: the value if layers were divisible.
-// Requires that `held` suffices for the point with the least memory.
+// A lower bound for the exposed time of `layers` inner layers that together have `held` bytes: the value if a fraction of a
+// layer could use another point. `held` must suffice for the point with the least memory in every layer.
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
@@ -494,7 +503,7 @@ Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   return low.exposed * layers - Nanos(saved + 1);
 }
 
-// The given points without changes, from the bottom layer on.
+// Returns the solution in which each layer uses its point without changes. `points` are ordered from the bottom layer on.
 StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const ParetoPoint*>& points) {
   StageSolution solution;
   std::vector<LayerUse> uses;
@@ -566,7 +575,8 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
   };
   const MixSearch search(*this, layers, budget, kMixes, MixSearch::Pairs::kAll);
   for (const Mix& mix : search.best()) {
-    // Layers that recompute more come first: their backward comes last, when the others' memory is already free.
+    // Layers that recompute more come first, that is, at the bottom of the stage: their backward runs last, when the memory of
+    // the other layers is already free.
     points.clear();
     const int64_t slow = layers - 2 - mix.fast_count;
     for (int64_t i = 0; i < slow; ++i) points.push_back(mix.slow);
@@ -574,11 +584,13 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
     try_points();
-    // The reverse order: no other layer uses the bottom layer's own windows.
+    // Tries the reverse order of the inner layers too. It can be better, because no other layer uses the bottom layer's own
+    // windows.
     std::reverse(points.begin(), points.end() - 1);
     try_points();
     if (slow == 0 || mix.fast_count == 0) continue;
-    // Different neighbours can share windows and transient memory better.
+    // Tries an order in which fast and slow layers alternate: different neighbours can share windows and transient memory
+    // better.
     points.clear();
     for (int64_t i = 0, fast = 0; i < slow + mix.fast_count; ++i) {
       const bool is_fast = (i + 1) * mix.fast_count / (slow + mix.fast_count) > fast;

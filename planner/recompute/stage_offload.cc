@@ -14,17 +14,17 @@
 namespace lynx {
 namespace {
 
-// Number of amounts of memory that offloading may buy: kSteps are estimated, and the kTried with the best estimates are
-// tried.
+// Offloading frees device memory on which HEU can spend more ("buys" it). The result is estimated for kSteps amounts of bought
+// memory, and computed for the kTried amounts with the best estimates.
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
-// Amounts for which the host has no room do not count as tried; at most this many.
+// Maximum number of amounts for which the host turns out to have no room. They do not count towards kTried.
 constexpr size_t kMaxWithoutRoom = 24;
-// Attempts per amount: another attempt follows as long as freed memory is left that buys a better policy.
+// Maximum number of attempts per amount. Another attempt follows as long as more memory was freed than was bought.
 constexpr int kTries = 4;
 // Number of amounts that EstimateWithOffloading considers.
 constexpr int kEstimates = 4;
-// Maximum number of steps when searching for the items to offload.
+// Maximum number of search nodes of Leaving::Try.
 constexpr int kMaxNodes = 400;
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
@@ -44,9 +44,10 @@ std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy&
   return stored;
 }
 
-// Chooses the items of a policy to offload, so that enough memory is free: a covering knapsack over the stage's stored
-// items that minimizes copy time. Depth first over the items, those with most bytes per copy time first; each item in as
-// many layers as needed, then in one fewer, ...
+// Chooses which stored items of a policy to offload, so that enough memory becomes free. This is a covering knapsack problem
+// over the stored items of the stage, with the least copy time. The search is depth first over the items, those with the most
+// bytes per copy time first. For each item it tries to offload the item in as many layers as needed, then in one layer fewer,
+// and so on.
 class Leaving {
  public:
   explicit Leaving(const RecomputeProblem& problem)
@@ -57,8 +58,8 @@ class Leaving {
     std::stable_sort(order_.begin(), order_.end(), [&](int x, int y) { return Price(x) < Price(y); });
   }
 
-  // Returns the freed memory, at least `wanted`. nullopt if the host has no room for what would have to be offloaded;
-  // then the policy is unchanged.
+  // Returns the freed memory, at least `wanted`. nullopt: no choice was found that frees `wanted` and for which the host has
+  // room; then the policy is unchanged.
   std::optional<Bytes> Free(Bytes wanted, StagePolicy& policy) {
     const std::vector<std::vector<int>> stored = Stored(policy);
     best_copies_ = std::numeric_limits<int64_t>::max();
@@ -90,7 +91,7 @@ class Leaving {
  private:
   Bytes BytesOf(int i) const { return problem_.items[static_cast<size_t>(i)].bytes; }
 
-  // By layer: its stored items. Also counts how many layers store each item.
+  // Returns the stored items of each layer. Also counts in available_ how many layers store each item.
   std::vector<std::vector<int>> Stored(const StagePolicy& policy) {
     std::vector<std::vector<int>> stored;
     available_.fill(0);
@@ -106,7 +107,8 @@ class Leaving {
     return static_cast<double>((item.copy_out + item.copy_in).value) / static_cast<double>(item.bytes.value);
   }
 
-  // Tries the items from the k-th on; `copies`: copy time of the items before it.
+  // Tries the items from the k-th on. `wanted`: bytes of one microbatch that have still to be offloaded. `room`: bytes of one
+  // microbatch for which the host still has room. `copies`: copy time of the items that are chosen so far.
   void Try(size_t k, Bytes wanted, Bytes room, int64_t copies) {
     if (wanted.value <= 0) {
       if (copies < best_copies_) {
@@ -129,7 +131,8 @@ class Leaving {
     counts_[static_cast<size_t>(i)] = 0;
   }
 
-  // Spreads them over the layers as evenly as possible, because a layer's copies can hide only behind a layer's pass.
+  // Marks each item i as offloaded in best_[i] layers. The copies are spread over the layers as evenly as possible, because a
+  // layer's copies can only be hidden behind a layer's pass.
   void Spread(const std::vector<std::vector<int>>& stored, StagePolicy& policy) const {
     std::vector<Nanos> copies(policy.layers.size());
     for (const int i : order_) {
@@ -149,7 +152,7 @@ class Leaving {
 
   const RecomputeProblem& problem_;
   const int32_t frees_;
-  const Bytes most_bytes_;  // bytes of a microbatch for which the host has room
+  const Bytes most_bytes_;  // bytes of one microbatch for which the host has room
   std::vector<int> order_;
   std::array<int32_t, kMaxItems> available_{}, counts_{}, best_{};
   int64_t best_copies_ = 0;
@@ -172,7 +175,7 @@ bool Better(const OffloadSolution& a, const OffloadSolution& b) {
   return of_a != of_b ? of_a < of_b : Better(a.value, b.value);
 }
 
-// The cost of memory that copies free, if all items are offloaded alike.
+// The cost of memory that copies free, if the same share of every item is offloaded.
 class Purchase {
  public:
   explicit Purchase(const RecomputeProblem& problem) : problem_(problem), frees_(problem.in_flight - problem.resident) {
@@ -188,7 +191,8 @@ class Purchase {
     if (problem_.host_budget.value == 0 || frees_ <= 0) return Bytes(0);
     return std::min(bytes_ * problem_.layers, problem_.host_budget / problem_.in_flight) * frees_;
   }
-  // The time that copies expose, and by which they slow ops, if they free this much.
+  // Returns the time that the copies cost if they free `freed` bytes: the copy time that is not hidden, plus the time by which
+  // copies slow down ops.
   Nanos Cost(Bytes freed, int32_t copy_slowdown_permille) const {
     const Nanos out = Copies(out_, freed), in = Copies(in_, freed);
     return std::max(Excess(out, problem_.copy_out), Excess(in, problem_.copy_in)) + Slowed(out + in, copy_slowdown_permille);
@@ -202,12 +206,13 @@ class Purchase {
 
   const RecomputeProblem& problem_;
   const int32_t frees_;
-  Bytes bytes_;  // of a layer
+  Bytes bytes_;  // of all items of a layer
   Nanos out_, in_;
 };
 
-// Policies with the least memory on the device. Two of them offload as much as possible: from what HEU stores when it
-// stores least, and from everything. The third is HEU's without offloading.
+// Policies with the least memory on the device. The first offloads as much as possible of what HEU's policy with the least
+// memory stores. The second offloads as much as possible and stores the rest. The third is HEU's policy with the least memory,
+// without offloading.
 std::vector<StagePolicy> LeastPolicies(const StageHeu& heu, const RecomputeProblem& problem) {
   const std::optional<StageSolution> least = heu.Best(problem.layers, heu.LeastBytes(problem.layers));
   LYNX_CHECK(least.has_value());
@@ -233,7 +238,8 @@ class OffloadSearch {
     if (purchase_.Most().value == 0 || (best_ && best_->value.exposed.value == 0)) return std::move(best_);
     if (auto found = offloading_.Best(problem_.layers, problem_.budget)) Consider(std::move(found->policy));
     TryAmounts();
-    // If all that is stored may be offloaded, it takes only the memory of the microbatches on their way.
+    // If everything stored can be offloaded, stored items take device memory only for the `resident` microbatches that are
+    // being copied.
     const int32_t resident = std::max(kLeastInFlight, problem_.resident);
     if (resident < problem_.in_flight) {
       TryAmount(heu_.ForStage(problem_.layers, resident, problem_.stall), Bytes(0));
@@ -261,12 +267,12 @@ class OffloadSearch {
   }
 
   struct Amount {
-    Nanos cost;  // by estimate: exposed time plus slowdown
+    Nanos cost;  // estimate of exposed time plus slowdown by copies
     Bytes bought;
-    StageValue stored;  // estimate of what is stored then
+    StageValue stored;  // estimate of HEU's solution with the budget plus `bought`
   };
 
-  // Ordered by cost.
+  // Returns the amounts that can be worthwhile, ordered by cost.
   std::vector<Amount> Amounts() const {
     std::vector<Amount> amounts;
     for (int i = 1; i <= kSteps; ++i) {
@@ -294,8 +300,8 @@ class OffloadSearch {
     }
   }
 
-  // Offloading may free more than wanted, which can buy a better policy; so this repeats. False if the host has no room
-  // for that amount.
+  // Solves the stage with the budget plus `bought`, and offloads as much as is needed to fit. If this frees more than `bought`,
+  // repeats with the freed amount, which can give a better policy. Returns false if the host has no room for the first amount.
   bool TryAmount(const StageHeu& heu, Bytes bought) {
     for (int i = 0; i < kTries; ++i) {
       std::optional<StageSolution> stored = heu.Best(problem_.layers, problem_.budget + bought);

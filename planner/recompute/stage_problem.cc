@@ -24,7 +24,8 @@ Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType 
   return std::clamp(capacity - weight, Nanos(0), kMaxWork);
 }
 
-// Time of the producers, of the collectives that gather what they read, and of the collective between them.
+// Returns the time to recompute `tensor`: the time of the ops that produce it, of the collectives that gather the inputs of
+// these ops, and of the collective between these ops.
 Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   const std::vector<Op>& producers = graph.ProducersOf(tensor);
   const Segment first = graph.InfoOf(producers.front()).forward_segment;

@@ -11,27 +11,28 @@ struct StageTraits {
   int32_t layers = 1;
   int32_t in_flight = 1;    // microbatches
   bool below_head = false;  // the head is above the stage's top layer
-  Nanos stall;              // the stage's steady wait for the gradient of a microbatch; 0: no wait
+  Nanos stall;              // how long the stage waits for the gradient of each microbatch in the steady state; 0: no wait
   Bytes host_memory;        // part of the rank's share of its node's memory for offloading; 0: no offloading
 };
 
-// Items are LayerGraph::recomputable(); segments are the transformer layer's backward segments in their order. A window
-// holds CostModel::OverlapCapacity of its length, minus the weight gradients that run there first. The top layer's
-// `early` is the window of the head's backward, where the lowering puts what the top layer needs first. With one
-// microbatch in flight there is no other microbatch whose forward or stall could hide work. Sizes and times beyond a
-// problem's limits are cut to the limits: nothing of that size fits or hides anywhere.
+// Items are LayerGraph::recomputable(); segments are the transformer layer's backward segments in their order. The capacity of
+// a window is CostModel::OverlapCapacity of its length, minus the time of the weight gradients that run there first. `early` is
+// the capacity of the window of the head's backward. The lowering puts the recomputation there that the top layer needs first.
+// With one microbatch in flight there is no other microbatch whose forward or stall could hide work. Sizes and times beyond a
+// problem's limits are cut to the limits: nothing of that size fits in memory or can be hidden.
 //
-// Offloading (lower_offload.h). A tensor leaves while the next layer's forward runs, and comes back while the backward of
-// the layer above runs. So the tensors of a microbatch that leave have the time of its layers' forwards, and those that
-// come back the time of its layers' backwards, each direction separately. About four layers' tensors are on the device at
-// any time: one microbatch of the stage, or two in a stage with fewer layers. Nothing is offloaded without host_memory,
-// on a device that cannot offload, or if no more microbatches are in flight than are on the device anyway.
+// Offloading (lower_offload.h). A tensor is copied to the host while the next layer's forward runs, and copied back while the
+// backward of the layer above runs. So the copies of a microbatch to the host can be hidden for as long as the forwards of its
+// layers take, and the copies back for as long as the backwards take. The directions count separately. About four layers'
+// tensors are on the device at any time: one microbatch of the stage, or two in a stage with fewer layers. Nothing is offloaded
+// without host_memory, on a device that cannot offload, or if in_flight is at most `resident`, because then all microbatches
+// are on the device anyway.
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
 
-// The same problem without offloading, as if the traits had no host_memory.
+// Returns the problem without offloading, as if StageTraits::host_memory were 0.
 RecomputeProblem WithoutOffloading(RecomputeProblem problem);
 
-// The same problem without any hiding: everything that is recomputed is exposed.
+// Returns the problem without windows and stall: all time for recomputation is exposed.
 RecomputeProblem WithoutWindows(RecomputeProblem problem);
 
 }  // namespace lynx

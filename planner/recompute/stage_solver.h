@@ -1,5 +1,5 @@
-// The answer of a solver for one stage's RecomputeProblem. HEU (stage_heu.h) is the planner's own solver. Another one can
-// be passed in as a StageSolver, because the planner links no MILP solver (opt/exact_stage.h makes one that does).
+// The answer of a solver for one stage's RecomputeProblem. HEU (stage_heu.h) is the planner's own solver. The planner links no
+// MILP solver; so another solver can be passed to it as a StageSolver (opt/exact_stage.h makes one that uses a MILP solver).
 #ifndef LYNX_PLANNER_RECOMPUTE_STAGE_SOLVER_H_
 #define LYNX_PLANNER_RECOMPUTE_STAGE_SOLVER_H_
 
@@ -18,27 +18,27 @@ struct StageSolution {
 };
 
 struct StageAnswer {
-  // Fits the budgets. nullopt: no policy fits if `proven`, else none was found in time.
+  // A policy that fits the budgets. nullopt: no policy fits if `proven` is true; otherwise no policy was found in time.
   std::optional<StageSolution> solution;
-  bool proven = false;  // it is proven that no policy that fits exposes less, or that no policy fits
-  Nanos bound;          // no policy that fits exposes less than this
+  bool proven = false;  // proven: no policy that fits has less exposed time than `solution`, or no policy fits
+  Nanos bound;          // lower bound: no policy that fits has less exposed time than this
 };
 
-// What is proven about the recomputation of one rank, over all its virtual stages; times are per microbatch, by the model
-// of recompute_problem.h. kModel: the solver proved less exposed time than the plan's policies have, but its solution
-// takes more memory than the model says, or does not make the simulated step shorter.
+// What is proven about the recomputation of one rank, over all its virtual stages. Times are per microbatch, by the model of
+// recompute_problem.h. kModel: the solver found policies with less exposed time than those of the plan. They are not used,
+// because they take more memory than the model says, or because the simulated step does not become shorter.
 enum class ProofStatus : uint8_t { kOptimal, kTimeLimit, kModel };
 const char* ProofStatusName(ProofStatus status);  // "optimal", "time limit", "model only"
 
 struct StageProof {
   ProofStatus status = ProofStatus::kTimeLimit;
-  Nanos exposed;  // of the plan's policies
-  Nanos bound;    // no policies that take as much memory expose less; at most `exposed`
+  Nanos exposed;  // exposed time of the plan's policies
+  Nanos bound;    // lower bound for all policies with at most as much memory; at most `exposed`
 
   bool operator==(const StageProof&) const = default;
 };
 
-// Returns InvalidArgument for a problem that ValidateProblem refuses.
+// Solves a problem. Returns InvalidArgument for a problem that ValidateProblem refuses.
 using StageSolver = std::function<absl::StatusOr<StageAnswer>(const RecomputeProblem&)>;
 
 }  // namespace lynx

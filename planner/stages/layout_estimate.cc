@@ -8,15 +8,16 @@
 
 namespace lynx {
 
-// The largest number of layers on each rank that seems to fit, plus one; nullopt if these do not add up to the model.
-// More layers need more memory, so a binary search finds it.
+// Returns for each rank the smallest number of layers that seems not to fit. nullopt if the numbers that seem to fit do not add
+// up to all layers of the model. More layers need more memory, so a binary search finds the number.
 std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
   const int32_t chunks = fits_.pipeline().chunks;
   const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
   std::vector<int32_t> too_many;
   int64_t sum = 0;
   for (int32_t rank = 0; rank < stages(); ++rank) {
-    int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;  // fits at low, not at high
+    // `low` layers seem to fit, `high` layers do not
+    int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;
     while (high - low > 1) {
       const int32_t middle = low + (high - low) / 2;
       (fits_.SeemsToFit(mode, rank, middle) ? low : high) = middle;
@@ -45,7 +46,7 @@ StepGuess LayoutPlanner::Guess() {
 }
 
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
-  // If a balanced partition can store everything, nothing is better.
+  // If a balanced partition can store everything, no other partition is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
   std::optional<std::vector<int32_t>> layers =
       exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
@@ -88,7 +89,7 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
     const int32_t rank = pipeline.RankOf(stage);
     const CostModel& costs = fits_.costs().Of(rank);
     StagePassTimes times;
-    // With ZeRO-2 and -3, transfers of the layers' states run beside the passes.
+    // With ZeRO-2 and ZeRO-3, transfers of the layers' states run at the same time as the passes.
     const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
     const auto add = [&](LayerType type, int32_t count) {
       const int64_t parameters = LayerParameters(type, fits_.shape());
@@ -114,9 +115,9 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
   return passes;
 }
 
-// The time after the last backward: gradients that are still to be reduced, the norm, the optimizer, and gathering the
-// weights. Ranks at the end of the pipeline finish their backward passes earlier, and every rank finishes those of its
-// first chunk last.
+// The time after the last backward: gradients that are still to be reduced, the norm, the optimizer, and gathering the weights.
+// Ranks at the end of the pipeline finish their backward passes earlier. Every rank finishes the backward passes of its first
+// chunk last.
 Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const ZeroStage zero = candidate_.layout.zero;

@@ -15,17 +15,17 @@ namespace {
 
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
-// A partition is dropped if its slowest stage alone takes longer than the step to beat, with this allowance for errors of
-// HEU's estimates.
+// A partition is dropped if its slowest stage alone takes longer than the step to beat, even if only this percentage of the
+// estimated time is counted, to allow for errors of HEU's estimates.
 constexpr int64_t kEstimateAllowancePercent = 98;
 
-// If offloading saves less than this share of the stages' time, a partition is not planned with offloading.
+// If offloading saves less than 1 / kNoticeableShare of the stages' time, a partition is not planned with offloading.
 constexpr int64_t kNoticeableShare = 200;
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
 
-// True if the request's mode may end up with HEU's plans.
+// True if a plan of HEU can be the result under the request's mode `wanted`.
 bool MayOverlap(RecomputeMode wanted) {
   return wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
 }
@@ -103,9 +103,9 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode, 
       });
 }
 
-// A lower bound for the step of this partition: rank s works M x_s. It begins after the forwards of the ranks before it
-// have run once, each on the first of its virtual stages. It ends before their backwards, unless it splits off weight
-// gradients. See CandidateBound.
+// A lower bound for the step of a partition. `stage_costs`: time of each rank per microbatch. A rank works for M microbatches.
+// It begins after each rank before it has run one forward, on the first of its virtual stages. It ends before the backwards of
+// these ranks, unless the schedule splits off weight gradients. See CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   const int32_t chunks = fits_.pipeline().chunks;
   const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
@@ -153,7 +153,8 @@ void LayoutPlanner::Run(Draft& draft) {
   steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
 }
 
-// True if, by what is known of its stages, the partition may be faster. A partition that seems not to fit at all may be.
+// True if the estimates of the stages leave it possible that the partition takes less than `to_beat`. This includes a partition
+// that seems not to fit.
 bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat) {
   std::vector<int64_t> stage_costs;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -163,7 +164,8 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
   return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
 }
 
-// Fits teach the planner about costs, which can move greedy's layers: a few rounds, as many as for the exact partition.
+// FitOf makes the estimates of the stages better, and then the greedy partition can be a different one. So this is repeated, at
+// most as often as for the exact partition.
 std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
   std::set<std::vector<int32_t>> tried;
   while (tried.size() < kSimulatedPartitions) {
@@ -174,9 +176,9 @@ std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to
   return std::nullopt;
 }
 
-// Balances by estimates. If a stage's peak shows that it does not fit, this number of layers and more are ruled out for
-// it; this repeats until all stages fit or nothing is left. Fits teach the planner about costs, which can change the
-// balance: a few more rounds.
+// Balances the stages by estimates. If the peak of a stage shows that the stage does not fit, this number of layers and larger
+// ones are ruled out for the stage. This repeats until all stages fit or no partition is left. FitOf makes the estimates
+// better, and then another partition can be the balanced one; so a few more rounds follow.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
@@ -212,7 +214,7 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   return best;
 }
 
-// True if, by estimates, the stages of the partition together take noticeably less time when they may offload.
+// True if, by estimates, the stages of the partition together take noticeably less time with offloading.
 bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
   const auto cost = [&](bool offloading) {
     fits_.SetOffloading(offloading);
@@ -244,8 +246,8 @@ bool LayoutPlanner::StoresEverythingInBalance() {
   return true;
 }
 
-// Megatron-LM has one number for all stages. Fewer recomputed layers are faster, unless they only fit in a partition with
-// worse balance; then recomputing all layers may be faster.
+// As in Megatron-LM, all stages have the same N (number of recomputed layers). Fewer recomputed layers are faster, unless they
+// only fit in a partition with worse balance; then recomputing all layers may be faster.
 std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   const auto with = [&](int32_t layers) {
     fits_.SetNamedLayers(layers);
@@ -266,7 +268,7 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
     }
   }
   const bool recompute_all = all && Faster(*all, *best);
-  // Planning the same partition again uses the same N.
+  // ReplanSamePartition then uses the same N.
   fits_.SetNamedLayers(recompute_all ? request_.spec.model.layers - stages() + 1 : best_layers);
   return recompute_all ? all : best;
 }
@@ -280,8 +282,8 @@ int32_t LayoutPlanner::MostGroup() {
   return most;
 }
 
-// One N for all stages, as in Megatron-LM. A larger N recomputes more, so it is used only if it makes the stages fit or
-// improves their balance.
+// As in Megatron-LM, all stages have the same N (layers per group). A larger N recomputes more, so it is used only if it makes
+// the stages fit or improves their balance.
 std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   if (request_.spec.recompute_options.layers > 0) return DraftOf(RecomputeMode::kUniform, to_beat);
   std::optional<Draft> best;
@@ -323,7 +325,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return BestOfStored(to_beat);
-  // If HEU finds nothing that fits or is expected to be faster, no named policy does.
+  // If HEU finds no draft that fits and is expected to be faster, no named policy gives one either.
   std::optional<Draft> best;
   if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
     best = DraftOfHeu(to_beat);
@@ -337,14 +339,14 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (wanted != RecomputeMode::kAuto || !fits_.Allowed(mode)) continue;
     if (!best || MaySimulateMore()) consider(mode);
   }
-  // Recomputation that is hidden in HEU's model may be exposed in the simulation; then a plan without windows can be
+  // Recomputation that HEU's model counts as hidden may be exposed in the simulation. Then a plan without windows can be
   // faster.
   if (MayDoWithoutWindows() && (!best || MayTryVariants())) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
-// The exact partition rests on estimates, which may differ from the simulation. Then a partition that uses less
-// information can be faster.
+// The exact partition is based on estimates. If they differ from the simulation, a partition that uses less information can be
+// faster.
 std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
   if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
   const RecomputeMode wanted = request_.spec.recompute;
@@ -392,11 +394,11 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
   fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
-  fits_.SetStalls(std::vector<Nanos>(stages()));  // planning again must not count on the stalls either
+  fits_.SetStalls(std::vector<Nanos>(stages()));  // a later replan must not use the stalls either
   return std::nullopt;
 }
 
-// Uses the exact solutions of those stages if the step does not become longer.
+// Puts the exact solutions of `stages` into the draft if the step does not become longer; otherwise returns false.
 bool LayoutPlanner::Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages,
                           Draft& draft) {
   Draft solved = draft;
@@ -421,7 +423,7 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
   if (!better.empty() && Adopt(exact, better, draft)) {
     adopted.insert(better.begin(), better.end());
   } else if (better.size() > 1) {
-    // Together they were slower. Try each alone, because the model may be wrong for only one of them.
+    // All exact solutions together were slower. Each is tried alone, because the model may be wrong for only one of them.
     for (const int32_t stage : better) {
       if (MaySimulateMore() && Adopt(exact, {stage}, draft)) adopted.insert(stage);
     }
@@ -487,7 +489,8 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
-// The same program has the same layers, and so the same limit.
+// Returns the stage of the last refused plan if it has the same program. The same program has the same layers, and so the same
+// limit.
 const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
   const auto at = static_cast<size_t>(stage);
   return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
@@ -548,7 +551,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       }
       const Bytes excess = part.arena - enough;
       if (excess.value > 0) {
-        // Reserve at least enough that the same policy does not seem to fit again.
+        // Reserves at least so much that the same policy does not seem to fit again.
         fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
         fits = false;
       }

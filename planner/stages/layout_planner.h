@@ -1,6 +1,6 @@
-// LayoutPlanner finds the fastest way to run one candidate (parallel layout and micro-batch) within its memory: how many
-// layers each stage gets, and what each stage recomputes and where. Estimates (HEU's memory model, busy times) lead the
-// search. A draft that is kept has been lowered, its arena planned and its step simulated.
+// LayoutPlanner finds the fastest way to run one candidate (parallel layout and micro-batch) within its memory: how many layers
+// each stage gets, and what each stage recomputes and where. Estimates (HEU's memory model, busy times) direct the search. A
+// draft that is kept has been lowered, and its step has been simulated. Assemble also plans the arenas of its whole step.
 //
 // Not thread-safe. Keeps references to the request and the caches, which must outlive it.
 #ifndef LYNX_PLANNER_STAGES_LAYOUT_PLANNER_H_
@@ -24,11 +24,11 @@ namespace lynx {
 struct Draft {
   Candidate candidate;
   RecomputeMode mode = RecomputeMode::kNone;
-  bool offloading = false;                         // whether the mode was allowed to send tensors to the host
+  bool offloading = false;                         // whether the mode was allowed to offload
   std::vector<int32_t> layers;                     // per pipeline rank
   std::vector<std::vector<StagePolicy>> policies;  // per rank, for each of its virtual stages
   std::vector<Program> programs;
-  Bytes peaks;  // sum over stages, for a program with few microbatches
+  Bytes peaks;  // sum of the stages' peaks, each for a program with few microbatches
   Simulation simulation;
   std::vector<std::optional<StageProof>> proofs;  // one per rank, or empty
 };
@@ -40,7 +40,7 @@ struct Shortfall {
   int32_t stage = 0;
   Bytes needed, limit;      // for the stage's arena
   Bytes states;             // model states of the stage
-  bool offloading = false;  // bytes that go to the host are not included
+  bool offloading = false;  // the stage offloads; `needed` does not include the offloaded bytes
   Bytes excess() const { return needed - limit; }
 };
 
@@ -55,26 +55,27 @@ class LayoutPlanner {
  public:
   LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
 
-  // The estimate by HEU and the schedule's timeline, under the request's recompute mode.
+  // Estimates the step by HEU and the schedule's timeline, under the request's recompute mode.
   StepGuess Guess();
   // The fastest draft that the planner finds under the request's recompute mode. nullopt if no draft fits, or if no draft
   // is expected to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
-  // Tries the partitions that the baselines would choose, with the draft's mode (HEU's, or without windows). nullopt if
-  // none is faster.
+  // Tries the partitions of the methods kCompute and kGreedy, with HEU, with HEU without windows, or with the draft's named
+  // policy. nullopt if no partition is faster.
   std::optional<Draft> TryBaselinePartitions(const Draft& draft);
-  // Plans the draft's partition again and uses the time in which the draft's stages wait for gradients as an additional
-  // window. nullopt if that is no faster.
+  // Plans the draft's partition again and uses the time in which the draft's stages wait for gradients as an additional window.
+  // nullopt if the result is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
-  // Solves the stages of the draft's partition exactly with the request's solver. Takes the solutions of all stages
-  // together, or, if that is slower, of each stage that does not make the step longer. The result also has the proofs.
+  // Solves the stages of the draft's partition exactly with the request's solver. Takes the solutions of all stages together.
+  // If this makes the step longer, takes the solution of each stage that alone does not make it longer. The result also has the
+  // proofs.
   Draft SolveExact(Draft draft);
-  // Plans the same partition again with what Assemble has learnt since; nullopt if it no longer fits.
+  // Plans the partition `layers` again, with the lower memory limits that Assemble has set since. nullopt if it no longer fits.
   std::optional<Draft> ReplanSamePartition(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers);
-  // The best draft without windows. Forgets what Assemble has learnt, because that was about other drafts. nullopt if the
-  // request's mode cannot use such a draft, or if no draft is expected to be faster than `to_beat`.
+  // Returns the best draft without windows. First restores the limits that Assemble has lowered, because they apply to other
+  // drafts. nullopt if the request's mode cannot use such a draft, or if no draft is expected to be faster than `to_beat`.
   std::optional<Draft> ReplanFreshWithoutOverlap(Nanos to_beat);
-  // The same for the best draft of HEU that sends nothing to the host.
+  // Does the same for the best draft of HEU without offloading.
   std::optional<Draft> ReplanFreshWithoutHost(Nanos to_beat);
   Shortfall LeastShortfall();
   // Number of actions in the programs that were simulated so far.
@@ -82,16 +83,16 @@ class LayoutPlanner {
   struct Limits {
     // Above this number of simulated actions, only the most promising drafts are simulated.
     int64_t many_actions = 1'000'000;
-    // Above it, also leaves out variants that are often faster than estimated: HEU without windows, or with stalls as
-    // windows.
+    // Above many_actions, the planner also leaves out variants that are often faster than estimated: HEU without windows, or
+    // with stalls as windows.
     bool strict = false;
   };
   void SetLimits(const Limits& limits) { limits_ = limits; }
   bool MayTryVariants() const { return MaySimulateMore() || !limits_.strict; }
 
-  // The plan, with the arenas of the whole step (the search uses only peaks for few microbatches). nullopt if an arena
-  // exceeds its limit, or if HEU sends more to the host than its share; the planner then uses less memory on that stage
-  // next time.
+  // Makes the plan of a draft, with the arenas of the whole step (the search uses only peaks for few microbatches). nullopt if
+  // an arena exceeds its limit, or if HEU offloads more than the rank's share of the host's memory. Then the limit of that
+  // stage is lowered for the next draft.
   std::optional<Plan> Assemble(Draft draft);
 
  private:
@@ -109,7 +110,7 @@ class LayoutPlanner {
   // The partition by a method other than kExact. In a bidirectional pipeline: the equal partition.
   std::vector<int32_t> BaselinePartition(PartitionMethod method, RecomputeMode mode);
   std::optional<Draft> DraftOfBaseline(RecomputeMode mode, Nanos to_beat);
-  // Partition by estimated costs; each stage gets fewer layers than its entry in `ruled_out`.
+  // Returns the balanced partition by estimated costs in which each stage has fewer layers than its entry in `ruled_out`.
   std::optional<std::vector<int32_t>> Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out);
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
   // The best of the partitions that seem to fit.
@@ -125,14 +126,14 @@ class LayoutPlanner {
   // True if every stage of the partition that balances busy times can store everything. No plan is faster then.
   bool StoresEverythingInBalance();
   bool MaySimulateMore() const { return simulated_actions_ < limits_.many_actions; }
-  // True if the request's mode may end up with the best policy without overlap.
+  // True if the best policy without overlap can be the result under the request's mode.
   bool MayDoWithoutWindows() const;
   std::optional<Draft> BestOfStored(Nanos to_beat);
   std::optional<Draft> DraftOf(RecomputeMode mode, Nanos to_beat);
   // HEU's draft, with offloading if it is offered and may be faster than without.
   std::optional<Draft> DraftOfHeu(Nanos to_beat);
   bool OffloadingMayHelp(const std::vector<int32_t>& layers);
-  // nullopt also if its policies are known to take `to_beat` or longer.
+  // nullopt if a stage does not fit, or if these policies were already simulated and take `to_beat` or longer.
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,
                                     std::optional<Nanos> to_beat = std::nullopt);
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
@@ -152,8 +153,8 @@ class LayoutPlanner {
     std::vector<std::vector<StagePolicy>> policies;
     Nanos step;
   };
-  std::vector<KnownStep> steps_;    // all that were simulated
-  std::vector<StagePlan> refused_;  // stages of the last plan in which Assemble found a stage to be too large
+  std::vector<KnownStep> steps_;    // all partitions and policies that were simulated
+  std::vector<StagePlan> refused_;  // stages of the last plan that Assemble refused because a stage was too large
 };
 
 }  // namespace lynx

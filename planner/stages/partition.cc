@@ -11,11 +11,12 @@ namespace {
 
 enum class Objective : uint8_t { kLargest, kSum };
 
-// Costs of all (stage, layers) that leave at least one layer for each other stage; nullopt if it does not fit.
+// Costs by stage and number of layers, for all numbers that leave at least one layer for each other stage. nullopt: these
+// layers do not fit.
 using CostTable = std::vector<std::vector<std::optional<int64_t>>>;
 
-// Best value for stages [stage, stages) over the last `layers` layers, for every `layers`; computed from the last stage
-// backwards.
+// The best value for the stages from one stage to the last, over the last layers of the model. Solve computes it for every
+// number of these layers, from the last stage backwards.
 struct Suffix {
   std::optional<int64_t> value;
   int32_t layers_of_first = 0;

@@ -9,11 +9,12 @@
 namespace lynx {
 namespace {
 
-// Enough microbatches to find the memory that a stage needs beside its layers.
+// Number of layers per virtual stage of the program from which Fixed finds the memory that a stage needs besides its layers.
 constexpr int32_t kFewLayers = 2;
-// If an estimate exceeds the limit by less than this share of the limit, it may be wrong, and the peak decides.
+// If an estimate exceeds the limit by at most 1 / kDoubtfulShare of the limit, the estimate may be wrong. Then the stage counts
+// as one that seems to fit, and its exact peak decides later.
 constexpr int64_t kDoubtfulShare = 200;
-// A named policy is tried if its estimated memory exceeds the limit by at most this share.
+// A named policy is tried if its estimated memory exceeds the limit by at most about this percentage.
 constexpr int64_t kMemoryAllowancePercent = 10;
 
 }  // namespace
@@ -69,13 +70,14 @@ StageOracle::Estimate StageOracle::EstimateNamed(RecomputeMode mode, int32_t sta
     transient = std::max(transient, value.transient);
   }
   sum.bytes += transient;
-  // Copies run beside the passes; the simulation shows how much of them is exposed.
+  // Copies run at the same time as the passes. The estimate counts no exposed time for them; the simulation shows how much of
+  // them is exposed.
   sum.bytes = sum.bytes / 1000 * (1000 - request_.spec.recompute_options.offload_permille);
   return sum;
 }
 
-// As kFull, with three corrections: the inputs that are not kept, the other layers of a group, and the recomputation of
-// their inputs.
+// The estimate for kFull, with three corrections: the inputs that are not stored, the memory of the other layers of a group,
+// and the time to recompute their inputs.
 StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers) {
   Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
   const int32_t group = std::clamp(named_layers_, 1, layers);
@@ -111,7 +113,7 @@ StageOracle::Estimate StageOracle::EstimateHeu(RecomputeMode mode, int32_t stage
   const Bytes budget = BudgetOf(mode, stage, layers, *limit);
   if (budget >= all_stored.bytes) return all_stored;
   Estimate sum;
-  std::optional<Part> known;  // the last one that was solved; most are alike
+  std::optional<Part> known;  // the last part that was solved; most parts have the same solution
   StageValue value;
   for (const Part& part : PartsOf(stage, layers)) {
     if (!known || !known->Alike(part)) value = EstimateOfPart(mode, stage, part, budget / layers * part.layers);
@@ -155,7 +157,7 @@ bool StageOracle::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) 
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
-    // If an estimate exists, it takes no more than the budget.
+    // If HEU has a mix that fits the budget by estimate, the stage seems to fit.
     const Bytes budget = BudgetOf(mode, stage, layers, *limit);
     if (budget >= EstimateNamed(RecomputeMode::kNone, stage, layers).bytes) return true;
     const std::vector<Part> parts = PartsOf(stage, layers);

@@ -13,13 +13,13 @@
 namespace lynx {
 namespace {
 
-// Microbatches beyond those in flight in probe programs; with this many the arena repeats itself.
+// Number of microbatches in probe programs beyond those in flight. With this many, a longer program would need no larger arena.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
-// If less than this share of the limit is unused, another attempt is not worthwhile.
+// If less than 1 / kNextToNothing of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
-// Number of actions above which the search for a small arena takes too long to be made for every policy.
+// In a program with more actions, the search for a small arena takes too long to be made for every policy.
 constexpr size_t kLongProgram = 4096;
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
@@ -59,7 +59,7 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
 }
 
 void StageOracle::Reserve(int32_t stage, Bytes bytes) {
-  // The sums over slots were wrong; lowered programs are exact.
+  // The peak of PeakOfSlots was too small. From now on peaks come from lowered programs, which are exact.
   const bool sums = candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
   if (sums) {
     lowers_peaks_ = true;
@@ -80,7 +80,8 @@ Bytes StageOracle::HostShare(int32_t stage, int32_t layers, Bytes activations) c
   return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
 }
 
-// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time.
+// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time. So the model
+// gets not `share`, but what it counts (`most`), reduced by the factor share / taken.
 void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
   Bytes most;
   for (const StagePolicy& policy : policies) {
@@ -133,7 +134,7 @@ int32_t StageOracle::LeastMemoryGroup(int32_t stage, int32_t layers) {
 
 std::vector<StageOracle::Part> StageOracle::PartsOf(int32_t stage, int32_t layers) const {
   std::vector<int32_t> counts = EvenPartition(pipeline_.chunks, layers);
-  // In a bidirectional pipeline a piece has the same number of layers on both of its ranks.
+  // In a bidirectional pipeline, both ranks of a piece have the same number of layers for the piece.
   const int32_t first = pipeline_.PieceOf(stage);
   if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
   std::vector<Part> parts;
@@ -184,7 +185,7 @@ std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
-  // What a chain holds of a microbatch depends on what runs beside it.
+  // What a chain holds of a microbatch depends on the actions that run before and after, so only a program gives the peak.
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
@@ -195,8 +196,8 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
 }
 
-// A microbatch is held completely from the begin of F to the end of B, and what W reads from then to the end of W. In
-// addition, a slot takes what a slot of a pipeline with one virtual stage takes.
+// A microbatch is held completely from the begin of F to the end of B; what W reads is held until the end of W. In addition, a
+// slot needs as much transient memory as a slot of a pipeline with one virtual stage.
 Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
   const bool split = SplitsWeight(candidate_.layout);
@@ -233,7 +234,7 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
-  // A few more than are ever in flight; an even number if there are two pipes.
+  // A few more microbatches than are ever in flight. An even number, because a schedule with two pipes needs one.
   const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
   // A custom schedule has a fixed number of microbatches.
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
@@ -243,8 +244,9 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   if (probed == Probed::kArena) {
-    // A small arena leaves more for HEU's budget, and is found quickly. In a long program most arenas are within their limit
-    // at the first attempt, or cannot be: only the others are worth the search.
+    // In a short program a small arena is found quickly, and leaves more for HEU's budget. In a long program, most arenas are
+    // within the limit at the first attempt, or cannot be because the live peak is above it. The search is made only for the
+    // other arenas.
     const bool searches = !limit || program.size() <= kLongProgram;
     const bool hopeless = !searches && memory->live_peak > *limit;
     LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);
@@ -305,7 +307,8 @@ std::vector<StagePolicy> StageOracle::PoliciesOf(RecomputeMode mode, int32_t sta
   return policies;
 }
 
-// Each virtual stage gets a share of the budget in proportion to its layers; the share must be enough for its minimum.
+// Returns the least budget with which HEU finds policies for all virtual stages of the rank. Each virtual stage gets a share of
+// the budget in proportion to its layers, and the share must be enough for the least memory of the virtual stage.
 Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   Bytes least;
   for (const Part& part : PartsOf(stage, layers)) {
@@ -322,7 +325,7 @@ std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHe
                                                                                   int32_t layers, Bytes budget) {
   std::vector<StagePolicy> policies;
   Estimate sum;
-  std::optional<Part> known;  // the last one that was solved; most are alike
+  std::optional<Part> known;  // the last part that was solved; most parts have the same solution
   OffloadSolution best;
   for (const Part& part : PartsOf(stage, layers)) {
     const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
@@ -359,13 +362,13 @@ std::optional<StageOracle::Fit> StageOracle::FitNamed(RecomputeMode mode, int32_
   return fit;
 }
 
-// HEU's policy with the least exposed time whose peak is within the limit. HEU's memory model has an unknown error, so
-// the budget is corrected by the amount by which each peak misses the limit. If the corrected budget is outside the
-// interval between known to fit and known not to fit, the budget halves that interval. Ends when almost nothing is
-// unused, or when more budget gives the same policy.
+// Finds HEU's policy with the least exposed time whose peak is within the limit. HEU's memory model has an unknown error, so
+// each attempt corrects the budget by the difference between the peak and the limit. Two bounds are kept: the largest budget
+// known to fit, and the smallest known not to fit. If the corrected budget is not between them, their middle is used. Ends when
+// almost no memory is unused, or when a larger budget gives the same policy.
 std::optional<StageOracle::Fit> StageOracle::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
   const Bytes least = LeastOfHeu(mode, stage, layers);
-  Bytes fits = least - Bytes(1);  // no larger budget is known to fit
+  Bytes fits = least - Bytes(1);  // the largest budget that is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
   const Bytes most = std::max(least, exceeds - Bytes(1));
   Bytes budget = std::clamp(BudgetOf(mode, stage, layers, limit), least, most);
@@ -402,7 +405,7 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   const std::optional<Bytes> limit = Limit(stage, layers);
   LYNX_CHECK(limit.has_value());
   best = FitBudget(mode, stage, layers, *limit);
-  // HEU considers the named policies too; they are tried because HEU's memory estimate may have been wrong.
+  // HEU considers the named policies too. They are tried again here, because HEU's memory estimate may be wrong.
   for (RecomputeMode other : kNamedModes) {
     if (other == RecomputeMode::kNone || !Allowed(other)) continue;
     if (best && EstimateNamed(other, stage, layers).exposed >= best->exposed) continue;
@@ -413,8 +416,8 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   return best;
 }
 
-// HEU's last peak gives the budget for the exact solution; it is at least what the known policies take. If the peak of
-// the exact solution is too large, the budget is reduced by the excess.
+// The error of HEU's memory model at its last peak gives the budget for the exact solution. The budget is at least the memory
+// of the known policies by the model. If the peak of the exact solution is too large, the budget is reduced by the excess.
 std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& solver, int32_t stage,
                                                            const std::vector<StagePolicy>& known) {
   int32_t layers = 0;
@@ -446,7 +449,7 @@ std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& so
       fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
       fit.policies.push_back(std::move(answer->solution->policy));
     }
-    // A later attempt has less memory and exposes at least as much, so the first bound stays valid.
+    // A later attempt has less memory, so its exposed time is at least as long, and the first bound stays valid.
     if (i == 0) exact.bound = std::min(bound, exact.known);
     if (fit.exposed >= exact.known) return exact;
     fit.peak = Peak(stage, fit.policies, limit);
