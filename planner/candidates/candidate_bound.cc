@@ -24,7 +24,7 @@ Nanos WholeTime(const CostModel& costs, LayerType type) {
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
 }
 
-// Forward and input gradient only.
+// Time of the forward and the input gradient of a layer, without weight gradients.
 Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   Nanos passes;
   for (const Segment segment : graph.SegmentsOf(kLayer, Pass::kForward)) {
@@ -47,8 +47,8 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   }
 }
 
-// Binary search for the last number for which `fits` holds. It holds at `low`, and not from some number up to `high` on,
-// nor at `high`. Searches around `guess` first, in steps that double.
+// Binary search for the last number for which `fits` holds. `fits` holds at `low` and does not hold at `high`; once it does not
+// hold for a number, it holds for no larger number. Searches around `guess` first, in steps that double.
 template <class Fits>
 int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits) {
   guess = std::clamp(guess, low, high - 1);
@@ -140,9 +140,9 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
   total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
 }
 
-// The best case is that every rank needs the same step. With g the share of a rank's time that delays the ranks after it,
-// M x_r + g (x_0 + ... + x_{r-1}) is the same for all r if x_r decreases by the factor 1 - g/M from rank to rank. The sum
-// of all x_r is known.
+// The step is shortest if the bound (1) has the same value for every rank. Let g be the share of a rank's time that delays the
+// ranks after it. M x_r + g (x_0 + ... + x_{r-1}) is the same for all r if x_r decreases by the factor 1 - g/M from rank to
+// rank. The sum of all x_r is known.
 Nanos CandidateBound::Quick() const {
   const double total = static_cast<double>(total_.value);
   const double microbatches = candidate_.microbatches;
@@ -173,7 +173,8 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
     if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
     if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
   }
-  if (pipeline.bidirectional()) result.ends = Nanos(0);  // each end sees half of the microbatches, so they are not counted
+  // the embedding and the head each run for half of the microbatches only, so they are not counted
+  if (pipeline.bidirectional()) result.ends = Nanos(0);
   result.states = states(0);
   result.states_per_layer = states(1) - result.states;
   const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
@@ -194,7 +195,7 @@ const StateLowerBound& CandidateBound::States() const {
 }
 
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
-  // The bound does not cover recomputed inputs, nor a fixed share that goes to the host.
+  // The bound does not cover recomputed layer inputs, nor a fixed offloaded share.
   const RecomputeOptions& options = request_.spec.recompute_options;
   const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
@@ -216,8 +217,8 @@ Bytes CandidateBound::Lacking() const {
   return most;
 }
 
-// M microbatches of each of the pipeline's pipes together carry what all copies of a step carry. `layers` may be rounded
-// down; then fewer layers share it.
+// The bytes that can be copied in a step are divided by the number of (microbatch, layer) pairs of the step. `layers` may be
+// rounded down; this makes the result larger, so it stays an upper bound.
 Bytes CandidateBound::Offloaded(Nanos step, int32_t layers) const {
   const int64_t microbatches = std::max(1, candidate_.microbatches / pipeline_.pipes());
   return std::min(floor_.stored(), floor_.CopiedIn(step) / (microbatches * layers) + Bytes(1));
@@ -227,7 +228,7 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
-  // Chunks of different sizes hold at least what the smallest one holds.
+  // If chunks have different sizes, each holds at least as much as the smallest chunk.
   const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
@@ -246,7 +247,7 @@ std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nan
   if (pipeline_.bidirectional()) return of_rank;
   Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
   if (of_links == end && pipeline_.chunks == 1) {
-    // All reductions wait for the last backward or weight slot to begin.
+    // The reductions of the step cannot begin before the last backward or weight slot begins.
     of_links = *time * (microbatches - 1) + floor_.forward() * layers + states.EndWithReductions(rank, layers);
   }
   return std::max(of_rank, of_links);
@@ -257,9 +258,9 @@ bool CandidateBound::MayTake(Nanos step) const {
   const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
   const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
   const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
-  double before = before_share_ * static_cast<double>(total_.value);  // time of the ranks before those not yet visited
+  double before = before_share_ * static_cast<double>(total_.value);  // delay by the ranks that the loop has not visited yet
   int64_t taken = 0;
-  int32_t guess = model_layers / p;  // a rank takes about as many layers as the rank after it
+  int32_t guess = model_layers / p;  // a rank gets about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
     const auto share = [&](int32_t layers) { return before_share_ * static_cast<double>(Busy(rank, layers).value); };

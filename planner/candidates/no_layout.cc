@@ -43,7 +43,7 @@ class Rules {
       pinned_ *= value;
     };
     pin("parallel.tp", p_.tp);
-    // 1 is the plain value, which nobody has to write.
+    // 1 is the default value, so it is not listed as pinned.
     pin("parallel.cp", p_.cp > 1 ? p_.cp : 0);
     pin("parallel.pp", p_.pp);
     pin("parallel.dp", p_.dp);
@@ -92,7 +92,7 @@ class Rules {
                         chunks, rest, instead);
   }
 
-  // Rules for the pipeline that come from the schedule alone.
+  // Rules for the pipeline that depend only on the schedule.
   Reason Pipeline() const {
     if (p_.schedule == kInterleaved && p_.virtual_stages == 1) {
       return "parallel.schedule interleaved needs parallel.virtualStages above 1, but it is 1: use schedule 1f1b or "
@@ -257,7 +257,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   degree("parallel.dp", &ParallelSpec::dp);
   degree("parallel.cp", &ParallelSpec::cp);
   degree("parallel.virtualStages", &ParallelSpec::virtual_stages);
-  if (spec.parallel.schedule == kCustom) return pins;  // it states the pipeline's degrees
+  if (spec.parallel.schedule == kCustom) return pins;  // a custom schedule fixes the pipeline's degrees
   if (spec.parallel.schedule != kAuto) {
     pins.push_back({absl::StrCat("parallel.schedule ", EnumName(spec.parallel.schedule)),
                     [](JobSpec& s) { s.parallel.schedule = kAuto; }});

@@ -40,7 +40,7 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
   auto it = floors_.find(shape);
   if (it != floors_.end()) return it->second;
-  // The first tensor-parallel group of a node: no other one has better links.
+  // This layout is the first tensor-parallel group of a node: no other group has better links.
   const ParallelLayout layout{
       .tp = candidate.layout.tp, .cp = candidate.layout.cp, .sequence_parallel = candidate.layout.sequence_parallel};
   std::optional<LayerLowerBound> floor;

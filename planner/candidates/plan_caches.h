@@ -1,5 +1,5 @@
-// What the candidates of one request share: solutions and measures that depend only on a layer's shape or a pipeline's
-// schedule. Not thread-safe; references stay valid.
+// Results that the candidates of one request share, because they depend only on a layer's shape or on a pipeline's schedule.
+// Not thread-safe; references stay valid.
 #ifndef LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 #define LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 
@@ -30,20 +30,21 @@ class ParetoCache {
 
  private:
   std::map<RecomputeProblem, StageHeu> fronts_;
-  // The first solution of each group that can share one, by what the group has in common.
+  // Problems that differ only in layers, microbatches in flight (from 2 on) and stall share results (StageHeu::ForStage). The
+  // key is what they have in common; the value is the first solution.
   std::map<RecomputeProblem, const StageHeu*> of_any_stage_;
 };
 
 class PlanCaches {
  public:
-  // `request` must outlive it.
+  // `request` must outlive this object.
   explicit PlanCaches(const PlanRequest& request) : request_(request) {}
 
   ParetoCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerLowerBound& Floor(const Candidate& candidate);
   const StateLowerBound& States(const Candidate& candidate);
-  // Facts of the candidate's schedule with this many microbatches. The schedule must exist (see Candidates).
+  // Facts about the layout's schedule with `microbatches` microbatches. The schedule must exist (see Candidates).
   struct ScheduleFacts {
     Schedule schedule;
     SlotOrder order;
@@ -55,7 +56,7 @@ class PlanCaches {
  private:
   const PlanRequest& request_;
   ParetoCache fronts_;
-  // The key is what LayerLayout keeps: the shape, and which states how many ranks shard.
+  // The key stands for LayerLayout: the shape, the number of ranks that shard states, and the ZeRO stage.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<LayerShape, LayerLowerBound> floors_;
   using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp

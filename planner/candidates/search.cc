@@ -33,7 +33,7 @@ std::vector<int32_t> UpTo(int32_t largest) {
   return numbers;
 }
 
-// All combinations of the values that do not depend on the cluster's size.
+// Generates the candidates: all combinations of the values that a request allows.
 class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
@@ -106,7 +106,7 @@ class Space {
 
   bool ScheduleFits(const Candidate& c) const {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
-    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each holds a layer
+    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each piece has at least one layer
     switch (c.layout.schedule) {
       case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
       case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
@@ -118,7 +118,7 @@ class Space {
     const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
     for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMaxAutoVirtualStages : 1))) {
-      // Chunks of one layer are the smallest; interleaving a pipeline of one rank has no effect.
+      // Stops because a chunk has at least one layer. (Interleaving a pipeline of one rank has no effect.)
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
       c.layout.custom = fixed_.custom;
@@ -197,7 +197,7 @@ bool OffersOffloading(const PlanRequest& request) {
   const std::vector<RecomputeMode>& forbidden = options.forbidden;
   const bool heu =
       mode == kHeu || mode == kOpt || (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
-  // If the host is the device, memory for offloading is left only under a limit that the job sets.
+  // If the host's memory is the device's memory, offloading helps only if the job sets a limit for activations.
   const bool limited = request.spec.resources.activation_memory_per_rank.value > 0;
   const bool room = std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
     return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;

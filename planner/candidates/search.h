@@ -18,28 +18,28 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// A micro-batch that the user leaves open is a power of two up to this.
+// A micro-batch size that the user leaves open is a power of two up to this.
 inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
-// All candidates, never empty, ordered by ranks, tp, pp, micro-batch, then by the other degrees and modes from the plain
-// ones on. Ranks are within the spec's range and the cluster's devices. tp is at most the devices of the smallest node
-// and divides heads, key heads and ffn. The schedule's parts of the model (pp * virtual stages; pp * 2 for zero-bubble-v)
-// are at most the layers. dp * micro_batch divides the global batch; 2 * cp divides the sequence if cp > 1. Pinned
-// values are obeyed. Values that are left open: a micro-batch is a power of two up to 8; virtual stages are 1 to 8; a
-// schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds
-// every weight twice, so both are used only on request). Replicas shard nothing or the optimizer's states, or, with
+// Returns all candidates; the list is never empty. They are ordered by ranks, tp, pp, micro-batch, then by the other degrees
+// and modes, with the default values first. Ranks are within the spec's range and the cluster's devices. tp is at most the
+// devices of the smallest node and divides heads, key heads and ffn. The schedule's parts of the model (pp * virtual stages; pp
+// * 2 for zero-bubble-v) are at most the layers. dp * micro_batch divides the global batch; 2 * cp divides the sequence if cp >
+// 1. Pinned values are obeyed. Values that are left open: a micro-batch is a power of two up to 8; virtual stages are 1 to 8; a
+// schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds every
+// weight twice, so both are used only on request). Replicas shard nothing or the optimizer's states, or, with
 // PlanTarget::kAnyFramework, also gradients and weights; cp is 1, or with kAnyFramework a power of two up to 8. Returns
 // InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
-// The same candidates; empty if there are none.
+// Returns the same candidates, or an empty list if there are none.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch). CostModel derives times for
 // sequence parallelism.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
 
-// True if the planner may choose to send tensors to the host. False if no host is known to have memory for them, if the
-// policy itself states what goes, or if the job forbids it.
+// True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute
+// mode does not leave the choice to the planner, or if the job forbids offloading.
 bool OffersOffloading(const PlanRequest& request);
 
 }  // namespace lynx

@@ -11,9 +11,10 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kFewInFlight = 2;
-// With fewer microbatches in flight, the tensors on their way to or from the host belong to other microbatches.
+// With offloading, memory repeats from four microbatches in flight on; with fewer, the tensors that are being copied belong to
+// other microbatches than with more.
 constexpr int32_t kFewWithCopies = 4;
-// Microbatches beyond those in flight; with this many a step repeats itself.
+// Number of microbatches beyond those in flight. With this many, further microbatches do not change the peak.
 constexpr int32_t kFurther = 2;
 
 Bytes Padded(Bytes bytes) {
@@ -56,7 +57,8 @@ Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
   return sum;
 }
 
-// A rank with these ends in the shortest pipeline that gives it this many microbatches in flight.
+// Returns the context of a rank with the given ends of the model, in the shortest pipeline in which it has `in_flight`
+// microbatches in flight. `more`: number of further microbatches.
 StageContext StagePeaks::ProbeContext(SliceEnds ends, int32_t layers, int32_t in_flight, int32_t more) const {
   const int32_t rank = ends.embedding ? 0 : 1;
   ParallelLayout layout = layout_;
@@ -76,7 +78,8 @@ Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_fl
   return memory->live_peak;
 }
 
-// Bytes that live between the last action of the only B and the first action of the only W.
+// The program has one microbatch, so one B and one W. The result is the bytes that live between the last action of B and the
+// first action of W.
 Bytes StagePeaks::StoredForWeights(SliceEnds ends, const StagePolicy& policy) {
   auto [it, inserted] = for_weights_.try_emplace({ends, policy.layers});
   if (!inserted) return it->second;

@@ -1,12 +1,12 @@
-// StagePeaks finds the peak of a pipeline rank's activations without lowering its whole step. In a 1F1B pipeline the
-// rank's memory repeats microbatch by microbatch, and each further microbatch in flight adds exactly the bytes that one
+// StagePeaks finds the peak of a pipeline rank's activations without lowering its whole step. In a 1F1B pipeline the rank's
+// memory repeats microbatch by microbatch, and each further microbatch in flight adds exactly the bytes that one microbatch
 // stores. So a program with few microbatches in a short pipeline determines the rest:
 //
 //     peak(n in flight) = peak(2 in flight) + (n - 2) * stored
 //
-// with `stored` the padded bytes of a microbatch that the policy stores on the device, layer inputs included. If tensors
-// go to the host, the same holds from four in flight on (RepeatsFrom). It holds only for policies that store the same of
-// every microbatch: StoresAlike. The arena that holds the live buffers is rarely larger than their peak. Not thread-safe.
+// with `stored` the padded bytes of a microbatch that the policy stores on the device, layer inputs included. If tensors are
+// offloaded, the same holds from four microbatches in flight on (RepeatsFrom). It holds only for policies that store the same
+// bytes of every microbatch (StoresAlike). The arena for the live buffers is rarely larger than their peak. Not thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 #define LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 
@@ -35,11 +35,11 @@ struct SliceEnds {
 // and weights are sharded over how many ranks.
 ParallelLayout LayerLayout(const ParallelLayout& layout);
 
-// True if no layer's input is recomputed; the memory of such a recomputation depends on what runs beside it.
+// True if no layer's input is recomputed. The memory for recomputing inputs depends on the actions that run before and after.
 bool StoresAlike(const StagePolicy& policy);
-// Whether any tensor goes to the host.
+// True if the policy offloads any tensor.
 bool Offloads(const StagePolicy& policy);
-// Each microbatch in flight beyond this number adds exactly what is stored of it.
+// Each microbatch in flight beyond this number adds exactly its stored bytes.
 int32_t RepeatsFrom(const StagePolicy& policy);
 
 class StagePeaks {
@@ -47,10 +47,11 @@ class StagePeaks {
   // Only LayerLayout of the layout is used.
   StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
-  // Peak of live memory with `in_flight` microbatches held and `microbatches` in all. The policy must pass StoresAlike,
-  // and 1 <= in_flight <= microbatches. A rank with the head has one in flight.
+  // Peak of live memory of a step with `microbatches` microbatches, of which at most `in_flight` are held at the same time. The
+  // policy must pass StoresAlike, and 1 <= in_flight <= microbatches. A rank with the head has one microbatch in flight.
   Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
-  // Bytes of one microbatch that are held between F and B, and, if weights are split off, between B and W.
+  // StoredOf: bytes of one microbatch that are held between F and B. StoredForWeights: if weight gradients are split off, bytes
+  // that are held between B and W.
   Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);
   Bytes StoredForWeights(SliceEnds ends, const StagePolicy& policy);
 

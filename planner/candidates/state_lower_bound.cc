@@ -8,7 +8,7 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kPassesThatGather = 2;  // forward and backward
-// Layers whose weights are still there from the previous pass (planner/lower/lower_sharing.h).
+// Number of layers whose weights are still present from the previous pass (planner/lower/lower_sharing.h).
 constexpr int32_t kLayersStillThere = 2;
 
 }  // namespace
@@ -28,7 +28,8 @@ StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec
                       .last_reduction = std::min(reduction, costs.DataReduceTime(embedding)),
                       .gather = costs.WeightGatherTime(layer_parameters_)});
   }
-  // The very last reduction may be on any rank; no rank's optimizer begins before it.
+  // The last reduction of the step may be on any rank, and no rank's optimizer begins before its end. So the shortest one is
+  // the lower bound.
   Nanos least = times_.front().last_reduction;
   for (const Times& times : times_) least = std::min(least, times.last_reduction);
   for (Times& times : times_) times.last_reduction = least;

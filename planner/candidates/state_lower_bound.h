@@ -1,7 +1,7 @@
-// Lower bounds for the time that the model states of a pipeline rank cost; the bounds of candidate_bound.h add it to the
-// time of the microbatches. After the step's last backward pass come, one after another, the reduction of the last
-// layer's gradients, the norm of all gradients, the optimizer and, with ZeRO-1 and -2, gathering the weights. Before
-// that, a rank's reductions (and, with ZeRO-3, gathers) run one after another on the links of its replicas, beside the
+// Lower bounds for the time that the model states of a pipeline rank cost; the bounds of candidate_bound.h add it to the time
+// of the microbatches. After the step's last backward pass come, one after another, the reduction of the last layer's
+// gradients, the norm of all gradients, the optimizer and, with ZeRO-1 and -2, gathering the weights. Before that, a rank's
+// reductions (and, with ZeRO-3, gathers) run one after another on the links between its replicas, at the same time as the
 // passes. Pure; thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
 #define LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
@@ -21,12 +21,14 @@ class StateLowerBound {
   // Uses only the degrees and the ZeRO level of the layout.
   StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout);
 
-  // Time from the end of the last backward pass on, for a rank with this many layers. Never decreases with more layers.
+  // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. Never decreases with
+  // more layers.
   Nanos End(int32_t rank, int32_t layers) const;
-  // The same, from the begin of the rank's reductions, if they run once per step: all of them still have to run.
+  // If reductions run once per step: time from the begin of the rank's first reduction to the end of the step. It includes all
+  // reductions.
   Nanos EndWithReductions(int32_t rank, int32_t layers) const;
-  // Time of a microbatch's transfers on the links of a rank whose `chunks` virtual stages have `layers` layers in all, if
-  // the transfers run with every microbatch; else 0.
+  // Time of a microbatch's transfers on the links of a rank whose `chunks` virtual stages have `layers` layers in all, if the
+  // transfers run for every microbatch; otherwise 0.
   Nanos TransfersOfMicrobatch(int32_t rank, int32_t layers, int32_t chunks) const;
 
  private:

@@ -14,7 +14,8 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 
 // Layouts that are in the search space but are not supported by the lowering yet.
 absl::Status CheckSupported(const ParallelLayout& layout) {
-  // The two ranks that hold a piece of the model run its layers at different times and would wait for each other.
+  // In Chimera, the two ranks that hold a piece of the model run its layers at different times, so their reductions would wait
+  // for each other.
   if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {
     return NotPlanned(absl::StrCat("parallel.zero ", EnumName(layout.zero), " with parallel.schedule chimera"),
                       "use zero none or optimizer, or another schedule");
@@ -29,7 +30,7 @@ absl::Status CheckSupported(const PlanRequest& request) {
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
     return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }
-  // The other modes choose by themselves what goes where.
+  // The modes that are excluded here choose themselves which tensors are offloaded.
   const bool shares = spec.recompute_options.offload_permille > 0;
   if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),

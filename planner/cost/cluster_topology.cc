@@ -32,8 +32,9 @@ void TakeSlower(LinkCost& to, const LinkCost& from) {
   to.bytes_per_second = std::min(to.bytes_per_second, from.bytes_per_second);
 }
 
-// Takes the lower of the two curves at every size that either curve names. Between two such sizes the lower of two
-// straight lines is never below the line from point to point.
+// Takes the lower of the two curves at every size that is in at least one of them. Between two such sizes, the result is at
+// most as high as the lower of the two curves, because the lower of two straight lines is never below the line between its end
+// points.
 void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   if (to == from) return;
   EfficiencyCurve slower;
@@ -59,7 +60,8 @@ void TakeSlower(HostLink& to, const HostLink& from) {
   to.op_slowdown_permille = std::max(to.op_slowdown_permille, from.op_slowdown_permille);
 }
 
-// A plan over all nodes cannot use links that only some of the nodes have.
+// Drops all inner links if the two lists have different levels: a plan over all nodes cannot use links that only some of the
+// nodes have.
 void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) {
   const bool alike = std::equal(to.begin(), to.end(), from.begin(), from.end(),
                                 [](const LinkLevel& a, const LinkLevel& b) { return a.devices == b.devices; });
@@ -67,7 +69,7 @@ void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) 
   for (size_t i = 0; i < to.size(); ++i) TakeSlower(to[i].link, from[i].link);
 }
 
-// Larger tiles leave more units idle; without tiles no unit is idle.
+// Returns the tiles with more work in a full wave, because they leave more units idle. Without tiles no unit is idle.
 GemmTiles SlowerTiles(const GemmTiles& a, const GemmTiles& b) {
   const auto work = [](const GemmTiles& tiles) { return int64_t{tiles.units} * tiles.rows * tiles.columns; };
   return work(b) > work(a) ? b : a;

@@ -1,6 +1,6 @@
-// ClusterTopology describes the devices that the planner may use: groups of nodes that are alike, each with the profile
-// of its devices and links. Ranks fill the nodes in order: group after group, node after node, device after device. So
-// the order of the groups decides which devices the first ranks, and with them the first pipeline stages, run on.
+// ClusterTopology describes the devices that the planner may use: groups of nodes that are alike, each with the profile of its
+// devices and links. Ranks fill the nodes in order: group after group, node after node, device after device. So the order of
+// the groups decides on which devices the first pipeline stages run.
 //
 // Plain data; thread-safe.
 #ifndef LYNX_PLANNER_COST_CLUSTER_TOPOLOGY_H_
@@ -25,8 +25,8 @@ struct NodeGroup {
   int32_t devices_per_node = 1;  // >= 1
   Bytes memory_per_device;       // 0 = unknown: model states are not checked against it
   Bytes host_memory;             // memory of a node, shared by its devices; 0 = unknown
-  // True for devices that use their node's memory, such as CPU ranks: what they send to the host stays in
-  // memory_per_device, and host_memory is not used.
+  // True for devices that use their node's memory, such as CPU ranks. Offloaded tensors then still count for memory_per_device,
+  // and host_memory is not used.
   bool host_is_device = false;
   HardwareProfile profile;  // of each device, and of the links inside and between nodes
 
@@ -38,8 +38,8 @@ struct NodeGroup {
 // a machine (which may hold one node or several), or CPU ranks whose share of processor time is less than the number of
 // cores.
 struct SharedCores {
-  // Device numbers, counted over all groups in their order as ranks are; ascending. Numbers beyond the last device of the
-  // cluster are ignored.
+  // Device numbers, ascending. Like ranks, devices are counted over all groups in their order. Numbers beyond the last device
+  // of the cluster are ignored.
   std::vector<int32_t> devices;
   // How many ranks run at full speed at the same time, in thousandths: 500 = one rank at half speed. Less than 1000 per
   // device.
@@ -54,7 +54,8 @@ struct ClusterTopology {
   int32_t nodes() const;
   int32_t devices() const;
   int32_t least_devices_per_node() const;
-  // Where a rank runs. Ranks beyond the last device count as on the last node. Nodes are numbered over all groups.
+  // Returns the group or the node on which a rank runs. Ranks beyond the last device count as ranks of the last node. Nodes are
+  // numbered over all groups.
   int32_t GroupOfRank(int32_t rank) const;
   int32_t NodeOfRank(int32_t rank) const;
 
@@ -77,13 +78,13 @@ std::string NodesText(const ClusterTopology& cluster);
 std::vector<int32_t> GroupsOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
 // The smallest known memory of the devices of a stage; 0 = no memory is known.
 Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
-// Bytes that each rank of a stage may send to the host if states and activations take `taken` of its device. This is an
-// even share of the node's memory over all devices of the node, whether they are used or not. If the host is the device,
-// it is what the device has left. The smallest known value over the groups; nullopt: no value is known.
+// Bytes that each rank of a stage may offload to the host if states and activations take `taken` bytes of its device. This is
+// an even share of the node's memory over all devices of the node, whether they are used or not. If host_is_device, it is what
+// the device's memory has left. Returns the smallest known value over the groups; nullopt if no value is known.
 std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage, Bytes taken);
 
-// One profile that is valid for both: a synchronous step is as slow as its slowest rank, so every value is the worse of
-// the two. It has only the measured shapes that both have.
+// Returns one profile for ranks on both kinds of devices. A synchronous step is as slow as its slowest rank, so every value is
+// the worse of the two. It has only the measured shapes that both have.
 HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b);
 // SlowerProfile of all groups.
 HardwareProfile SlowestProfile(const ClusterTopology& cluster);

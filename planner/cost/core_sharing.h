@@ -29,15 +29,15 @@ class CoreSharing {
   // The factor, in thousandths, by which the stage computes slower while no other stage computes: 1000 = its ranks have
   // enough cores.
   int32_t OwnSlowdown(int32_t stage) const { return own_.empty() ? 1000 : own_[static_cast<size_t>(stage)]; }
-  // The same factor while all stages with a nonzero entry in `computing` compute; this stage must be one of them.
+  // The same factor while all stages with a nonzero entry in `computing` compute. The entry of `stage` must be nonzero.
   int32_t Slowdown(int32_t stage, const std::vector<uint8_t>& computing) const;
-  // True if stages slow each other.
+  // True if stages slow each other down.
   bool BetweenStages() const { return between_stages_; }
 
  private:
   struct Pool {
     int32_t at_once_permille = 0;
-    std::vector<int32_t> ranks;  // by stage: how many of its ranks run there
+    std::vector<int32_t> ranks;  // by stage: number of its ranks that run on these cores
   };
 
   std::vector<Pool> pools_;  // cores with more ranks than they run at full speed
@@ -45,28 +45,28 @@ class CoreSharing {
   bool between_stages_ = false;
 };
 
-// The profile of devices on which compute takes `slowdown` thousandths of its normal time, because ranks share their
-// cores. Copies to the host, which the cores make, slow down by the same factor, and transfers use more of the cores by
-// that factor.
+// Returns the profile of devices on which compute takes `slowdown` thousandths of its normal time, because ranks share their
+// cores. The cores also make the copies to the host, so copies take longer by the same factor. Transfers between ranks take a
+// larger share of the cores' time by the same factor.
 HardwareProfile OnSharedCores(HardwareProfile profile, int32_t slowdown);
 
-// The stages that compute at the same time on shared cores: how much work each has left, and which one ends first. Work
-// is measured as its time while no other stage computes. Not thread-safe.
+// Keeps track of the stages that compute at the same time on shared cores: how much work each stage has left, and which stage
+// ends first. The unit of work is the time that it takes while no other stage computes. Not thread-safe.
 class SharedCompute {
  public:
   // `sharing` must outlive this object.
   SharedCompute(const CoreSharing& sharing, int32_t stages);
 
-  // `now` never decreases.
+  // The stage begins to compute at `now`. `now` must not decrease from call to call.
   void Begin(int32_t stage, Nanos now, Nanos work);
   struct End {
     int32_t stage;
     Nanos at;
   };
-  // The stage that ends first if no other stage begins; of several that end together, the one with the lowest number.
-  // nullopt: no stage computes.
+  // Returns the stage that ends first if no other stage begins. Of several stages that end at the same time, it is the stage
+  // with the lowest number. nullopt: no stage computes.
   std::optional<End> Next() const;
-  // Removes the stage of Next().
+  // Removes the stage that Next() has returned.
   void Finish(const End& end);
 
  private:
@@ -75,7 +75,7 @@ class SharedCompute {
 
   const CoreSharing& sharing_;
   Nanos now_;
-  std::vector<uint8_t> computing_;  // by stage, as are the next two
+  std::vector<uint8_t> computing_;  // indexed by stage, like left_ and slowdown_
   std::vector<Nanos> left_;
   std::vector<int32_t> slowdown_;
 };

@@ -14,8 +14,8 @@ constexpr int64_t kFloatBytes = 4;
 
 Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeAtRate(bytes, link.bytes_per_second); }
 
-// Bytes that the optimizer moves per parameter: `whole` on every rank, `share` for the parameters whose states the rank
-// holds.
+// Bytes that the optimizer moves per parameter: `whole` for every parameter of the rank, `share` for the parameters whose
+// states the rank holds.
 struct OptimizerTraffic {
   int64_t whole;
   int64_t share;
@@ -68,9 +68,9 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
   return of_ops;
 }
 
-// Takes the measured times of the shape that differs only in sequence parallelism. Most ops are the same; the others work
-// on a share of the tokens. `times` holds computed times; each is multiplied by the twin's measured time over the twin's
-// computed time.
+// Takes the measured times of the *twin*: the shape that differs only in sequence parallelism. Most ops are the same in both
+// shapes; the other ops work on a share of the tokens. `times` holds computed times. Each of them is multiplied by the twin's
+// measured time and divided by the twin's computed time.
 void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
   const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
     if (computed_of_twin.value <= 0) return;
@@ -169,7 +169,7 @@ void CostModel::ChooseLinks() {
       size_t& level = boundary[static_cast<size_t>(stage)];
       level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
     }
-    // In a bidirectional pipeline the mirrored rank holds the same layers.
+    // In a bidirectional pipeline, the rank at the mirrored position holds the same layers.
     const int32_t twin = PipelineOf(layout_).bidirectional() ? pp - 1 - stage : stage;
     for (int32_t t = 0; t < tp; ++t) {
       const auto [low, high] = std::minmax({stage, twin});
@@ -378,7 +378,7 @@ Nanos CostModel::OverlappedTime(Nanos work, Nanos window) const {
   if (work.value == 0) return Nanos(0);
   const Nanos capacity = OverlapCapacity(window);
   if (work > capacity || capacity.value == 0) return window + work - capacity;
-  const int32_t left = 1000 - profile_.communication_compute_permille;  // > 0, for capacity > 0
+  const int32_t left = 1000 - profile_.communication_compute_permille;  // > 0, because capacity > 0
   return std::min(window, (work * profile_.overlap_slowdown_permille + Nanos(left - 1)) / left);
 }
 

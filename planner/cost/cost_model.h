@@ -11,9 +11,9 @@
 // to 16 bits (6): 54 bytes. Gradients are summed in 32 bits. With ZeRO (Rajbhandari et al. 2020) replicas reduce-scatter
 // gradients, share the second part of the work, and all-gather weights.
 //
-// Context parallelism: a rank gathers the keys and values of the other ranks before attention. The backward pass gathers
-// them again and reduce-scatters their gradients (ContextGatherBytes each). This time is never hidden. It is added to the
-// op that reads them first, whether that op's own time was measured or not.
+// Context parallelism: a rank gathers the keys and values of the other ranks before attention. The backward pass gathers them
+// again and reduce-scatters their gradients (ContextGatherBytes each). This time is never hidden. It is added to the time of
+// the first op that reads the keys and values, whether that op's own time was measured or not.
 #ifndef LYNX_PLANNER_COST_COST_MODEL_H_
 #define LYNX_PLANNER_COST_COST_MODEL_H_
 
@@ -47,7 +47,7 @@ class CostModel {
   Nanos AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const;
   Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // bytes: size of the gathered result
 
-  // Time of a compute action (F, B, W, R, OPT) on the compute stream, with nothing beside it. 0 for starts and waits.
+  // Time of a compute action (F, B, W, R, OPT) on the compute stream while no transfer is in flight. 0 for starts and waits.
   Nanos ComputeTime(const Action& action, const StageContext& context) const;
   // Time of a start action's transfer once all members have started it. 0 for other actions.
   Nanos TransferTime(const Action& start) const;
@@ -56,50 +56,53 @@ class CostModel {
   Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
   // Time of the forward collective that gathers the tensor from its share (sequence parallelism).
   Nanos GatherTime(LayerType type, Tensor gathered) const;
-  // Time on the compute stream of one layer's forward, or of its backward with the weight gradients, if only weight
-  // gradients run in its windows, and if the shares that they read are gathered behind the input gradients. kWeight: time
-  // of the weight gradients alone, with nothing beside them. `recomputed`: ops whose recomputation, which is counted
-  // elsewhere, has already gathered what it reads.
+  // Time on the compute stream of one layer's forward, or of its backward with the weight gradients. It assumes that only
+  // weight gradients run in the windows of the backward, and that the tensors which they read from shares are gathered while
+  // the input gradients run. kWeight: time of the weight gradients alone, without transfers. `recomputed`: ops that are
+  // recomputed before the backward pass; what they read has already been gathered. Their own time is not included.
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
-  // kBackward without the weight gradients, and with nothing in its windows.
+  // Time of one layer's backward without the weight gradients, and with no work in its windows.
   Nanos InputGradientTime(LayerType type) const;
-  // Forward: time from the end of a pass on a pipeline rank until its result is on the next rank; the next rank of the
-  // last one is the first, if ranks hold several parts of the model. Backward: time until the gradient is on the previous
-  // rank. `bytes` are per rank.
+  // Forward: time from the end of a pass on a pipeline rank until its result is on the next rank; if ranks hold several parts
+  // of the model, the next rank of the last rank is the first rank. Backward: time until the gradient is on the previous rank.
+  // `bytes` are per rank.
   Nanos BoundaryTime(int32_t pipeline_rank, Bytes bytes) const;
-  // Time to sum the gradients of this many of a rank's parameters over its replicas: an all-reduce, or with ZeRO a
+  // Time to sum the gradients of `parameters` parameters of a rank over its replicas: an all-reduce, or with ZeRO a
   // reduce-scatter.
   Nanos DataReduceTime(int64_t parameters) const;
-  // With ZeRO: time to gather this many of a rank's weights from the replicas that updated them. Without ZeRO: 0.
+  // With ZeRO: time to gather the weights of `parameters` parameters of a rank from the replicas that updated them. Without
+  // ZeRO: 0.
   Nanos WeightGatherTime(int64_t parameters) const;
   Nanos OffloadTime(Bytes bytes) const;  // time to the host while nothing is copied back; kMaxTime if the device cannot offload
   Nanos ReloadTime(Bytes bytes) const;
-  // Time of a copy that takes `alone` by itself, if a copy in the other direction runs during its first `other_busy`. Both
-  // copies together have the host link's common rate; the earlier copy keeps its own rate.
+  // Time of a copy that takes the time `alone` if no other copy runs, while a copy in the other direction runs for its first
+  // `other_busy` nanoseconds. The rates of both copies together are the host link's common rate; the earlier copy keeps its own
+  // rate.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
-  // Time that `work` takes if copies to or from the host run during its first `window`.
+  // Time that `work` takes if copies to or from the host run for the first `window` nanoseconds.
   Nanos BesideCopies(Nanos work, Nanos window) const;
-  Nanos OptimizerTime(int64_t parameters) const;  // for this many of a rank's parameters
+  Nanos OptimizerTime(int64_t parameters) const;  // for `parameters` parameters of a rank
   // Time to sum two numbers over all ranks: the squared gradient norm and the loss.
   Nanos NormTime() const;
   // Time of the all-reduce between the first and the last stage, which both hold the tied embedding.
   Nanos TiedEmbeddingTime() const;
 
-  // How much computation (measured as its time alone) is done while a transfer of length `window` is in flight. The core
-  // spends communication_compute_permille of that time on the transfer; in the rest, compute is slowed by
-  // overlap_slowdown_permille.
+  // How much computation is done while a transfer of length `window` is in flight, in the time that it takes without a
+  // transfer. The core spends communication_compute_permille of `window` on the transfer; in the rest, compute takes
+  // overlap_slowdown_permille thousandths of its normal time.
   Nanos OverlapCapacity(Nanos window) const;
-  // Time that `work` takes if a transfer is in flight during its first `window`.
+  // Time that `work` takes if a transfer is in flight for the first `window` nanoseconds.
   Nanos OverlappedTime(Nanos work, Nanos window) const;
 
   const HostLink& host_link() const { return profile_.host; }
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
-  bool measured() const { return measured_; }  // op times of this shape, or of its twin, were measured
+  // op times were measured for this shape, or for the shape that differs only in sequence parallelism
+  bool measured() const { return measured_; }
 
  private:
-  // The level of the link that a group of ranks first, .., last uses: inner levels from 0, then the node, then between
-  // nodes.
+  // The level of the link that a group of the ranks `first` to `last` uses. The inner links are levels 0, 1, ...; the two
+  // levels after them are the link inside a node and the link between nodes.
   size_t LinkLevelOf(int32_t first, int32_t last) const;
   const LinkCost& LinkAt(size_t level) const;
   int32_t RankAt(const RankCoordinates& at) const;
@@ -117,7 +120,7 @@ class CostModel {
   RankOrder order_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
-  Nanos optimizer_per_mega_parameter_;  // measured; if absent, computed from traffic
+  Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_, otherwise the time is computed from memory traffic
   // Sums over the ops of a segment, by layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   // The slowest link that any member of the group uses.

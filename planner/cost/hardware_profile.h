@@ -23,8 +23,8 @@ struct OpTimes {
   bool operator==(const OpTimes&) const = default;
 };
 
-// Measured times of every op for one shape: medians over repetitions with all devices of the node busy. Time that a rank
-// waits for a core used by others is not included.
+// Measured times of every op for one shape: medians over repetitions with all devices of the node busy. The time for which a
+// rank waits because other threads use its core is not included.
 struct ShapeTimes {
   LayerShape shape;
   std::array<OpTimes, kOpCount> ops;   // indexed by Op
@@ -48,26 +48,26 @@ struct LinkLevel {
   bool operator==(const LinkLevel&) const = default;
 };
 
-// Copies between a device and its host's pinned memory, which run beside compute and communication. A rate of 0 means
-// that the device cannot offload.
+// Copies between a device and its host's pinned memory. They run at the same time as compute and communication. A rate of 0
+// means that the device cannot offload.
 struct HostLink {
   Nanos latency;
   int64_t to_host_bytes_per_second = 0;
   int64_t from_host_bytes_per_second = 0;
   int64_t both_bytes_per_second = 0;  // both directions together, while both copy
-  // Factor by which an op takes longer while a copy runs beside it, in thousandths. >= 1000.
+  // Factor by which an op takes longer while a copy runs at the same time, in thousandths. >= 1000.
   int32_t op_slowdown_permille = 1000;
   bool operator==(const HostLink&) const = default;
 };
 
-// Classes of ops that reach the same share of a peak, and the unit in which their size is counted.
+// Classes of ops. Ops of one class and size reach the same share of a peak rate. Each class has its own measure of size.
 enum class OpClass : uint8_t {
   kGemm,               // share of the peak FLOP/s; size: FLOPs of the product
   kAttention,          // fused attention, forward; share of the peak FLOP/s; size: tokens of the sequence
-  kAttentionBackward,  // its backward pass, counted in the same way
-  // The kernels of unfused attention, between the products of its linears; share of the memory's rate; size: bytes moved.
+  kAttentionBackward,  // the backward pass of fused attention; share and size as for kAttention
+  // The kernels of unfused attention: all between the qkv and the proj linear. Share of the memory's rate; size: bytes moved.
   kScores,
-  kMemory,  // everything else; share of the memory's rate; size: bytes moved
+  kMemory,  // all other ops; share of the memory's rate; size: bytes moved
 };
 inline constexpr int kOpClassCount = static_cast<int>(OpClass::kMemory) + 1;
 
@@ -111,10 +111,10 @@ struct HardwareProfile {
   LinkCost intra_node;
   LinkCost inter_node;
   HostLink host;
-  // Factor by which an op takes longer while a collective runs beside it, in thousandths: 1000 = not at all. >= 1000.
+  // Factor by which an op takes longer while a collective runs at the same time, in thousandths: 1000 = not at all. >= 1000.
   int32_t overlap_slowdown_permille = 1000;
-  // Share of a transfer's time that the compute core itself spends on it (a CPU rank's communication thread shares its
-  // core), in thousandths. hidden <= window * (1000 - this) / 1000.
+  // Share of a transfer's time that the compute core itself spends on it (a CPU rank's communication thread shares its core),
+  // in thousandths. At most window * (1000 - this) / 1000 of compute is hidden in a window.
   int32_t communication_compute_permille = 0;
 
   int64_t FlopsPerSecond(DataType type) const {

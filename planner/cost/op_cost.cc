@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kFloatBytes = 4;
 constexpr int32_t kSmallestTile = 64;
-constexpr int64_t kHalvingPermille = 900;  // speed of a tile relative to one of twice the size
+constexpr int64_t kHalvingPermille = 900;  // speed of a tile relative to a tile of twice the size
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -19,7 +19,7 @@ int64_t Saturated(__int128 value) {
   return static_cast<int64_t>(std::min<__int128>(value, std::numeric_limits<int64_t>::max()));
 }
 
-// The part of `rate` that `curve` gives at that size; at least 1.
+// Returns `rate` times the efficiency of `curve` at `size`; at least 1.
 int64_t RateAt(int64_t rate, const EfficiencyCurve& curve, int64_t size) {
   return std::max<int64_t>(1, Saturated(static_cast<__int128>(rate) * EfficiencyAt(curve, size) / 1000));
 }
@@ -41,8 +41,8 @@ int64_t TiledFlops(const GemmShape& gemm, const GemmTiles& tiles, int64_t rows, 
   return Saturated(flops);
 }
 
-// Bytes of the operands that a product reads, and bytes that move while no products are computed: the result that the
-// product writes or adds to, and, for the bias's gradient (a separate kernel), the output's gradient once more.
+// `operands`: bytes of the operands that a product reads. `alone`: bytes that move while nothing is multiplied. These are the
+// result that the product writes or adds to, and, for the bias's gradient (a separate kernel), the output's gradient once more.
 struct GemmBytes {
   int64_t operands;
   int64_t alone;
@@ -72,10 +72,10 @@ Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
 }
 
-// One kernel after another over the A scores. Forward: the product writes the scores; softmax reads them and writes
-// probabilities; dropout reads those and writes mask and result; the last product reads the result. Backward: the
-// gradients of the probabilities are written, pass through dropout and softmax, and are read for the gradients of Q and
-// of K; the dropped probabilities are read for the gradient of V.
+// Bytes that the kernels over the scores move, one kernel after another. Forward: the product writes the scores; softmax reads
+// them and writes probabilities; dropout reads the probabilities and writes mask and result; the last product reads the result.
+// Backward: the gradients of the probabilities are written, pass through dropout and softmax, and are read for the gradients of
+// Q and of K; the dropped probabilities are read for the gradient of V.
 int64_t ScoreKernelBytes(Op op, Pass pass, const LayerShape& shape) {
   const int64_t scores = TensorBytes(Tensor::kProbs, shape).value;
   const int64_t dropout = shape.dropout && !shape.stored_masks ? scores * 2 : 0;  // drawn again, in a separate kernel

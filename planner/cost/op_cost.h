@@ -1,18 +1,19 @@
-// The time of one op, alone, on a device of which only rates are known: the analytic half of the cost model. The form is
-// a roofline (Williams et al. 2009),
+// The time of one op on a device of which only rates are known, while nothing else runs. This is the analytic half of the cost
+// model. It is a roofline (Williams et al. 2009),
 //
 //     time = max(FLOPs / (peak * efficiency), traffic / (memory's rate * efficiency)) + overhead
 //
-// with the efficiency of the op's class at its size (OpClass, HardwareProfile::efficiency). A device with tiles
-// (HardwareProfile::gemm_tiles) is a GPU. It differs in four ways from a CPU rank, which works through an op in cache:
+// where the efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a
+// CPU rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU, and differs in four
+// ways:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
-//   products are done, with no products beside it:
-//       time = max(padded FLOPs / (peak * efficiency), operands / rate) + result / rate + overhead.
-//   Weight gradients are added to a 32-bit buffer: their result is read and written, 8 bytes per element. The gradient of a
-//   bias is a separate kernel.
-// - Unfused attention. Each step is a kernel over all scores: the first product writes A = b (a/t) (s/c) s elements
-//   and softmax reads them; the same holds for their gradients in the backward pass. See KernelTraffic.
+//   multiplications; nothing is multiplied during the write: time = max(padded FLOPs / (peak * efficiency), operands / rate) +
+//   result / rate + overhead. Weight gradients are added to a 32-bit buffer: their result is read and written, 8 bytes per
+//   element. The gradient of a bias is a separate kernel.
+// - Unfused attention. Each step is a kernel over all scores: the first product writes the scores and softmax reads them, and
+//   the same for their gradients in the backward pass. There are b (a/t) (s/c) s scores: micro-batch, heads per tensor-parallel
+//   rank, the rank's queries, keys. See KernelTraffic.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
 //
@@ -36,19 +37,20 @@ struct GemmShape {
   bool accumulates = false;  // the product is added to a 32-bit buffer
   bool operator==(const GemmShape&) const = default;
 };
-// The product of a linear, logits included; nullopt for other ops and for passes that the op does not have.
+// The shape of the matrix product of a linear layer, logits included. nullopt for other ops, and for passes that the op does
+// not have.
 std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape);
 
 OpClass ClassOf(Op op, Pass pass);
 
-// Bytes that a GPU's kernels move for an op: OpTraffic, except for attention, loss and gate as the file comment says. Not
-// for products.
+// Bytes that a GPU's kernels move for an op. It is OpTraffic, except for unfused attention, the loss and SwiGLU (see above).
+// Not for matrix products.
 Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape);
 
-// FLOPs that the tiles of the product cost, with the idle units of the last wave included. The function tries the tile
-// and its halvings down to 64 x 64, in both orientations, and takes the cheapest. Each halving computes a tenth slower
-// (our assumption: smaller tiles reuse operands less, and libraries use them only where larger tiles leave units idle).
-// Without tiles: the FLOPs of the product.
+// FLOPs that the tiles of the product cost, with the idle units of the last wave included. The function tries the tile and its
+// halvings down to 64 x 64, in both orientations, and takes the cheapest tile. Each halving computes a tenth slower (our
+// assumption: smaller tiles reuse operands less, and libraries use them only where larger tiles leave units idle). Without
+// tiles: the FLOPs of the product.
 int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles);
 
 // `profile` must pass CheckProfile; its measured times are not used. Returns 0 for a pass in which the op does nothing,

@@ -69,7 +69,7 @@ class Simulator {
   void AddChannels();
   absl::Status PairWaitsWithStarts();
   absl::Status CheckNeighbour(int32_t stage, int32_t index) const;
-  // Adds the stage to those that can run, if it can.
+  // Adds the stage to ready_ if it can run.
   void Enqueue(int32_t stage);
   // Runs actions until no stage can run; always takes the stage whose next action begins first.
   absl::Status RunAll();
@@ -82,9 +82,9 @@ class Simulator {
   void BeginCompute(int32_t stage, const Action& action);
   void EndCompute(int32_t stage, Nanos at);
   const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
-  // When the copy ends. It shares the host's link with a copy in the other direction.
+  // Returns when the copy ends. A copy in the other direction shares the host's link with it.
   Nanos EndOfCopy(int32_t stage, const Transfer& copy) const;
-  // For how long, from `now` on, at least one of the transfers is in flight without a gap. Forgets transfers that have
+  // Returns how long, from `now` on, at least one of the transfers is in flight without a gap. Removes transfers that have
   // ended.
   static Nanos InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now);
   void SplitRecomputation(int32_t stage);
@@ -121,10 +121,10 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
   }
 }
 
-// Adds the channels in this order: the tensor groups of all ranks; their data groups (in a bidirectional pipeline, those
-// of all pieces, each with the two ranks that hold it); the world; a forward boundary after each virtual stage; a
-// backward boundary before each virtual stage; each rank's copies to the host, then from the host. All boundaries from
-// one rank to another share a link; every other channel has its own link.
+// Adds the channels in this order: the tensor groups of all ranks; the data groups of all ranks (in a bidirectional pipeline,
+// one for each piece of the model, with the two ranks that hold it); the world; a forward boundary after each virtual stage; a
+// backward boundary before each virtual stage; each rank's copies to the host, then from the host. All boundaries from one rank
+// to another share a link; every other channel has its own link.
 void Simulator::AddChannels() {
   const auto add = [&](int32_t members, int32_t link) {
     if (link == kNone) {
@@ -170,7 +170,8 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   return {stage, 0};
 }
 
-// A transfer between ranks needs a virtual stage on this rank, and a neighbour of it on another rank.
+// Checks an action of a transfer: its virtual stage must be on this rank. For a transfer between ranks, the neighbour of the
+// virtual stage must be on another rank.
 absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   const Action& action = programs_[stage][index];
   const Group group = InfoOf(action.kind).group;
@@ -186,9 +187,11 @@ absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   return absl::OkStatus();
 }
 
-// Few transfers of a kind and segment are under way at once, and most often the oldest is waited for first.
+// Finds the start of each wait. The search in `open` is fast: few transfers of a kind and segment are in flight at once, and
+// most often the oldest is waited for first.
 absl::Status Simulator::PairWaitsWithStarts() {
-  std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);  // unfinished starts, by kind and segment
+  // starts without a wait so far, by kind and segment
+  std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
     for (std::vector<int32_t>& starts : open) starts.clear();
@@ -290,7 +293,7 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   for (const auto& [stage, action] : transfer.starts) {
     result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
-    // A stage that already waits for this transfer can go on.
+    // A stage that already waits for this transfer can run again.
     const int32_t next = states_[stage].next;
     if (next != action && !Finished(stage) && states_[stage].start_of_wait[next] == action) Enqueue(stage);
     if (transfer.duration.value == 0) continue;
@@ -298,7 +301,8 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   }
 }
 
-// A stage starts its copies in the order of time, so the other direction is busy from now until its last copy ends.
+// A stage starts its copies in the order of time. So the other direction is busy from the begin of this copy until the end of
+// the last copy in the other direction.
 Nanos Simulator::EndOfCopy(int32_t stage, const Transfer& copy) const {
   const bool to_host = InfoOf(programs_[stage][copy.starts.front().second].kind).flow == Flow::kOut;
   const Action opposite{.kind = to_host ? ActionKind::kReloadStart : ActionKind::kOffloadStart};

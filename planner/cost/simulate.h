@@ -1,22 +1,22 @@
-// Simulation of one step: runs the programs of all pipeline ranks, here called stages, against their cost models. Tensor-
-// and data-parallel ranks of a stage are symmetric, so one stage stands for all of them. The result has the step time,
-// how it is spent, and hidden and exposed recomputation. The simulation also finds deadlocks. Pure.
+// Simulation of one step: runs the programs of all pipeline ranks, here called stages, against their cost models. Tensor- and
+// data-parallel ranks of a stage are symmetric, so one stage stands for all of them. The result has the step time, the time of
+// each kind of work and wait, and the hidden and exposed recomputation. The simulation also finds deadlocks. Pure.
 //
-// Stages that share cores (planner/cost/core_sharing.h) slow each other exactly while they compute at the same time.
+// Stages that share cores (planner/cost/core_sharing.h) slow each other down exactly while they compute at the same time.
 //
-// Rule for hidden recomputation (the engine's trace uses the same rule). Take the next wait action after an R action,
-// skipping R, W and start actions. If the start of its transfer stands before the R, the part of the R's time that passes
-// before the transfer completes is hidden. Any other R is exposed completely: an R followed by compute, or by a
-// collective of its own.
+// Rule for hidden recomputation (the engine's trace uses the same rule). Take the next wait action after an R action, skipping
+// R, W and start actions. If the start of the transfer of this wait comes before the R, the part of the R's time until the end
+// of the transfer is hidden. Any other R is exposed completely, for example an R that is followed by compute, or by the
+// collective that it repeats.
 //
-// Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it (its
-// other members are symmetric). A transfer between stages begins when both stages have started it, the world's when all
-// stages have, and a bidirectional pipeline's reduction of a layer when both ranks that hold the layer have. Transfers of
-// one group and direction run one after another. Between two pipeline ranks, this includes the transfers of all their
-// virtual stages. A compute action that begins while transfers of its stage are in flight is slowed
-// (CostModel::OverlappedTime) as long as they run; transfers that begin in the middle of an action do not slow it. Copies
-// to the host and from the host are two channels that share a link: of two copies that overlap, the earlier one keeps its
-// rate and the later one gets the rest (CostModel::CopyTime). Compute beside copies is slowed by the host link's factor.
+// Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it (its other
+// members are symmetric). A transfer between stages begins when both stages have started it. A transfer of the world begins
+// when all stages have started it. In a bidirectional pipeline, the reduction of a layer begins when both ranks that hold the
+// layer have started it. Transfers of one group and direction run one after another. Between two pipeline ranks, this includes
+// the transfers of all their virtual stages. A compute action that begins while transfers of its stage are in flight is slowed
+// (CostModel::OverlappedTime) as long as they run; transfers that begin in the middle of an action do not slow it. Copies to
+// the host and from the host are two channels that share a link: of two copies that overlap, the earlier one keeps its rate and
+// the later one gets the rest (CostModel::CopyTime). Compute during a copy is slowed by HostLink::op_slowdown_permille.
 #ifndef LYNX_PLANNER_COST_SIMULATE_H_
 #define LYNX_PLANNER_COST_SIMULATE_H_
 
@@ -53,9 +53,9 @@ struct Simulation {
   std::vector<StageTimes> stages;
 };
 
-// Returns FailedPrecondition on deadlock, and lists for each blocked stage the action where it waits and for whom. Also
-// FailedPrecondition if a wait has no start before it, or if a send meets a receive of another microbatch. Needs one
-// program and one context per stage.
+// Returns FailedPrecondition on deadlock, and lists for each blocked stage the action where it waits and the stages for which
+// it waits. Also FailedPrecondition if a wait has no start before it, or if a send meets a receive of another microbatch. Needs
+// one program and one context per stage.
 absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
                                     const StageCosts& costs);
 // All stages have the same costs.

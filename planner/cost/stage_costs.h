@@ -1,6 +1,6 @@
-// StageCosts holds the cost model of each pipeline stage, derived from the devices that its ranks run on. Where nodes
-// differ, a stage is as slow as its slowest rank, because its replicas and shards wait for each other. So a slow device
-// or link slows its own stage, and partition and policy can respond to that.
+// StageCosts holds the cost model of each pipeline stage, derived from the devices that its ranks run on. Where nodes differ, a
+// stage is as slow as its slowest rank, because its replicas and shards wait for each other. So a slow device or link slows
+// only its own stage, and the planner can give this stage fewer layers or another policy.
 //
 // A rank's node is computed as its number divided by the devices per node. This is exact if the number of devices before
 // each group of nodes is a multiple of the group's devices per node.

@@ -1,10 +1,10 @@
 // The slots of one rank, and the transfers between ranks. See lower.h.
 //
-// A receive is posted one slot before it is needed: in a forward slot at its start, in a backward slot before the bottom
-// layer's attention, when most of the slot's memory is free again. A sent activation is waited for in a backward slot
-// after its gradient has come, or in a forward slot before the next activation is sent. A sent gradient is waited for at
-// the end of a slot. Each wait stands in the first slot in which it cannot block another rank (RankSlot::sent_by). So
-// each transfer has the time of one slot, and no rank waits for a peer that waits for it.
+// A receive is posted one slot before it is needed: in a forward slot at the slot's start, in a backward slot before the bottom
+// layer's attention, when most of the slot's memory is free again. The wait for a sent activation is in a backward slot after
+// its gradient has come, or in a forward slot before the next activation is sent. The wait for a sent gradient is at the end of
+// a slot. Each of these waits is in the first slot in which it cannot block another rank (RankSlot::sent_by). So each transfer
+// has the time of one slot, and no two ranks wait for each other.
 #include "planner/lower/lower.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class StageLowering {
   }
 
  private:
-  // A send that is under way.
+  // A send that has started and that was not waited for yet.
   struct Sent {
     ActionKind kind;
     Slot slot;
@@ -84,7 +84,7 @@ class StageLowering {
     sent.push_back({InfoOf(start).counterpart, slot.slot, slot.sent_by});
   }
 
-  // Waits for the sends that may be waited for by now.
+  // Emits the waits of the sends whose `sent_by` is at most the current slot.
   void WaitForSent(std::deque<Sent>& sent) {
     for (const Sent& one : sent) {
       if (one.sent_by <= static_cast<int64_t>(at_)) Boundary(one.kind, one.slot);
@@ -92,7 +92,8 @@ class StageLowering {
     std::erase_if(sent, [&](const Sent& one) { return one.sent_by <= static_cast<int64_t>(at_); });
   }
 
-  // The backward that follows this forward slot, ignoring weight slots, and that may be recomputed in its windows.
+  // Returns the backward that follows this forward slot (weight slots are ignored), if it may use the forward's windows for
+  // recomputation.
   SliceLowering::Guest GuestOf(const RankSlot& forward) {
     size_t next = at_ + 1;
     while (next < slots_.size() && slots_[next].slot.pass == Pass::kWeight) ++next;
@@ -146,7 +147,7 @@ class StageLowering {
   const std::vector<RankSlot>& slots_;
   std::deque<SliceLowering> slices_;  // by chunk
   size_t at_ = 0;                     // index of the current slot
-  int32_t hosts_ = 0;                 // layers of the last forward, which recomputed for the next backward
+  int32_t hosts_ = 0;                 // number of layers of the last forward, whose windows recomputed for the next backward
   std::deque<Sent> activations_, gradients_;
   Program program_;
 };

@@ -5,7 +5,8 @@
 // (planner/lower/lower_chain.h), copies to the host (planner/lower/lower_offload.h), sharded model states
 // (planner/lower/lower_sharing.h). Pure.
 //
-// Neighbouring virtual stages on one rank pass x and its gradient on in place, without a transfer.
+// If two neighbouring virtual stages are on one rank, x and its gradient need no transfer: the next virtual stage uses them in
+// place.
 #ifndef LYNX_PLANNER_LOWER_LOWER_H_
 #define LYNX_PLANNER_LOWER_LOWER_H_
 
@@ -25,9 +26,10 @@ int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches);
 // The program of a rank that runs `slots`, with one policy for each of its slices. `slots` come from SlotsToLower, for a
 // schedule of the context's pipeline that splits weights as the layout's schedule does.
 Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies);
-// The same with the layout's own schedule. LYNX_CHECK fails if it has none for this number of microbatches.
+// Lowers a rank with the slots of the layout's own schedule. LYNX_CHECK fails if the layout has no schedule for the context's
+// number of microbatches.
 Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies);
-// For a rank with one slice.
+// As the function above, for a rank with one slice.
 Program LowerStage(const StageContext& context, const StagePolicy& policy);
 
 }  // namespace lynx

@@ -13,7 +13,7 @@ namespace {
 
 using enum ActionKind;
 
-// Layers [first, top] that keep only the first layer's input.
+// The layers [first, top], of which only the first layer's input is stored.
 struct Chain {
   int32_t stage = 0;  // virtual stage
   int32_t first = 0, top = 0;
@@ -58,9 +58,9 @@ class ChainLowering {
  private:
   // State of one chain and microbatch.
   struct Remade {
-    std::map<int32_t, Program> made;  // by layer: the recomputation that moves into the chain
+    std::map<int32_t, Program> made;  // by layer: the recomputation actions that move into the chain
     bool top_seen = false;            // the top layer's recomputation or backward was seen
-    bool top_moves = false;           // the first recomputation is inside another collective
+    bool top_moves = false;           // the first recomputation is in the window of another collective, so it moves too
     bool top_started = false;         // the top layer's backward has started
   };
 
@@ -104,7 +104,7 @@ class ChainLowering {
     taken_.insert(at);
   }
 
-  // Gathers beside an input gradient are for its weight gradient.
+  // True for a gather next to an input gradient: the weight gradient needs it.
   bool IsForWeights(size_t at) const {
     const ActionInfo& info = InfoOf(program_[at].kind);
     if (info.collective != Collective::kAllGather) return false;
@@ -123,7 +123,7 @@ class ChainLowering {
     }
   }
 
-  // Recomputes the next layer's input, after everything else of the layer.
+  // Emits the recomputation of the next layer's input, which comes after all other recomputation of `layer`.
   void EmitOutput(int32_t stage, int32_t microbatch, int32_t layer) {
     Action action{.kind = kRecompute,
                   .segment = Segment::kMlp,
@@ -146,12 +146,12 @@ class ChainLowering {
     result_.push_back(action);
   }
 
-  // Emits an action that stays where it is. Beside an input gradient of a layer below a chain's top, gathers again for
-  // the weight gradient what the moved recomputation had gathered.
+  // Emits an action that is not moved. If it is an input gradient of a layer below a chain's top, also emits a gather during
+  // it: the weight gradient needs the tensor that the moved recomputation had gathered.
   void EmitWithGather(const Action& action) {
     const Chain* chain = ChainOf(action);
     const Program* made = nullptr;
-    // Weight passes in their own slots do their own gathers.
+    // Weight gradients in their own slots have their own gathers.
     const bool weights_follow = action.kind == kBackward && !SplitsWeight(context_.layout);
     if (chain != nullptr && action.layer < chain->top && weights_follow) made = &RemadeOf(action).made[action.layer];
     Program gather;
@@ -171,9 +171,10 @@ class ChainLowering {
   std::vector<Chain> chains_;
   std::map<int32_t, size_t> chain_of_;                   // by layer
   std::map<std::pair<size_t, int32_t>, Remade> passes_;  // by chain and microbatch
-  std::set<size_t> taken_, targets_;                     // action indices: moved ones; positions where a chain is inserted
-  std::set<std::pair<int32_t, int32_t>> ended_;          // layers and microbatches whose backward has ended
-  bool open_ = false;                                    // a tensor-parallel collective is under way at the current action
+  // action indices: actions that are moved; actions before which a chain is inserted
+  std::set<size_t> taken_, targets_;
+  std::set<std::pair<int32_t, int32_t>> ended_;  // layers and microbatches whose backward has ended
+  bool open_ = false;                            // a tensor-parallel collective is in flight at the current action
   Program result_;
 };
 

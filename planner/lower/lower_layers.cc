@@ -32,7 +32,7 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
       std::vector<RecomputeOps>& resolved = recompute_[paired];
-      // Layers with the same policy are resolved once.
+      // A layer with the same policy as the layer below it reuses the result.
       const bool top = layer == slice_.top_layer();
       if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
         resolved.push_back(RecomputeOps(resolved.back()));
@@ -89,7 +89,7 @@ OpSet SliceLowering::WeightOps(LayerType type, Segment segment) const {
   return ops;
 }
 
-// Appends start and wait of the repetition of the forward collective that ends the segment.
+// Appends the start and the wait of a collective that repeats the forward collective at the end of the segment.
 void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
   const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
   Action action{.kind = RepeatedCollectiveStart(kind),
@@ -102,7 +102,7 @@ void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t
   actions.push_back(action);
 }
 
-// The recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
+// Returns the actions that recompute `ops` of one layer, in forward order, with the collectives that they need.
 Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
   Program actions;
   if (ops == 0) return actions;
@@ -152,8 +152,8 @@ void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest&
   }
 }
 
-// What the top layer's first segment needs is recomputed before the wait for the gradient: its memory is in use at that
-// time in any case, and the wait may hide the recomputation.
+// The recomputation for the top layer's first segment comes before the wait for the gradient. This costs no additional memory
+// at the peak, and the wait may hide the recomputation.
 void SliceLowering::BackwardTop(const BackwardSlot& slot) {
   const OpSet first_needed = OpsAt(slice_.top_layer(), BeforeSegmentPoint(0), slot.hosts);
   if (slice_.has_head) {
@@ -173,8 +173,8 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
   if (slice_.has_embedding) BackwardEmbedding(slot);
 }
 
-// The input gradient of a segment. If its weight gradients follow immediately, the tensors that they read from shares are
-// gathered behind it, unless recomputation has gathered them already.
+// Emits the input gradient of a segment. If the segment's weight gradients follow immediately, also gathers, during the input
+// gradient, the tensors that the weight gradients read from shares, unless recomputation has gathered them already.
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
   if (!splits_weight_ && !gathered_.empty()) {

@@ -17,7 +17,7 @@ RecomputePoint FirstUse(const LayerGraph& graph, Tensor tensor) {
   return BeforeSegmentPoint(static_cast<int>(segments.size()) - 1);
 }
 
-// The point of a placement, given that the tensor must be there by `deadline`.
+// The point of a placement, for a tensor that must be recomputed by `deadline` at the latest.
 RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePoint deadline,
                        const RecomputeSituation& situation) {
   const RecomputePoint stall = situation.stall ? kStallPoint : deadline;
@@ -40,8 +40,8 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }
 
-// For each tensor, the last point before a segment that is early enough for all its readers, including what own windows
-// make from it.
+// Returns for each tensor the last point before a segment that is early enough for all readers of the tensor, including
+// recomputation in the layer's own windows.
 std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& graph, const LayerPolicy& policy,
                                                             const std::array<TensorSet, kMaxRecomputable>& inputs,
                                                             const std::array<RecomputePoint, kMaxRecomputable>& deadlines,

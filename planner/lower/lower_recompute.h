@@ -11,10 +11,10 @@
 
 namespace lynx {
 
-// The points at which a program can recompute for layer l and microbatch k, in the order of time: forward windows, the
-// stall, windows of the layer above, then for each backward segment of the layer itself the point before it and the
-// window after it. The critical placement uses the points before segments: the last one that is early enough for the
-// segments that read the tensor, for other critical recomputation, and for what own windows make from it.
+// The points at which a program can recompute for layer l and microbatch k, in the order of time: forward windows, the stall,
+// windows of the layer above, then for each backward segment of the layer itself the point before it and the window after it.
+// The critical placement uses the points before segments: the last of them that is early enough for the segments, the critical
+// recomputation and the recomputation in own windows that read the tensor.
 using RecomputePoint = int;
 inline constexpr int kMaxBackwardSegments = 5;
 constexpr RecomputePoint ForwardWindowPoint(int window) { return window; }
@@ -28,7 +28,8 @@ inline constexpr int kRecomputePointCount = 2 * kMaxWindows + 1 + 2 * kMaxBackwa
 struct RecomputeSituation {
   bool collectives = false;     // t > 1: segments end in collectives
   bool paired_forward = false;  // another microbatch's forward runs just before this backward
-  // With sharded weights (ZeRO-3) both are false: a layer's weights are present only for its own passes.
+  // With sharded weights (ZeRO-3), `stall` and `layer_above` are false: a layer's weights are present only for the layer's own
+  // passes.
   bool stall = false;        // the gradient comes from a next stage
   bool layer_above = false;  // the stage has layer l + 1
 };

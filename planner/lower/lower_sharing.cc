@@ -39,8 +39,8 @@ class Sharing {
         }
         StartGather(visit + 1);
       }
-      // This is needed if a rank has only one layer: then no other layer's work came before, during which the reduction
-      // could run.
+      // Waits for the layer's previous reduction. This is needed if a rank has only one layer, because then no work of another
+      // layer came in between, during which the reduction could run.
       if (ReducesEachMicrobatch(context_) && AddsWeightGradients(program_[i], graph_, shape_)) {
         WaitFor({.kind = kDataReduceWait, .stage = program_[i].stage, .layer = program_[i].layer});
       }
@@ -86,8 +86,7 @@ class Sharing {
     Start({.kind = kWeightGatherStart, .stage = program_[visits_[visit].begin].stage, .layer = visits_[visit].layer});
   }
 
-  // Waits for `wait` and for everything that started before it. Does nothing if a wait for a later transfer has covered
-  // it.
+  // Emits `wait` and all pending waits of earlier transfers. Does nothing if an earlier call has already emitted `wait`.
   void WaitFor(const Action& wait) {
     const auto end = std::find(pending_.begin(), pending_.end(), wait);
     if (end == pending_.end()) return;
@@ -122,7 +121,7 @@ class Sharing {
   const LayerShape shape_;
   std::vector<Visit> visits_;
   std::map<size_t, int32_t> last_additions_;  // action index -> layer
-  std::deque<Action> pending_;                // waits for transfers under way, in order
+  std::deque<Action> pending_;                // waits of the transfers that are in flight, in order
   Program result_;
 };
 

@@ -65,9 +65,9 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
 
 // The candidates with the same tensor- and pipeline-parallel sizes.
 struct Family {
-  size_t place = 0;  // position in the order of the search space
+  size_t place = 0;  // position of its first candidate in the search space
   std::vector<Candidate> candidates;
-  Nanos bound{std::numeric_limits<int64_t>::max()};  // no plan of the family is faster
+  Nanos bound{std::numeric_limits<int64_t>::max()};  // lower bound for the step of all its plans
 
   std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
 };
@@ -87,14 +87,14 @@ std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan,
   return families;
 }
 
-// No step of a job takes this long.
+// Longer than the step of any job.
 constexpr Nanos kAnyStep{int64_t{1} << 50};
 
-// The families to show, while the search runs.
+// The fastest families found so far, at most kMaxRejected.
 class Rejected {
  public:
   bool full() const { return shown_.size() == kMaxRejected; }
-  // The largest step that is still shown.
+  // The largest step that is still among those shown.
   Nanos slowest() const { return full() ? shown_.back().second.plan->step : kAnyStep; }
   void Add(const Family& family, Plan plan) {
     shown_.emplace_back(family.place, Alternative{.change = family.name(), .plan = std::move(plan), .reason = {}});
@@ -113,16 +113,16 @@ class Rejected {
   std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest first
 };
 
-// True if, by bounds, some candidate takes at most `step`.
+// True if the bounds leave it possible that some candidate takes at most `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
   return std::any_of(family.candidates.begin(), family.candidates.end(),
                      [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); });
 }
 
-// Families by their result.
+// The families, sorted by the result of FastestFamilies.
 struct Sorted {
   Rejected fastest;
-  std::vector<const Family*> bounded;       // not planned; their bounds are among the fastest
+  std::vector<const Family*> bounded;       // may be among the fastest by their bounds, but were not planned
   std::vector<const Family*> without_plan;  // seem not to fit
 };
 
@@ -132,8 +132,8 @@ int64_t ActionsOf(const Plan& plan) {
   return actions;
 }
 
-// Plans the families in the order of their bounds, until no remaining family can be among those shown, or enough programs
-// have been made.
+// Plans the families in the order of their bounds, until no remaining family can be among those shown. Once the plans have
+// options.rejected_actions actions, further families are not planned.
 Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& families, PlanCaches& caches,
                        const CompareOptions& options) {
   Sorted sorted;
@@ -182,8 +182,8 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
           .bound = bound};
 }
 
-// Plans layouts that seem not to fit, and says what they lack. It does not suggest a change to the job, because the job
-// has a plan.
+// Plans a family that seems not to fit, and says how much memory it lacks. The row suggests no change to the job, because the
+// job has a plan.
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;
@@ -219,7 +219,8 @@ Sorted OtherLayouts(const PlanRequest& request, const Plan& plan, const CompareO
   return FastestFamilies(request, families, caches, options);
 }
 
-// Families that seem not to fit are planned only if fewer than kMaxRejected others fit; their rows say what they lack.
+// Makes the rows: first the fastest families, then those with only a bound, then those that seem not to fit. The last kind is
+// planned only while there are fewer than kMaxRejected rows.
 std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted, const CompareOptions& options) {
   std::vector<Alternative> rows = sorted.fastest.Take();
   const auto room = [&] { return kMaxRejected - rows.size(); };

@@ -25,8 +25,8 @@ using RunTasks = std::function<void(const std::vector<std::function<void()>>& ta
 struct CompareOptions {
   TellPart tell = {};
   RunTasks run = {};
-  // Once the programs of rejected plans have this many actions in all, which takes thousands of devices, ExplainPlan
-  // makes no more of these plans.
+  // Once the programs of rejected plans have this many actions in all, ExplainPlan makes no more of these plans. Only requests
+  // for thousands of devices reach this number.
   int64_t rejected_actions = 4'000'000;
 };
 
@@ -44,15 +44,16 @@ struct ComparedPartition {
 };
 
 struct PolicyComparison {
-  Plan best;                             // under the request's own recompute mode; all rows have its layout
+  Plan best;                             // plan under the request's own recompute mode; all rows have the layout of this plan
   std::optional<Plan> unlimited;         // everything stored, without a memory limit
   std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
-  // All methods under the request's own recompute mode; empty if the layout has only one stage.
+  // All partition methods, under the request's own recompute mode; empty if the layout has only one stage.
   std::vector<ComparedPartition> partitions;
 };
 
-// Plans the request, then each policy in that plan's layout and micro-batch. Returns InvalidArgument as MakePlan, and
-// FailedPrecondition with the reason and the smallest change that fits if not even the request's own mode fits.
+// Plans the request, then each policy in that plan's layout and micro-batch. Returns InvalidArgument in the same cases as
+// MakePlan. Returns FailedPrecondition, with the reason and the smallest change that fits, if not even the request's own mode
+// fits.
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options = {});
 
 // A request with one change, and its result.
@@ -60,7 +61,7 @@ struct Alternative {
   std::string change;  // "1 GiB more memory per device", "parallel.tp: 4"
   std::optional<Plan> plan;
   std::string reason;          // set if there is no plan
-  std::optional<Nanos> bound;  // if it was not planned: no plan takes less
+  std::optional<Nanos> bound;  // set if it was not planned: lower bound for the step
 };
 
 struct Explanation {
@@ -72,10 +73,11 @@ struct Explanation {
   std::vector<Alternative> sensitivities;
 };
 
-// Errors as ComparePolicies. `rejected` has the other tensor- and pipeline-parallel sizes that the request allows, at
-// most kMaxRejected: the fastest first, those that do not fit last. Sizes that seem not to fit by estimates are planned
-// only if there are fewer others. Between them come sizes with only a lower bound: see CompareOptions. A sensitivity
-// shows the request's own plan if that plan fits the changed request too and is faster.
+// Returns the same errors as ComparePolicies. `rejected` has at most kMaxRejected of the other tensor- and pipeline-parallel
+// sizes that the request allows. The fastest sizes come first, then sizes that were not planned and have only a lower bound
+// (see CompareOptions), then sizes that do not fit. Sizes that seem not to fit by estimates are planned only if there are fewer
+// than kMaxRejected other sizes. A sensitivity shows the request's own plan if that plan fits the changed request too and is
+// faster.
 inline constexpr size_t kMaxRejected = 12;
 absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options = {});
 

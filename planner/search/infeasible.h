@@ -14,11 +14,11 @@
 
 namespace lynx {
 
-// An amount above the limit: what the stage's activations take. If these seem to fit: an amount large enough that an
-// arena of the whole step may fit too.
+// Returns an amount of memory above the limit: the memory that the stage's activations need. If the activations seem to fit, it
+// is an amount that is probably enough for the arena of the whole step.
 Bytes NeededOf(const Shortfall& shortfall);
-// "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". Has a different text if the
-// activations seem to fit and only arenas for the whole step did not.
+// "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". The text is different if the
+// activations seem to fit, and only the arena of the whole step does not.
 std::string LackingText(const Shortfall& shortfall, const std::string& how);
 
 // Whether to look for the smallest change that fits; this makes further plans.

@@ -1,4 +1,4 @@
-// MakePlan: the fastest plan that the planner finds for a request. Pure; thread-safe.
+// MakePlan returns the fastest plan that the planner finds for a request. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_MAKE_PLAN_H_
 #define LYNX_PLANNER_SEARCH_MAKE_PLAN_H_
 
@@ -7,9 +7,9 @@
 
 namespace lynx {
 
-// Returns InvalidArgument with the numbers for a request that no layout can satisfy for reasons other than memory (more
-// ranks than devices, no divisor fits, a cluster that CheckCluster refuses). Errors of `exact` and of FinishedPlan are
-// returned as they are.
+// Returns InvalidArgument with the numbers if no layout can satisfy the request, for reasons other than memory (more ranks than
+// devices, no divisor fits, a cluster that CheckCluster refuses). Errors of `exact` and of FinishedPlan are returned as they
+// are.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 }  // namespace lynx

@@ -9,11 +9,12 @@
 namespace lynx {
 namespace {
 
-// A request that states itself what goes to the host counts as infeasible after this many candidates that lack host
-// memory.
+// Maximum number of searches for a request that itself names the offloaded share. After each search whose plan lacks host
+// memory, the candidate is removed; then the request counts as infeasible.
 constexpr int kMaxSearches = 8;
 
-// The first stage that offloads more than its nodes' memory can hold. Only a policy that the request names can do this.
+// Returns the first stage that offloads more than the memory of its nodes can hold. This is possible only if the request itself
+// names the offloaded share.
 std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
     const StagePlan& stage = plan.stages[static_cast<size_t>(index)];
@@ -51,7 +52,8 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options) {
   if (!request.exact) return FastestWithHostMemory(request, std::move(candidates), caches, options);
-  // The search continues without a solver that fails, but its plan would claim proofs that were never attempted.
+  // If the solver fails, the search goes on without exact solutions. Its plan would claim proofs that were never attempted, so
+  // the failure is returned instead.
   absl::Status failure;
   PlanRequest observed = request;
   observed.exact = [&](const RecomputeProblem& problem) {

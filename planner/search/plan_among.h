@@ -1,5 +1,5 @@
-// The fastest plan among some candidates of a request. MakePlan calls it with all candidates. Other callers plan parts of
-// a search space or variants of a request, and share what these have in common. Pure; not thread-safe.
+// PlanAmong returns the fastest plan among some candidates of a request. MakePlan calls it with all candidates. Other callers
+// plan parts of a search space or variants of a request; these calls can share one PlanCaches. Pure; not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 #define LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 
@@ -15,15 +15,16 @@
 namespace lynx {
 
 struct PlanAmongOptions {
-  // Only accept a plan of candidates that seem to fit and promise a shorter step than this. nullopt: any plan that fits.
+  // If set: returns a plan only if its step promises to be shorter than this, and only of candidates that seem to fit. nullopt:
+  // returns any plan that fits.
   std::optional<Nanos> to_beat = {};
   SearchEffort effort = SearchEffort::kWhole;
-  // If not null: set to what the fastest plan lacks of the host's memory, if that is why there is no plan.
+  // If not null, and if there is no plan because the fastest plan lacks host memory: is set to the missing memory.
   std::optional<Infeasible>* lacking_host = nullptr;
 };
 
-// The plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. Errors of the request's solver
-// and of FinishedPlan are returned as they are. The caches must belong to this request, or to one that differs only in
+// The returned plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. Errors of the request's
+// solver and of FinishedPlan are returned as they are. The caches must belong to this request, or to one that differs only in
 // memory, limits and parallel, with the same model, profiles and nodes.
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options = {});

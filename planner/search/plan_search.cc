@@ -13,11 +13,12 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 8;
-// How far a bound may be above the best guess, and how far a guess may be above another one that turns out slower.
+// kBoundAllowancePercent: by how much a candidate's bound may be above the best guess before the candidate is dropped.
+// kGuessAllowancePercent: by how much a guess may be above the best simulated step before it is no longer simulated.
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
-// Limits of simulation for each effort. Until `few` actions have been simulated, every guess that may beat the best is
-// simulated. Tier 4 takes no further candidate after `most`. `of_candidate`: see LayoutPlanner::Limits.
+// Limits of simulation for each effort. Until `few` actions have been simulated, every candidate that may be faster than the
+// best draft is simulated. After `most` actions, tier 4 takes no further candidate. `of_candidate`: see LayoutPlanner::Limits.
 struct Budget {
   int64_t few, most;
   LayoutPlanner::Limits of_candidate;
@@ -27,7 +28,7 @@ constexpr Budget BudgetOf(SearchEffort effort) {
   return {200'000, 3'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
-// Number of candidates that seem not to fit and are tried before the request counts as infeasible.
+// Maximum number of candidates that are tried although they seem not to fit, before the request counts as infeasible.
 constexpr int kMaxDoubtful = 16;
 // Maximum number of candidates that are assembled once there is a plan.
 constexpr int kMaxRounds = 8;
@@ -45,8 +46,9 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
   }
 }
 
-// Appends the next candidate that seems to fit with a guess of at most `most` to guessed_, in the order of guesses:
-// everything that is still in the queue has a larger bound or guess.
+// Appends the next candidate that seems to fit with a guess of at most `most` to guessed_, This keeps guessed_ in the order of
+// guesses, because every entry that is still in the queue has a larger bound or guess. Returns false if there is no such
+// candidate.
 bool PlanSearch::GuessNext(Nanos most) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
@@ -65,8 +67,8 @@ bool PlanSearch::GuessNext(Nanos most) {
   return false;
 }
 
-// Offloading is considered only if nothing fits without it, as in guesses; the position in the queue must agree with
-// that.
+// Offloading is considered only if nothing fits without offloading. Guesses do the same, and bounds and guesses are compared in
+// the queue.
 void PlanSearch::Bound(size_t index) {
   using enum CandidateBound::Offloading;
   ++counts_.bounded;
@@ -98,8 +100,8 @@ void PlanSearch::Guess(size_t index) {
   planners_[index] = std::move(planner);
 }
 
-// Plans the candidate, unless it was assembled already or is known to be too slow. Keeps the draft in `found` if it is
-// faster.
+// Plans the candidate, unless it was assembled already or is known to be too slow. Keeps the draft in `found` if it is faster
+// than the draft there.
 void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   const Nanos beat = found.beat();
   if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
@@ -116,8 +118,8 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   found.winner = &guessed;
 }
 
-// A larger guess does not promise a step below the one to beat. This limits the search once many actions have been
-// simulated.
+// Returns the largest guess that still promises a faster step than found.beat(). This limits the search once many actions have
+// been simulated.
 Nanos PlanSearch::MostPromising(const Found& found) const {
   if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
@@ -127,7 +129,7 @@ Nanos PlanSearch::MostPromising(const Found& found) const {
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
 }
 
-// Tier 4 over the candidates that have not been assembled yet.
+// Runs tier 4 over the candidates that have not been assembled yet.
 PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   Found found{.to_beat = to_beat};
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
@@ -151,12 +153,12 @@ void PlanSearch::SimulateDoubtful(Found& found) {
   }
 }
 
-// The first candidate that fits; the most promising candidates come first.
+// Returns the draft of the first candidate that fits; the most promising candidates come first.
 PlanSearch::Found PlanSearch::FirstDraft() {
   Found found{.to_beat = kForever};
   for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
     Simulate(guessed_[i], found);
-    if (!found.draft) guessed_[i].planner = nullptr;  // it never fits
+    if (!found.draft) guessed_[i].planner = nullptr;  // the candidate never fits
   }
   if (!found.draft) SimulateDoubtful(found);
   return found;
@@ -199,15 +201,15 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
-  // Fitting into the host's memory may have cost more time than not using it.
+  // To fit into the host's memory may have cost more time than a plan without offloading takes.
   if (offloading) {
     if (std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
       if (without && (!plan || without->step < plan->step)) plan = std::move(without);
     }
   }
-  // The memory reserved for arenas was learnt from plans with windows. A plan without windows may need less of it, and so
-  // be faster.
+  // The memory that is reserved for arenas was computed from plans with windows. A plan without windows may need a smaller
+  // reserve, and so be faster.
   std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
   if (!other) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);

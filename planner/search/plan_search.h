@@ -37,7 +37,7 @@ struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
 };
 
-// How many actions the simulated programs may have. If all programs are small, neither limit is reached.
+// Limits the number of actions in the simulated programs. If all programs are small, no limit is reached.
 enum class SearchEffort : uint8_t {
   kWhole,
   kGlance,  // enough to compare some sizes: of large programs, only the most promising are simulated
@@ -51,17 +51,17 @@ class PlanSearch {
 
   // The plan has no digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
-  // The same, but only among candidates that seem to fit, and only a plan that promises a shorter step than `to_beat`.
+  // Returns the fastest plan among the candidates that seem to fit, and only if it promises a shorter step than `to_beat`.
   // Candidates that seem not to fit are left out, because each of them costs many simulations.
   std::optional<Plan> FastestBelow(Nanos to_beat);
-  // The first plan found, for callers that only ask whether there is one. nullopt if Fastest finds no plan either. Call it
-  // instead of Fastest, not after it.
+  // Returns the first plan found, for callers that only need to know whether there is a plan. nullopt if Fastest finds no plan
+  // either. Call it instead of Fastest, not after it.
   std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 
  private:
   enum class Tier : uint8_t { kQuick, kBound, kGuess };
-  // A candidate with the result of its last tier. The top of the queue has the shortest step.
+  // A candidate with the result of its last tier. The top of the queue has the shortest bound or guess.
   struct Entry {
     Nanos step;
     Tier tier = Tier::kQuick;
@@ -72,10 +72,10 @@ class PlanSearch {
   struct Guessed {
     Nanos step;
     size_t candidate;
-    std::unique_ptr<LayoutPlanner> planner;  // nullptr: already assembled
+    std::unique_ptr<LayoutPlanner> planner;  // nullptr: the candidate was assembled or never fits
     std::optional<Nanos> simulated = {};     // step of its last draft
   };
-  // The fastest draft found so far that takes less than `to_beat`.
+  // The fastest draft found so far whose step is shorter than `to_beat`.
   struct Found {
     Nanos to_beat;
     std::optional<Draft> draft = {};
@@ -95,7 +95,7 @@ class PlanSearch {
   Found FirstDraft();
   void SimulateDoubtful(Found& found);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
-  // Assembles this draft, or another draft of the planner if an arena exceeds its limit; then `at_once` becomes false.
+  // Assembles `draft`. If an arena exceeds its limit, sets `at_once` to false and assembles another draft of the planner.
   std::optional<Plan> AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once);
 
   const PlanRequest& request_;
@@ -103,7 +103,8 @@ class PlanSearch {
   PlanCaches& caches_;
   const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
-  std::vector<std::unique_ptr<LayoutPlanner>> planners_;  // by candidate: planners of guesses in the queue
+  // by candidate: planners of the candidates whose guess is in the queue
+  std::vector<std::unique_ptr<LayoutPlanner>> planners_;
   Nanos best_guess_{std::numeric_limits<int64_t>::max()};
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses
   std::vector<Guessed> doubtful_;  // candidates that seem not to fit

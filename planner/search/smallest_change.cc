@@ -24,11 +24,11 @@ namespace {
 using Suggestion = std::optional<std::string>;
 
 // Memory amounts are multiples of a unit. The unit is the largest power of two that is not above the amount, divided by
-// this.
+// kMemorySteps.
 constexpr int64_t kMemorySteps = 64;
 constexpr int kMaxDoublings = 16;
 constexpr int32_t kSequenceParts = 16;
-// Nodes are added up to this multiple of the cluster's devices.
+// Nodes are added up to kMaxGrowth times the cluster's devices.
 constexpr int32_t kMaxGrowth = 8;
 constexpr int64_t kMaxGrownDevices = 1 << 16;  // the maximum number of ranks of a job
 constexpr Nanos kAnyStep{int64_t{1} << 50};
@@ -41,7 +41,7 @@ bool Fits(const PlanRequest& request) {
   return PlanSearch(request, *candidates, caches).Any().has_value();
 }
 
-// The smallest number that fits. `low` does not fit; `high` does.
+// Returns the smallest number that fits. `low` does not fit, `high` does.
 template <class FitsAt>
 int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   while (high - low > 1) {
@@ -51,7 +51,7 @@ int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   return high;
 }
 
-// The smallest amount above `present` that fits, to about one hundredth; the search starts at `guess`.
+// Returns the smallest amount above `present` that fits, accurate to about one hundredth. The search starts at `guess`.
 template <class FitsWith>
 std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fits) {
   const auto unit = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max(guess, present).value)));
@@ -99,7 +99,7 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// Leaves to the planner what replicas or tensor-parallel ranks shard.
+// Tries to leave zero or sequenceParallel to the planner, that is, what replicas or tensor-parallel ranks shard.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -122,7 +122,7 @@ Suggestion LargerLimit(PlanRequest request, Bytes needed) {
   return absl::StrCat("resources.activationMemoryPerRank: ", SizeField(*least));
 }
 
-// The layout of a plan that fits, with the fewest ranks between `from` and `to`.
+// Returns the layout of a plan that fits, with the fewest ranks between `from` and `to`.
 std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from, int32_t to) {
   if (from > to) return std::nullopt;
   request.spec.resources.min_ranks = from;
@@ -142,7 +142,7 @@ std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from,
   return std::nullopt;
 }
 
-// A pinned size of the layout that may be left open.
+// A size of the layout that the job pins and that can be left to the planner.
 struct PinnedSize {
   const char* field;
   int32_t ParallelSpec::*spec;
@@ -165,11 +165,12 @@ std::string RanksAndSizes(const JobSpec& spec, const ParallelLayout& layout, con
   return absl::StrJoin(changes, ", ");
 }
 
-// Sets of the job's pinned sizes to leave open, small sets first. With `with_tp` every set has tp, else no set has it.
+// Returns sets of the job's pinned sizes to leave to the planner, small sets first. With `with_tp` every set contains tp,
+// otherwise no set does.
 std::vector<std::vector<PinnedSize>> OpenSizes(const ParallelSpec& parallel, bool with_tp) {
   std::vector<std::vector<PinnedSize>> sets(1);
   if (with_tp) sets.front().push_back(kTensor);
-  if (parallel.schedule == ScheduleKind::kCustom) return sets;  // its text fixes the pipeline's sizes
+  if (parallel.schedule == ScheduleKind::kCustom) return sets;  // a custom schedule fixes the pipeline's sizes
   std::vector<PinnedSize> pinned;
   for (const PinnedSize& size : kPipelineAndReplicas) {
     if (parallel.*size.spec != 0) pinned.push_back(size);
@@ -276,7 +277,7 @@ bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Sho
 
 std::string SmallestChange(const PlanRequest& original, const Candidate& closest, const Shortfall& shortfall) {
   PlanRequest request = original;
-  // If HEU fits, the exact solver fits too, but it takes long.
+  // If HEU finds a plan that fits, the exact solver does too, but takes long.
   if (request.spec.recompute == RecomputeMode::kOpt) request.spec.recompute = RecomputeMode::kHeu;
   request.exact = nullptr;
   const Bytes needed = NeededOf(shortfall);

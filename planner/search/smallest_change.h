@@ -1,6 +1,6 @@
-// The smallest change that makes it possible to plan a request that does not fit. One field or a few are changed;
-// everything else stays as the job has it. Each amount is the smallest that fits (for a micro-batch and a sequence: the
-// largest). Changes are tried in this order, and the answer is the first kind that helps:
+// The smallest change that makes it possible to plan a request that does not fit. One field or a few fields are changed; all
+// other fields stay as in the job. Each amount is the smallest that fits (for a micro-batch and a sequence: the largest).
+// Changes are tried in this order, and the answer is the first kind that helps:
 //
 //   model.attention: fused              if the scores of unfused attention take most of the needed memory
 //   recompute: auto                     instead of the policy in the job
@@ -27,13 +27,13 @@
 
 namespace lynx {
 
-// Bytes of the scores of unfused attention while a layer runs; 0 with fused attention.
+// Bytes of the attention scores that one layer of unfused attention needs while it runs; 0 with fused attention.
 Bytes ScoresOfLayer(const ModelSpec& model, const Candidate& candidate);
-// True if the scores are more than half of what the shortfall's stage needs.
+// True if the scores take more than half of the memory that the shortfall's stage needs.
 bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Shortfall& shortfall);
 
-// No candidate of `request` fits; `closest` is the one that lacks the least memory, by `shortfall`. Returns
-// "train.microBatch: 2", or "resources.ranks: 8, parallel.pp: 2", or "a smaller model" if no change above helps.
+// No candidate of `request` fits; `closest` is the one that lacks the least memory, by `shortfall`. Returns "train.microBatch:
+// 2", or "resources.ranks: 8, parallel.pp: 2", or "a smaller model" if none of the changes above helps.
 std::string SmallestChange(const PlanRequest& request, const Candidate& closest, const Shortfall& shortfall);
 
 }  // namespace lynx
