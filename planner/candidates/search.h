@@ -23,8 +23,9 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
 // Returns all candidates; the list is never empty. They are ordered by ranks, tp, pp, micro-batch, then by the other degrees
 // and modes, with the default values first. Ranks are within the spec's range and the cluster's devices. tp is at most the
-// devices of the smallest node and divides heads, key heads and ffn. The schedule's parts of the model (pp * virtual stages; pp
-// * 2 for zero-bubble-v) are at most the layers. dp * micro_batch divides the global batch; 2 * cp divides the sequence if cp >
+// devices of the smallest node and divides heads, key heads and ffn. The schedule divides the model into
+// at most as many parts as there are layers (pp * virtual stages, or pp * 2 with zero-bubble-v). dp * micro_batch divides the
+// global batch; 2 * cp divides the sequence if cp >
 // 1. Pinned values are obeyed. Values that are left open: a micro-batch is a power of two up to 8; virtual stages are 1 to 8; a
 // schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds every
 // weight twice, so both are used only on request). Replicas shard nothing or the optimizer's states, or, with

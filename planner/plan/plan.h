@@ -22,23 +22,23 @@
 
 namespace lynx {
 
-// What will run the plan. It limits the choices for what the job leaves open. kLynxEngine: only what Lynx's own engine
-// can run (CheckEngineRuns). kAnyFramework: everything that the planner supports.
+// What will run the plan. It limits the values that the planner chooses for fields that the job leaves open. kLynxEngine: only
+// what Lynx's own engine can run (CheckEngineRuns). kAnyFramework: everything that the planner supports.
 enum class PlanTarget : uint8_t { kLynxEngine, kAnyFramework };
 
 struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
-  // Solves stages exactly if recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes a solver,
-  // and node/solver_process.h one that runs in another process. What it proves within its time limit depends on the
-  // machine, and so then does the plan.
+  // Solves stages exactly if recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes a solver, and
+  // node/solver_process.h one that runs in another process. The result of a solver with a time limit depends on the machine's
+  // speed, and so does a plan that uses it.
   StageSolver exact;
 };
 
 // One virtual stage.
 struct SlicePlan {
-  int32_t stage = 0;                       // as in an action
+  int32_t stage = 0;                       // number of the virtual stage, as in an action
   int32_t first_layer = 0, end_layer = 0;  // transformer layers
   StagePolicy policy;
 
@@ -52,7 +52,7 @@ struct StagePlan {
   Bytes arena;  // planned activation peak of each rank of the stage, which is the allocated size
   Bytes live_peak;
   StateBytes states;
-  Bytes host;  // the largest host memory that each rank needs at any time, for what is offloaded
+  Bytes host;  // the largest host memory that each rank needs at any time, for offloaded tensors
   // Predicted, per step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
@@ -77,15 +77,15 @@ struct Plan {
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
 
-// The slices by virtual stage: all layers of the model in order. In a bidirectional pipeline only those of pipe 0, so
-// that each layer comes once.
+// Returns the slices in the order of virtual stages: all layers of the model in order. In a bidirectional pipeline it returns
+// only the slices of pipe 0, so that each layer comes once.
 std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan);
 
 // Infeasible is a result, not an error.
 struct Infeasible {
   int32_t stage = 0;
-  // With everything recomputed, in the best layout tried; above `limit`. It is an estimate if `reason` names no amount:
-  // then activations fit, but no arena of the whole step does.
+  // Memory that the stage needs if everything is recomputed, in the best layout that was tried; it is more than `limit`. If
+  // `reason` names no amount, `needed` is an estimate: the activations seem to fit, but no arena of the whole step does.
   Bytes needed;
   Bytes limit;
   std::string reason;      // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
@@ -99,9 +99,9 @@ std::string PlanText(const Plan& plan);
 // Adds the digest to a complete plan, as the last step of MakePlan. Returns Internal with stage, action and rule if the
 // programs are not valid (ValidatePrograms): then the planner has a bug, and the plan is not returned.
 absl::StatusOr<Plan> FinishedPlan(Plan plan);
-// Returns FailedPrecondition unless the plan is consistent: its slices are the layout's and cover the model (in a
-// bidirectional pipeline both copies alike), the digest is right, the programs are valid (ValidatePrograms), arenas,
-// peaks and states are those of the memory model, and arenas are within the limit.
+// Returns FailedPrecondition unless the plan is consistent: its slices are those of the layout and cover the model (in a
+// bidirectional pipeline, both copies have the same slices), the digest is right, the programs are valid (ValidatePrograms),
+// arenas, peaks and states are those of the memory model, and arenas are within the limit.
 absl::Status CheckPlan(const Plan& plan);
 
 }  // namespace lynx

@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// The decimal number is for people, the bits are exact. Neither depends on how a platform or locale prints numbers.
+// The decimal number is for people; the bits give the exact value. Neither depends on how a platform or locale prints numbers.
 std::string ExactText(double value) {
   return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
 }
@@ -98,7 +98,7 @@ absl::Status CheckShape(const Plan& plan) {
   return CheckSlices(plan);
 }
 
-// Validates all ranks' programs, each alone and then across ranks.
+// Validates the programs of all ranks: first each program alone, then all together.
 absl::Status CheckPrograms(const Plan& plan) {
   std::vector<Program> programs;
   std::vector<StageContext> contexts;

@@ -2,10 +2,10 @@
 // fields, T& value)` calls one function of `fields` for each field, and readers and writers of JSON and of protobuf messages
 // all use it. planner/problem/job_spec_fields.h and worker/contract/rank_report_fields.h list these functions.
 //
-// A description does not know protobuf, but a message has no function that finds a field by its text (programs that are to
-// begin quickly have messages without descriptors). So a name holds the calls of the functions that protoc generates for this
-// name. They are templates: only a reader or writer of messages instantiates them, and then a field that the message lacks is
-// an error of the compiler. Thread-safe.
+// A Describe function does not depend on protobuf. But a message has no function that finds a field by its name as text:
+// programs that must start quickly use messages without descriptors. So a FieldName holds calls of the functions that protoc
+// generates for the field. These calls are templates. Only a reader or writer of messages instantiates them; if the message
+// lacks the field, this is a compile error. Thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_FIELD_H_
 #define LYNX_PLANNER_PROBLEM_FIELD_H_
 
@@ -19,7 +19,7 @@ enum class FieldAccess : uint8_t { kGet, kSet, kMutable, kAdd, kHas };
 template <FieldAccess access>
 using FieldAccessTag = std::integral_constant<FieldAccess, access>;
 
-// Converts to the name in files, so that what reads or writes JSON takes a `const char*`.
+// A field's name. It converts to its name in files, so that code that reads or writes JSON takes a `const char*`.
 template <class Calls>
 struct FieldName {
   const char* text;
@@ -29,7 +29,7 @@ struct FieldName {
   constexpr FieldName(const char* name, Calls access) : text(name), calls(access) {}
   constexpr operator const char*() const { return text_in_files; }
 
-  // The same field, which has another name in files.
+  // Returns the name of the same field, with another name in files.
   constexpr FieldName InFiles(const char* other) const {
     FieldName name = *this;
     name.text_in_files = other;
@@ -41,7 +41,7 @@ struct FieldName {
   decltype(auto) Get(const Message& message) const {
     return calls(FieldAccessTag<FieldAccess::kGet>(), message);
   }
-  // Whether the message has the field; only for fields that know it (messages, and members of a oneof).
+  // True if the message has the field set; only for fields with presence (messages, and members of a oneof).
   template <class Message>
   bool Has(const Message& message) const {
     return calls(FieldAccessTag<FieldAccess::kHas>(), message);

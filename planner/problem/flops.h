@@ -20,12 +20,13 @@ enum class FlopCount : uint8_t {
   // token, as Yuan et al. 2024 count.
   kModelCausal,
   // What the hardware computes:
-  kFullRecompute,                // kModel, and each layer's forward again
-  kSelectiveRecompute,           // kModel, and the attention core's forward again: (1 + 2s/9h + v/12hL) for such a GPT
-  kSelectiveRecomputePublished,  // as Korthikanti et al. 2022 print and use it: (1 + s/3h + v/12hL), attention counted twice
+  kFullRecompute,       // kModel plus a second forward of each layer
+  kSelectiveRecompute,  // kModel plus a second forward of the attention core: (1 + 2s/9h + v/12hL) for such a GPT
+  // the formula printed and used by Korthikanti et al. 2022: (1 + s/3h + v/12hL), which counts attention twice
+  kSelectiveRecomputePublished,
 };
 
-// FLOPs of one step over `samples` samples. Exact below 2^53, else rounded at each multiplication.
+// FLOPs of one step over `samples` samples. Exact below 2^53; larger values are rounded at each multiplication.
 double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count);
 
 // Share of the peak: MFU for the model's FLOPs, HFU for the hardware's FLOPs (Chowdhery et al. 2022).

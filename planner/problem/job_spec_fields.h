@@ -172,7 +172,8 @@ void Describe(Fields& fields, JobSpec& spec) {
   }
 }
 
-// The slots of a custom schedule are a text beside this (planner/problem/layout_schedule.h).
+// The slots of a custom schedule are not described here. They are a text in a separate field
+// (planner/problem/layout_schedule.h).
 template <class Fields>
 void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Field(LYNX_FIELD(tp), layout.tp);

@@ -29,7 +29,7 @@ Places PlacesOf(bool sequence_parallel) {
 
 using Ops = std::vector<OpInfo>;
 
-// What of a model decides which ops its layers have.
+// The features of a model that decide which ops its layers have.
 struct Features {
   bool gpt;      // otherwise Llama
   bool fused;    // the attention kernel
@@ -53,7 +53,7 @@ void AddEmbedding(const Features& model, Ops& ops) {
   ops.back().side_outputs = {kEmbedMask};
 }
 
-// `heads` is the tensor of queries, keys and values that attention reads.
+// `heads`: the tensor of queries, keys and values that attention reads.
 void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
   if (model.fused) {
@@ -89,8 +89,8 @@ void AddAttention(const Features& model, Ops& ops) {
   ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, model.sharded ? kProjSum : kX1, false,
                  {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
   if (model.masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
-  // With sequence parallelism the input-gradient pass of add1 and add2 computes their biases' gradients, from the share
-  // that is gathered afterwards.
+  // With sequence parallelism the input-gradient pass of add1 and add2 computes their biases' gradients, from the rank's share
+  // of the gradient, which is gathered afterwards.
   const bool bias_pass = model.gpt && !model.sharded;
   ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
                  {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
@@ -133,7 +133,7 @@ void AddHead(bool sp, Ops& ops) {
   const Tensor input = sp ? kLnfFull : kLnf;
   ops.push_back({Op::kLnf, kH, sp ? Segment::kNorm1 : Segment::kHead, Segment::kEnd, {kX}, kLnf, false,
                  {kX}, {{kGradLnf, kRead}, {kGrad, kWrite}}, {}, {}, false});
-  // The gradient of the logits overwrites them, so the passes after the loss's backward read it there.
+  // The gradient of the logits overwrites the logits, so the passes after the loss's backward read the gradient from kLogits.
   ops.push_back({Op::kLogits, kH, Segment::kHead, Segment::kHead, {input}, kLogits, false,
                  {kLogits}, {{kGradLnf, kWrite}}, {input, kLogits}, {}, true, {kLossStats}});
   ops.push_back({Op::kLoss, kH, Segment::kEnd, Segment::kHead, {kLogits, kLossStats}, kWorkspace, false,
@@ -270,7 +270,7 @@ void LayerGraph::FindRecomputable() {
     if (producers.empty()) {
       made_with_[Index(made)] = {made};
     } else {
-      // The tensor is ready when its last producer has run. That producer may read what earlier producers made.
+      // The tensor gets the position of its last producer in recomputable_: it is ready when that producer has run.
       std::erase(recomputable_, made);
     }
     recomputable_.push_back(made);

@@ -8,16 +8,14 @@
 // Graphs. The ops of a layer depend on the model's family, the attention kernel, whether dropout masks are stored and
 // whether the norms are sharded (sequence parallelism): LayerGraph::Of(shape) is the graph of a shape. An op or tensor
 // means the same in all graphs that have it. `core` below stands for
-//   unfused attention           probs context
-//   the same, masks stored      probs drop context
-//   fused attention             flash
-// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position. If queries and keys have
-// norms, qk_norm stands between qkv and rope. If masks are stored, mask1 and mask2 stand before add1 and add2.
+//   unfused attention           probs context the same, masks stored      probs drop context fused attention             flash
+//   and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position. If queries and keys have norms,
+//   qk_norm comes between qkv and rope. If masks are stored, mask1 and mask2 come before add1 and add2.
 //
-// Segments. A segment is the run of ops between two collectives of a pass; an overlap window opens at its end. The last
-// run of a layer's pass, which ends without a collective, is `end`. Forward and backward collectives stand in different
-// places (Megatron's g and f), so an op belongs to one segment per pass. AR is an all-reduce, AG an all-gather, RS a
-// reduce-scatter; a leading B means that they carry gradients:
+// Segments. A segment is the sequence of ops between two collectives of a pass; an overlap window opens at its end. The last
+// ops of a layer's pass, after which no collective follows, are the segment `end`. Forward and backward collectives are in
+// different places (Megatron's g and f), so an op belongs to one segment per pass. AR is an all-reduce, AG an all-gather, RS a
+// reduce-scatter; with a leading B the collective carries gradients:
 //
 //   transformer, forward:   attn = ln1 qkv core proj | AR |  mlp = add1 ln2 fc1 act fc2 | AR |  end = add2
 //   transformer, backward:  mlp = add2 fc2 act fc1 | BAR |  attn = ln2 add1 proj core qkv | BAR |  end = ln1
@@ -35,9 +33,9 @@
 //   head:       forward norm1 = lnf | AG | head = logits | AG of loss statistics | end = loss;  backward head = loss logits |
 //               BRS | end = lnf
 //
-// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from its share,
-// for the weight gradients and for what is recomputed from it. Llama's embedding has no op in `end` and `out`: so it has
-// no forward end, and out contains only the gather.
+// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from its share, for the
+// weight gradients and for what is recomputed from it. Llama's embedding has no op in `end` and `out`: so the embedding has no
+// segment `end`, and its `out` contains only the gather.
 //
 // In-place tensors. proj writes a partial sum into x1; its collective and add1 (residual + dropout + bias) work on it in
 // place. fc2, its collective and add2 do the same in the next layer's x. So recomputing x1 means running proj, the
@@ -132,7 +130,7 @@ constexpr bool Contains(OpSet set, Op op) { return (set & Bit(op)) != 0; }
 
 enum class Tensor : uint8_t {
   // forward; a recomputation policy decides on those of the transformer
-  kX,             // (b, n, h)       layer input; its key names the layer that reads it
+  kX,             // (b, n, h)       layer input; its BufferKey has the number of the layer that reads it
   kLn1,           // (b, n, h)
   kLn1Full,       // (b, q, h)       gathered ln1
   kQkv,           // (b, q, (a + 2k)/t, d)  rope works on it in place, if queries and keys have no norms
@@ -229,8 +227,8 @@ struct LayerShape {
 };
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
-// kUpdate: the op reads and writes the tensor in place. kAccumulate: it adds to the tensor; the first op that does so
-// starts a fresh sum. kRelease: it reads the tensor for the last time; the next op that adds to it starts a fresh sum.
+// kUpdate: the op reads and writes the tensor in place. kAccumulate: it adds to the tensor; the first op that does so starts a
+// fresh sum. kRelease: it reads the tensor for the last time; the next op that adds to the tensor starts a fresh sum.
 enum class AccessMode : uint8_t { kWrite, kRead, kUpdate, kAccumulate, kRelease };
 
 struct TensorUse {
@@ -266,7 +264,7 @@ struct OpInfo {
   // a W action computes its weight gradient (linears, biases of add1/add2); the input-gradient pass computes the weight
   // gradients of norms, embedding and positions
   bool has_weight_pass;
-  std::vector<Tensor> side_outputs = {};  // written beside `output`: masks, log-sum-exp, loss statistics
+  std::vector<Tensor> side_outputs = {};  // written in addition to `output`: masks, log-sum-exp, loss statistics
 };
 
 // The ops and segments of one kind of model. Immutable. There is one object per kind, which lives until the program ends.
@@ -291,22 +289,21 @@ class LayerGraph {
   // Segments of a transformer layer that end in a collective, in the order of the pass; each has a window. At most 4.
   const std::vector<Segment>& WindowsOf(Pass pass) const { return windows_[pass == Pass::kForward ? 0 : 1]; }
 
-  // Forward tensors of a transformer layer that may be recomputed. Each stands after the tensors that its producers read.
-  // At most kMaxRecomputable.
+  // Forward tensors of a transformer layer that can be recomputed. Each comes after the tensors that its producers read. At
+  // most kMaxRecomputable.
   const std::vector<Tensor>& recomputable() const { return recomputable_; }
   int RecomputableIndex(Tensor tensor) const;  // -1: not recomputable
-  // The ops that recompute a tensor from the tensors that they read. For x1: proj and add1, with the collective between
-  // them.
+  // The ops that compute a tensor, and so recompute it. For x1 they are proj and add1, with a collective between them.
   const std::vector<Op>& ProducersOf(Tensor tensor) const;
-  // All tensors that its producers write, itself included: probs_dropped comes with its mask, context with lse.
+  // All tensors that the producers of `tensor` write, `tensor` included. For example, probs_dropped is made with its mask, and
+  // context with lse.
   const std::vector<Tensor>& MadeWith(Tensor tensor) const;
-  // The other recomputable tensors that its producers read. A gathered tensor counts as its share.
+  // The other recomputable tensors that the producers of `tensor` read. A gathered tensor counts as its share.
   TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
   // True if recomputing the tensor needs a collective (when t > 1): x1, and with sequence parallelism every tensor whose
   // producers read a gathered tensor.
   bool RepeatsCollective(Tensor tensor) const;
-  // Recomputable tensors that B or W of a transformer layer's backward segment reads. A gathered tensor counts as its
-  // share.
+  // Recomputable tensors that B or W of a backward segment of a transformer layer reads. A gathered tensor counts as its share.
   TensorSet ReadBy(Segment backward_segment) const { return read_by_[static_cast<size_t>(backward_segment)]; }
   // The share from which a gathered tensor is gathered, and the segment whose collective gathers it. For any other
   // tensor: the tensor itself, and kNone.
@@ -346,7 +343,8 @@ inline constexpr int kMaxWindows = 4;
 
 // LYNX_CHECK fails for kWorkspace, kWeights and kWeightGradients; see WorkspaceBytes and LayerParameters.
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
-// Bytes of a recomputable tensor and of all that is made with it, each padded to kBufferAlignment as in an arena.
+// Bytes of a recomputable tensor and of all tensors that are made with it (MadeWith), each padded to kBufferAlignment as in an
+// arena.
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape);
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
 // Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core a rank gathers the keys

@@ -72,14 +72,15 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
   }
 }
 
-// FLOPs of one product of the scores' size: q x (a/t d) with s keys, or its causal half.
+// FLOPs of one matrix product of queries and keys: q rows of a/t heads of d elements, with s keys. With `causal_half`, half of
+// it.
 int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
   const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
   return causal_half ? full / 2 : full;
 }
 
 // Bytes that an op reads or writes of a gradient. With sequence parallelism, the gradients on either side of a norm or an
-// addition are gathered or reduced in place: the buffer is whole, but the op works on the rank's share of it.
+// addition are gathered or reduced in place: the buffer holds the whole tensor, but the op works only on the rank's share.
 Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
   const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
   const Bytes bytes = TensorBytes(tensor, shape);
@@ -92,7 +93,8 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
   for (const TensorUse& use : info.gradients) {
     total += TouchedBytes(use.tensor, info.op, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
   }
-  if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;  // the gradient's rows, read and written
+  // the rows of the gradient, which are read and written
+  if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;
   // Norms and positions add to their weights' gradients here; the input-gradient pass of a linear reads its weights.
   return total + weights * (info.has_weight_pass ? 1 : 2);
 }
@@ -112,9 +114,9 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   return total;
 }
 
-// Mirrors the CPU backend (kAttentionRows and WideHeadFloats there): the number of rows that attention works on at once,
-// and how much of one head it converts to 32 bits if its tensors have 16 bits: `whole` matrices of all positions, `rows`
-// matrices of those rows.
+// These values must equal those of the CPU backend (kAttentionRows and WideHeadFloats there). kAttentionRows: the number of
+// rows that attention works on at once. WideHeadBytes: bytes of 32-bit copies of one head, if the elements of tensors have 16
+// bits: `whole` matrices with all positions, and `rows` matrices with the rows that are worked on at once.
 constexpr int32_t kAttentionRows = 64;
 
 int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
@@ -127,9 +129,9 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
-  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. Forward needs their
-  // probabilities after dropout; with 16-bit tensors it needs their probabilities in any case. Backward needs these and
-  // the gradient of the probabilities.
+  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. The forward needs the probabilities
+  // of these rows after dropout; with 16-bit tensors it needs their probabilities in any case. The backward needs the
+  // probabilities and their gradient.
   const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
   // Keys and values of the whole sequence; backward also needs their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
@@ -140,7 +142,8 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
     return gathered + (needs_scores ? scores : Bytes(0)) + WideHeadBytes(shape, 1, 1);
   }
   const Bytes wide = gathered + WideHeadBytes(shape, 4, 3);
-  // Backward of fused attention sums, per row, the product of its output and the output's gradient; 32-bit.
+  // In its backward pass, fused attention computes one 32-bit sum for each row: the product of the output and the output's
+  // gradient.
   return wide + (op == Op::kFlash ? TensorBytes(Tensor::kLse, shape) : scores * 2);
 }
 
@@ -185,14 +188,14 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
 
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
-  // Only the rows of the batch's tokens are read from the token embedding, and the tensors below count those already.
+  // Only the rows of the batch's tokens are read from the token embedding, and the tensors below include them already.
   const Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * shape.element_bytes()};
   Bytes total;
   const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };
   switch (pass) {
     case Pass::kForward:
       for (Tensor t : info.reads) add(t, 1);
-      if (op == Op::kEmbed) add(info.output, 1);  // the rows that it reads
+      if (op == Op::kEmbed) add(info.output, 1);  // the rows that the op reads
       if (info.output != Tensor::kWorkspace) add(info.output, info.in_place ? 2 : 1);
       for (Tensor t : info.side_outputs) {
         if (t != Tensor::kLossStats) add(t, 1);

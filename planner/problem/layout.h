@@ -47,16 +47,16 @@ inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
 // "tp2 pp2 dp1"; whatever differs from its plain value follows: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
 std::string LayoutText(const ParallelLayout& layout);
 
-// The pinned degrees and modes; the others have their plain values (degrees 1, nothing sharded, 1F1B). The spec has
-// passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
+// Returns a layout with the pinned degrees and modes; all others have their default values (degrees 1, nothing sharded, 1F1B).
+// The spec has passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
-// The inverse: pins every degree and mode to the layout's value.
+// The inverse of PinnedLayout: pins every degree and mode to the layout's value.
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
-// Returns FailedPrecondition with the job file's field unless Lynx's own engine can train the model in this layout. The
-// engine trains what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the
-// attention window, over tp (with or without sequence parallelism), pp and dp, with any schedule. Anything else can only
-// be planned.
+// Returns FailedPrecondition with the job file's field unless Lynx's own engine can train the model in this layout. The engine
+// trains what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the attention
+// window, over tp (with or without sequence parallelism), pp and dp, with any schedule. Other models and layouts can only be
+// planned.
 inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine can rotate
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 

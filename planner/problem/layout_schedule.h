@@ -25,12 +25,12 @@ std::string CustomScheduleText(const ParallelLayout& layout);
 Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches);
 
 // The slots of the layout's schedule, for all ranks or for one rank. LYNX_CHECK fails if there is no such schedule
-// (CheckScheduleOf). With GPipe and 1F1B one rank is cheap, because they need no clock: whatever a slot sends can be
-// waited for in the next slot. With other schedules one rank takes as long as all.
+// (CheckScheduleOf). With GPipe and 1F1B, SlotsOfRank is cheap: no simulated clock is needed, because what a slot sends can be
+// waited for in the next slot. With other schedules, SlotsOfRank takes as long as SlotsToLower.
 PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
 std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);
 
-// True if W is a slot of its own.
+// True if weight gradients (W) are slots of their own.
 bool SplitsWeight(const ParallelLayout& layout);
 
 // Returns InvalidArgument unless the layout has a schedule for this number of microbatches: one that can be generated

@@ -1,5 +1,5 @@
-// The table of known model families, one row each: what their layers consist of, in terms of ModelSpec, and which
-// features the engine lacks for them. Reading a config.json, planning, training, importing, exporting and docs/models.md
+// The table of known model families, one row each: what the layers of the family consist of, in terms of ModelSpec, and which
+// features of the family the engine lacks. Reading a config.json, planning, training, importing, exporting and docs/models.md
 // follow this table.
 //
 // The `model_type` in its config.json (Hugging Face's transformers) names a family. A field that is absent from
@@ -16,9 +16,9 @@
 
 namespace lynx {
 
-// How a Hugging Face folder stores weights. kNone: this program knows no tensor names for them. kGpt2: query, key and
-// value in one tensor, matrices as (in, out). kGptBigCode: the same names, matrices as (out, in). kLlama: one tensor each
-// for query, key, value, gate and up. kPhi3: one tensor for query, key and value, another for gate and up.
+// How a Hugging Face folder stores weights. kNone: this program knows no tensor names for them. kGpt2: query, key and value in
+// one tensor, matrices as (in, out). kGptBigCode: the names of kGpt2, matrices as (out, in). kLlama: one tensor each for query,
+// key, value, gate and up. kPhi3: one tensor for query, key and value, another for gate and up.
 enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3 };
 
 // Whether `sliding_window` of config.json applies. kIfUsed: only with `use_sliding_window`.
@@ -28,7 +28,7 @@ struct FamilyTraits {
   const char* model_type;
   const char* model_class;  // transformers' class of the causal language model
   const char* models;       // names that people use
-  ModelFamily base;         // the family whose layers it is trained with, or at least planned with
+  ModelFamily base;         // the family with whose layers the models are trained, or at least planned
   WeightNames weights;      // kNone: weights can be neither imported nor exported
   bool qkv_bias = false;
   bool qk_norm = false;

@@ -12,7 +12,7 @@ constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";
 
-// As Megatron-LM trains it: 16-bit, with stored attention scores and dropout masks, and a tied output projection.
+// A GPT as Megatron-LM trains it: 16-bit, with stored attention scores and dropout masks, and a tied output projection.
 ModelPreset Gpt(std::string name, const char* source, int32_t layers, int32_t hidden, int32_t heads) {
   return {std::move(name),
           source,

@@ -1,5 +1,5 @@
-// StageContext holds what a reader of one pipeline rank's program must know beside the program: shapes, layout, and which
-// parts of the model the rank has. A pipeline rank is a place in the pipeline: one tensor-parallel group of each replica,
+// StageContext holds what a reader of one pipeline rank's program must know in addition to the program: shapes, layout, and
+// which parts of the model the rank has. A pipeline rank is a place in the pipeline: one tensor-parallel group of each replica,
 // whose ranks all run the same program.
 //
 // Virtual stages. A rank has one slice of the model for each of its virtual stages (planner/schedule/schedule.h): one

@@ -6,8 +6,8 @@
 
 namespace lynx {
 
-// For actions of the same kind and segment: true if one does what the other does, each in its own layer and microbatch.
-// The top layer differs, because its output may belong to the head.
+// For two actions of the same kind and segment: true if they have the same accesses, except for the layer and the microbatch.
+// The top layer has other accesses, because its output may belong to the head.
 bool AccessTable::Alike(const Action& a, const Action& b) const {
   if (a.stage != b.stage || a.ops != b.ops || a.tensors != b.tensors) return false;
   if ((a.microbatch == kNoMicrobatch) != (b.microbatch == kNoMicrobatch)) return false;

@@ -121,7 +121,7 @@ constexpr bool EachKindHasARow() {
 }
 static_assert(EachKindHasARow());
 
-// The starts of collectives. Indexed by Collective and StepPart; kForward where there is no such collective.
+// The kinds that start collectives, indexed by Collective and StepPart. ActionKind::kForward stands for "no such collective".
 using Starts = std::array<std::array<ActionKind, static_cast<size_t>(StepPart::kOther) + 1>,
                           static_cast<size_t>(Collective::kReduceScatter) + 1>;
 constexpr Starts StartsOfCollectives() {
@@ -158,7 +158,7 @@ void AppendSet(uint64_t set, std::string& text) {
   text += ')';
 }
 
-// Reads one word from left to right. Every error names the word and the position of the wrong character.
+// Parses one word from left to right. Every error names the word and the position of the wrong character.
 class ActionParser {
  public:
   explicit ActionParser(std::string_view text) : text_(text) {}

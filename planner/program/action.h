@@ -99,14 +99,15 @@ enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, 
 // What an action names in parentheses.
 enum class Operands : uint8_t { kNone, kOps, kTensors };
 
-// The part of a microbatch's training that an action belongs to. kOther: copies to and from the host, and what ends the step.
+// The part of a microbatch's training that an action belongs to. kOther: copies to and from the host, and the actions at the
+// end of the step.
 enum class StepPart : uint8_t { kForward, kBackward, kWeight, kRecompute, kOther };
 
-// The way that a send, a receipt or a copy goes. kOut: it reads buffers of this rank's device. kIn: it writes them.
+// Direction of a send, a receive or a copy. kOut: it reads buffers of this rank's device. kIn: it writes them.
 enum class Flow : uint8_t { kNone, kOut, kIn };
 
-// The table of action kinds. A new kind needs a row there, one case in the engine and one golden test. Whoever asks what a
-// kind is reads these fields and does not list kinds.
+// The table of action kinds. A new kind needs a row there, one case in the engine and one golden test. Code that depends on
+// properties of a kind reads these fields and does not list kinds.
 struct ActionInfo {
   ActionKind kind;
   std::string_view letters;  // "F", "AR", ...: without the + or - that follows from `phase`

@@ -1,21 +1,21 @@
-// Dynamic storage allocation with known lifetimes is NP-hard, so this is a greedy placement. It is tried in several ways,
-// and the first result that is small enough is used.
+// Dynamic storage allocation with known lifetimes is NP-hard, so this is a greedy placement. Several ways are tried, and the
+// first result that is small enough is used.
 //
-// Two regions. The lower region holds what is kept from one slot of the schedule for a later one (from the forward pass
-// for the backward pass, and from that for weight gradients that are split off). Each buffer gets a place of exactly its
-// size, which is reused as soon as it is free. Microbatches in flight are like each other, so at the time of the peak a
-// place is hardly ever unused. The upper region holds everything else, which has short lifetimes. There microbatches and
-// layers repeat each other, so instances of a tensor that never live at the same time form a *group* and share one
-// offset. Groups are placed from large to small, each in the smallest gap between those placed groups with which it ever
-// lives at the same time. This takes time proportional to the program, plus a little for some hundred groups. At the peak
-// all that a microbatch keeps is usually live, so the arena usually equals the peak.
+// Two regions. The lower region holds what one slot of the schedule keeps for a later slot: from the forward pass for the
+// backward pass, or from the backward pass for weight gradients that are split off. Each buffer gets a place of exactly its
+// size, which is reused as soon as it is free. Microbatches in flight are like each other, so at the time of the peak a place
+// is hardly ever unused. The upper region holds everything else, which has short lifetimes. There microbatches and layers
+// repeat each other, so instances of a tensor that never live at the same time form a *group* and share one offset. Groups are
+// placed from large to small. Each is placed in the smallest gap between the placed groups with which it ever lives at the same
+// time. This takes time proportional to the program, plus a little for some hundred groups. At the peak, all buffers that
+// microbatches keep are usually live, so the arena usually equals the peak.
 //
-// Orders. If the two regions are too large, all buffers are placed one by one into gaps, in one of two orders. First
-// order: kept buffers in the order of time, then the rest from large to small. Second order: all from large to small. If
-// the result is above the peak of live bytes (no layout can be below it), the buffers that end above that peak move to
-// the front of the order, and the placement is repeated, up to a limit of work. The tests require an arena of at most
-// 0.5% above the peak under the named policies, at most 8% under random policies, and at most 15% if gradients or weights
-// are sharded with every microbatch.
+// Orders. If the two regions are too large, all buffers are placed one by one into gaps, in one of two orders. First order:
+// kept buffers in the order of time, then the rest from large to small. Second order: all from large to small. If the result is
+// above the peak of live bytes (no layout can be below it), the buffers whose end is above the peak move to the front of the
+// order, and the placement is repeated, up to a limit of work. The tests require an arena of at most 0.5% above the peak under
+// the named policies, at most 8% under random policies, and at most 15% if gradients or weights are sharded with every
+// microbatch.
 #include "planner/program/arena_layout.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@
 namespace lynx {
 namespace {
 
-// Two regions are good enough if the arena is above the peak by at most 1/kLittle of it.
+// The result with two regions is good enough if the arena exceeds the peak by at most 1/kLittle of the peak.
 constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
 // No further round starts after this many visits of neighbours: about a hundredth of a second on one core.
@@ -48,7 +48,8 @@ class PlacedBuffers {
   PlacedBuffers(const std::vector<BufferInstance>& buffers, size_t actions)
       : buffers_(buffers), offsets_(buffers.size()), chunks_(actions / kChunk + 1) {}
 
-  // Places `index` into the smallest gap that fits, the lowest if several are equal. Returns its end.
+  // Places buffer `index` into the smallest gap that fits; of several equal gaps, into the lowest. Returns the end of the
+  // buffer.
   Bytes Place(int32_t index) {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
     FindNeighbours(buffer);
@@ -79,13 +80,14 @@ class PlacedBuffers {
   };
   struct Chunk {
     std::vector<Range> whole;     // merged ranges, by offset, of instances that live from the chunk's begin to its end
-    std::vector<Placed> partial;  // instances that live during a part of it, by offset
-    std::vector<Placed> starts;   // instances that begin in it
+    std::vector<Placed> partial;  // instances that live during a part of the chunk, by offset
+    std::vector<Placed> starts;   // instances that begin in the chunk
   };
 
   static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
 
-  // Fills neighbours_, by offset, with the instances that live when `buffer` begins, and those that begin while it lives.
+  // Fills neighbours_, ordered by offset, with the instances that live when `buffer` begins, and with the instances that begin
+  // while `buffer` lives.
   void FindNeighbours(const BufferInstance& buffer) {
     const Chunk& begin = chunks_[static_cast<size_t>(buffer.first / kChunk)];
     looks_ += static_cast<int64_t>(begin.whole.size() + begin.partial.size());
@@ -156,7 +158,7 @@ class PlacedBuffers {
   int64_t looks_ = 0;
 };
 
-// True if the forward pass writes it and the backward pass is the last to read it.
+// True if the forward pass writes the buffer and the backward pass is the last to read it.
 bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
@@ -164,15 +166,16 @@ bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
          (last == ActionKind::kBackward || last == ActionKind::kWeight || last == ActionKind::kRecompute);
 }
 
-// True if the backward pass writes it and weight gradients are the last to read it; in some programs these run much
-// later.
+// True if the backward pass writes the buffer and weight gradients are the last to read it. In some programs weight gradients
+// run much later than the backward pass.
 bool KeptForWeights(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
   return (first == ActionKind::kBackward || first == ActionKind::kRecompute) && last == ActionKind::kWeight;
 }
 
-// True if weight gradients run in slots of their own; then some follow another microbatch's pass.
+// True if weight gradients run in slots of their own. This is the case if some weight gradient follows a pass of another
+// microbatch.
 bool SplitsWeight(const Program& program) {
   int32_t microbatch = kNoMicrobatch;
   for (const Action& action : program) {
@@ -185,11 +188,12 @@ bool SplitsWeight(const Program& program) {
   return false;
 }
 
-// Sets the offsets of `kept`, which is in the order of time, in slots by size. Returns the end of the highest slot.
+// Places the buffers of `kept`, which is in the order of time: each gets a free place of exactly its size, or a new place at
+// the end. Returns the end of the highest place.
 Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& kept, std::vector<Bytes>& offsets) {
   using Taken = std::pair<int32_t, int32_t>;  // last action, buffer
   std::priority_queue<Taken, std::vector<Taken>, std::greater<>> taken;
-  std::map<Bytes, std::vector<Bytes>> free;  // slots, by size
+  std::map<Bytes, std::vector<Bytes>> free;  // offsets of free places, by size
   Bytes end;
   for (const int32_t index : kept) {
     const BufferInstance& buffer = buffers[static_cast<size_t>(index)];
@@ -254,7 +258,7 @@ class BufferGroups {
 
   void FindGroups() {
     struct Open {
-      int32_t group, last;  // last action of its last member
+      int32_t group, last;  // last action of the group's last member
     };
     std::array<std::vector<Open>, kTensorCount> open;
     for (const int32_t member : members_) {
@@ -300,7 +304,7 @@ class BufferGroups {
     }
   }
 
-  // If several gaps are equal, the lowest.
+  // Returns the offset of the smallest gap that fits the group; of several equal gaps, the lowest.
   Bytes SmallestGap(int32_t group, const std::vector<int32_t>& placed) const {
     Bytes best(-1), best_gap(std::numeric_limits<int64_t>::max()), end;
     for (const int32_t other : placed) {
@@ -339,7 +343,7 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) plan.buffers[i].offset = offsets[i];
 }
 
-// Indices into plan.buffers, which are in the order of time.
+// Returns the first order: indices into plan.buffers, kept buffers in the order of time, then the others from large to small.
 std::vector<int32_t> KeptFirstOrder(const Program& program, const MemoryPlan& plan) {
   std::vector<int32_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -360,8 +364,8 @@ std::vector<int32_t> LargestFirstOrder(const MemoryPlan& plan) {
   return order;
 }
 
-// Tries one order and its repetitions until the arena is small enough. Changes `plan` only if the result is better.
-// `looks` counts the work.
+// Places all buffers in the given order, and repeats this with changed orders until the arena is small enough. Changes `plan`
+// only if the result is better. `looks` counts visits of neighbours (see kMaxLooks).
 void TryOrder(const Program& program, std::vector<int32_t> order, Bytes enough, MemoryPlan& plan, int64_t& looks) {
   for (int round = 0; round < kRoundsPerOrder && plan.arena > enough && looks < kMaxLooks; ++round) {
     PlacedBuffers placed(plan.buffers, program.size());

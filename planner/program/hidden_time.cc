@@ -7,7 +7,7 @@ namespace lynx {
 // Goes backwards over the program, so that the next wait after each action is known.
 std::vector<int32_t> HidingStarts(const Program& program, const std::vector<int32_t>& start_of_wait) {
   std::vector<int32_t> hiding(program.size(), -1);
-  int32_t start = -1;  // of the next wait
+  int32_t start = -1;  // the start of the next wait
   for (auto i = static_cast<int32_t>(program.size()) - 1; i >= 0; --i) {
     const ActionKind kind = program[i].kind;
     const Phase phase = InfoOf(kind).phase;

@@ -1,5 +1,5 @@
-// The layout of the host pool: an offset for every tensor that a program copies to its rank's host memory, such that
-// tensors that are there at the same time never share a byte. Pure; thread-safe; deterministic.
+// The layout of the host pool: an offset for every tensor that a program copies to its rank's host memory, such that tensors
+// that are in the host's memory at the same time never share a byte. Pure; thread-safe; deterministic.
 #ifndef LYNX_PLANNER_PROGRAM_HOST_LAYOUT_H_
 #define LYNX_PLANNER_PROGRAM_HOST_LAYOUT_H_
 
@@ -13,8 +13,8 @@ namespace lynx {
 struct HostLayout {
   // Per action, filled only for starts of copies: the offset in the pool of each of AccessesOf(action), in that order.
   std::vector<std::vector<Bytes>> offsets;
-  // Pool size: the largest sum of bytes that are there at the same time, plus fragmentation. A tensor counts from the
-  // start of its offload to the end of its reload, padded to kBufferAlignment.
+  // Pool size: the largest sum of bytes that are in it at the same time, plus fragmentation. A tensor counts from the start of
+  // its offload to the end of its reload, padded to kBufferAlignment.
   Bytes pool;
 };
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
 
-// The layer of kGrad's key. If the previous slice is on the same rank, the gradient flows on into it in place.
+// Returns the layer of kGrad's key. If the previous slice is on the same rank, the gradient flows into that slice in place, so
+// both slices use one buffer.
 int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
   if (context.slices.size() == 1) return kNoLayer;
   const PipelineShape pipeline = context.pipeline();
@@ -36,18 +37,18 @@ class AccessList {
   AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
       : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
 
-  // A tensor of the action's own layer. The gradient that flows through all layers does not belong to a layer.
+  // Adds a tensor of the action's own layer. kGrad flows through all layers, so its key does not have the action's layer.
   void Add(Tensor tensor, AccessMode mode) {
     AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch}, mode);
   }
 
-  // The x that a layer's last segment writes: the next layer's input.
+  // Adds the x that a layer's last segment writes: the next layer's input.
   void AddOutputX(AccessMode mode) { AddKey({Tensor::kX, OutputLayer(), action_.microbatch}, mode); }
 
-  // x at the slice's boundary.
+  // Adds x at the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
 
-  // Weights or gradients of the action's layer that ZeRO shards.
+  // Adds weights or gradients of the action's layer that ZeRO shards.
   void AddStates(Tensor tensor, AccessMode mode) {
     const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
     const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
@@ -72,8 +73,8 @@ class AccessList {
     return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
   }
 
-  // A fresh write stays a fresh write, whatever follows inside the same action. A read that is followed by a write
-  // becomes an update.
+  // Adds an access, or merges it with an earlier access of the same action to the same key: a fresh write stays a fresh write,
+  // and a read that is followed by a write becomes an update.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;
@@ -131,7 +132,7 @@ void AddOps(const Action& action, const LayerGraph& graph, AccessList& list) {
   }
 }
 
-// The tensors that the collective at the end of a segment works on.
+// Adds the tensors that the collective at the end of a segment works on.
 void AddCollective(const Action& action, const LayerGraph& graph, AccessList& list) {
   const ActionInfo& kind = InfoOf(action.kind);
   const CollectiveInfo& info = graph.CollectiveOf(LayerTypeOf(action.layer), action.segment, kind.segment_pass());
@@ -152,7 +153,7 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
   }
 }
 
-// Adds the weights that the ops read and the gradients that they add to, if ranks share them.
+// Adds the weights that the ops read and the gradients that they add to, if ranks shard them.
 void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
   if (!ReducesEachMicrobatch(context)) return;
   if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
@@ -163,7 +164,7 @@ void AddSharedStates(const Action& action, const StageContext& context, AccessLi
   }
 }
 
-// What goes out is read until the transfer is done; what comes in is written from its start on.
+// A buffer that is sent is read from the start to the wait. A buffer that is received is written from the start on.
 AccessMode ModeOf(const ActionInfo& info) {
   if (info.flow == Flow::kOut) return AccessMode::kRead;
   return info.phase == Phase::kStart ? AccessMode::kWrite : AccessMode::kUpdate;
@@ -178,14 +179,14 @@ void AddCopy(const Action& action, AccessList& list) {
   }
 }
 
-// What a stage sends to its neighbour or receives from it: x forward, the gradient backward.
+// Adds what a stage sends to its neighbour or receives from it: x in the forward, the gradient in the backward.
 void AddBoundary(const ActionInfo& info, const StageSlice& slice, AccessList& list) {
   if (info.part == StepPart::kBackward) return list.Add(Tensor::kGrad, ModeOf(info));
   const int32_t output_layer = slice.has_head ? kHeadLayer : slice.end_layer;
   list.AddBoundaryX(info.flow == Flow::kOut ? output_layer : slice.first_layer, ModeOf(info));
 }
 
-// What replicas reduce or gather, if the arena holds it.
+// Adds the gradients that replicas reduce or the weights that they gather, if these are in the arena.
 void AddReplicaStates(const Action& action, const StageContext& context, AccessList& list) {
   const bool start = InfoOf(action.kind).phase == Phase::kStart;
   const bool reduces = action.kind == ActionKind::kDataReduceStart || action.kind == ActionKind::kDataReduceWait;
@@ -250,7 +251,7 @@ class CurrentInstances {
   const int32_t microbatches_;
   std::vector<int32_t> row_of_layer_;               // [layer - kNoLayer]; kNone: not on this rank
   std::vector<int32_t> instances_;                  // [row][microbatch - kNoMicrobatch][tensor]
-  absl::flat_hash_map<BufferKey, int32_t> others_;  // for keys that are not on the rank
+  absl::flat_hash_map<BufferKey, int32_t> others_;  // for keys of layers or microbatches that are not on the rank
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the worker's
-// arena all use it, so the planned peak is exactly the allocated size.
+// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the worker's arena
+// all use this fold, so the planned peak is exactly the allocated size.
 //
 // A buffer instance begins at the action that writes its tensor afresh. It lives until the last action that reads or
 // changes the tensor before the next fresh write. So the program need not state whether a tensor is stored or recomputed:
@@ -23,8 +23,9 @@ namespace lynx {
 
 struct BufferKey {
   Tensor tensor = Tensor::kX;
-  // For kX of a slice's output: end_layer, or kHeadLayer if the slice has the head (whose final norm reads it). For
-  // kGrad: kNoLayer on a rank with one slice, else the first layer of the slice from which the gradient leaves the rank.
+  // kX that is the output of a slice has end_layer, or kHeadLayer if the slice has the head (whose final norm reads it). kGrad
+  // has kNoLayer on a rank with one slice; otherwise it has the first layer of the slice from which the gradient leaves the
+  // rank.
   int32_t layer = kNoLayer;
   int32_t microbatch = kNoMicrobatch;
 
@@ -50,8 +51,8 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
 
 struct BufferInstance {
   BufferKey key;
-  int32_t first = 0;  // index of the action that writes it afresh
-  int32_t last = 0;   // index of the last action that accesses it (inclusive)
+  int32_t first = 0;  // index of the action that writes the tensor afresh
+  int32_t last = 0;   // index of the last action that accesses the instance (inclusive)
   Bytes bytes;        // padded to kBufferAlignment
   Bytes offset;       // in the arena; set by LayOut
 };
@@ -66,20 +67,20 @@ struct MemoryPlan {
   Bytes host_peak;
 };
 
-// Only liveness: buffers without offsets, live_peak, peak_action; arena = 0. Returns FailedPrecondition with the action
-// and the tensor if an action reads a tensor that was never written.
+// Computes only liveness: buffers without offsets, live_peak and peak_action; arena is 0. Returns FailedPrecondition with the
+// action and the tensor if an action reads a tensor that was never written.
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
-// Liveness, then deterministic offsets such that buffers never overlap in both time and space. Stops looking for a
-// smaller arena once it has at most `enough` bytes. If `enough` is the size of an earlier result, the same result comes
-// out again.
+// Computes liveness, then deterministic offsets such that buffers never overlap in both time and space. Stops looking for a
+// smaller arena once the arena has at most `enough` bytes. If `enough` is the arena of an earlier result, the result is the
+// same again.
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
 // For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context, const MemoryPlan& memory);
 
-// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and, for bfloat16,
-// master weights in 32 bits. With ZeRO, data- and context-parallel ranks shard the latter. Gathered weights and unreduced
-// gradients are in the arena then.
+// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and, for bfloat16, master
+// weights in 32 bits. With ZeRO, data- and context-parallel ranks shard optimizer states, then gradients, then weights.
+// Gathered weights and gradients that are not reduced yet are then in the arena.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes total() const { return weights + gradients + optimizer; }

@@ -6,8 +6,8 @@
 //           accumulate all of them; and all-gather weights after the optimizer
 //   ZeRO-3  also all-gather a layer's weights before its passes, and never after the optimizer
 //
-// DP and PG name layers, not microbatches: a reduction takes whatever was added since the previous one.
-// Pure; thread-safe.
+// DP and PG actions name layers, not microbatches: a reduction sums whatever was added since the previous reduction of the
+// layer. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
 #define LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
 
@@ -19,7 +19,7 @@ namespace lynx {
 // True if the rank's embedding is also its output projection: one weight, to whose gradients both layers add.
 bool HoldsTiedEmbedding(const StageContext& context);
 
-// All three are false if only one rank holds the weights.
+// These three functions return false if only one rank holds the weights.
 bool SharesWeights(const StageContext& context);          // ZeRO-3
 bool ReducesEachMicrobatch(const StageContext& context);  // ZeRO-2 and -3
 bool GathersUpdatedWeights(const StageContext& context);  // ZeRO-1 and -2
@@ -32,7 +32,7 @@ int64_t Shareable(const StageContext& context, int64_t parameters);
 // True if a compute action reads weights of its layer: forward ops with parameters, and input gradients of all ops except
 // the addition of biases and the embedding.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);
-// True if it adds to the gradients of its layer's weights: weight passes, and input-gradient passes of ops without a
+// True if an action adds to the gradients of its layer's weights: weight passes, and input-gradient passes of ops without a
 // weight pass (norms, the embedding, biases under sequence parallelism).
 bool AddsWeightGradients(const Action& action, const LayerGraph& graph, const LayerShape& shape);
 

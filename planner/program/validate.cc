@@ -1,8 +1,8 @@
 // See validate.h. The validator uses the tables of ops, tensors and action kinds, but nothing of the lowering: it derives
 // what it expects of a program only from the rank's context.
 //
-// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h).
-// A program interleaves them. W, R and the actions at the end of the step stand between them, under separate rules.
+// Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A
+// program interleaves these sequences. W, R and the actions at the end of the step come between them and have separate rules.
 //
 // x1 or x counts as incomplete while it is recomputed (planner/program/validate_recompute.h). The memory model's fold,
 // which runs last, checks that nothing is read before it is written.
@@ -33,7 +33,7 @@ namespace {
 
 using enum ActionKind;
 
-// How far the end of the step has come.
+// How much of the end of the step has run.
 enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 
 class StageValidator {
@@ -67,7 +67,7 @@ class StageValidator {
  private:
   bool collectives() const { return context_.layout.tp > 1; }
 
-  // An action of the whole rank; it carries the rank's first virtual stage.
+  // Returns an action of the whole rank: its stage is the rank's first virtual stage.
   Action OfRank(Action action) const {
     action.stage = context_.slices.front().stage;
     return action;
@@ -148,7 +148,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Updated weights are gathered by all ranks after the optimizer, unless each pass gathers them.
+  // With ZeRO-1 and ZeRO-2, all ranks gather updated weights after the optimizer. With ZeRO-3, each pass gathers them.
   absl::Status CheckWeightGather(const Action& action) {
     if (SharesWeights(context_)) {
       return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
@@ -176,7 +176,7 @@ class StageValidator {
     return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
   }
 
-  // NORM+, NORM-, OPT, once each, after everything else.
+  // Checks that NORM+, NORM- and OPT come once each, in this order, after everything else.
   absl::Status CheckEndOfStep(const Action& action) {
     if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
     const bool ends_step = action.kind == kNormStart || action.kind == kNormWait || action.kind == kOptimizer;
@@ -198,7 +198,7 @@ class StageValidator {
   // Checks that all microbatches, weight passes, reductions and transfers are done.
   absl::Status CheckComplete() const {
     for (int32_t k = 0; k < context_.microbatches; ++k) {
-      // With two copies of the model, a microbatch passes through the copy in which it has begun.
+      // If there are two copies of the model, a microbatch passes through the copy in which it has begun.
       const auto begun =
           std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.HasBegun(k); });
       const int32_t pipe = begun == slices_.end() ? 0 : pipeline_.PipeOf(begun->slice().stage);
@@ -264,7 +264,7 @@ class StageValidator {
     }
   }
 
-  // Takes the next action of a microbatch's sequence. The microbatch must not be in another copy of the model.
+  // Checks the next action of a microbatch's sequence. The microbatch must not be in the other copy of the model.
   absl::Status Advance(const Action& action, Pass pass) {
     for (const SliceProgress& other : slices_) {
       if (pipeline_.PipeOf(other.slice().stage) != pipeline_.PipeOf(action.stage) && other.HasBegun(action.microbatch)) {
@@ -275,7 +275,7 @@ class StageValidator {
     return FailIf(SliceOf(action).Advance(pass, action));
   }
 
-  // Checks that the neighbour on the same rank has passed its result on in place.
+  // Checks that the neighbour stage, if it is on the same rank, has finished its pass of the microbatch.
   absl::Status CheckHandedOn(const Action& action, int32_t neighbour, Pass pass) {
     const SliceProgress* from = neighbour == kNoStage ? nullptr : FindSlice(neighbour);
     if (from == nullptr) return absl::OkStatus();
@@ -287,7 +287,8 @@ class StageValidator {
                              forward ? "forward" : "backward", " pass of the microbatch"));
   }
 
-  // Only a pipeline with two copies of the model can fail here, because more microbatches may come there.
+  // Checks that the gradients to which the action adds have not been reduced yet. Only a pipeline with two copies of the model
+  // can fail here, because it is not known in advance how many microbatches each copy gets.
   absl::Status CheckNotReduced(const Action& action) const {
     if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
     const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);
@@ -301,7 +302,7 @@ class StageValidator {
       return Fail("recomputation follows the layer's forward pass");
     }
     if (!slice.Past(Pass::kBackward, action.microbatch, action.layer, Segment::kEnd)) return absl::OkStatus();
-    // Weight passes gather again the tensors that they read from shares.
+    // Weight gradients gather again the tensors that they read from shares.
     const bool gather = InfoOf(action.kind).collective == Collective::kAllGather;
     if (gather && !slice.WeightsComputed(action.layer, action.microbatch)) return absl::OkStatus();
     return Fail("recomputation after the layer's backward pass is of no use");
@@ -319,7 +320,8 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // A reduction of what was added since the previous reduction; microbatches are reduced in turn.
+  // Checks a reduction of the gradients that were added since the previous reduction. Microbatches are reduced one after
+  // another.
   absl::Status CheckMicrobatchReduction(const Action& action, const SliceProgress& slice, Segment last) {
     size_t& reductions = reductions_[action.layer];
     if (static_cast<int64_t>(reductions) == context_.microbatches) {
@@ -340,8 +342,8 @@ class StageValidator {
     return action == start;
   }
 
-  // The channel that carries a transfer; a channel is in order. Each direction between two virtual stages is a channel,
-  // and so is each direction between the device and its host.
+  // Returns the channel that carries a transfer. Transfers of one channel run in order. Each direction between two virtual
+  // stages is a channel, and so is each direction between the device and its host.
   static std::string ChannelOf(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const bool boundary = info.group == Group::kNextStage || info.group == Group::kPreviousStage;
@@ -371,7 +373,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // While a transfer is under way, no action may touch what it writes or change what it reads.
+  // Checks that the action does not touch what a transfer in flight writes, and does not change what it reads.
   absl::Status CheckUnderWay(const Action& action) {
     const std::vector<Access> accesses = AccessesOf(action, context_);
     if (InfoOf(action.kind).phase == Phase::kWait) {
@@ -403,8 +405,9 @@ class StageValidator {
   CopyRules copies_;
   std::deque<SliceProgress> slices_;  // by chunk
   size_t at_ = 0;
-  std::set<int32_t> reduced_;                          // layers
-  std::map<int32_t, size_t> reductions_;               // number of reductions by layer, if each microbatch is reduced
+  std::set<int32_t> reduced_;  // layers
+  // number of reductions by layer, if gradients are reduced for each microbatch
+  std::map<int32_t, size_t> reductions_;
   std::set<int32_t> gathered_;                         // layers gathered after the optimizer
   std::map<std::string, std::deque<Action>> pending_;  // by channel
   std::list<UnderWay> under_way_;

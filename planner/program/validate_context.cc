@@ -36,7 +36,8 @@ absl::Status CheckSlices(const StageContext& c) {
   return absl::OkStatus();
 }
 
-// Checks that all ranks' slices join to the model; in a bidirectional pipeline both copies alike.
+// Checks that the slices of all ranks together are the whole model. In a bidirectional pipeline, both copies must have the same
+// slices.
 absl::Status CheckSlicesJoin(const std::vector<StageContext>& contexts) {
   const PipelineShape pipeline = contexts.front().pipeline();
   const auto slice_of = [&](int32_t stage) -> const StageSlice& {
@@ -68,7 +69,8 @@ std::map<int32_t, Microbatches> MicrobatchesOf(const Program& program, const Sta
   return microbatches;
 }
 
-// Checks that each microbatch passes through all stages of one copy of the model. With only one copy this is always so.
+// Checks that each microbatch passes through all stages of one copy of the model. If there is only one copy, this is always
+// true.
 absl::Status CheckPipes(const std::vector<Program>& programs, const std::vector<StageContext>& contexts) {
   const PipelineShape pipeline = contexts.front().pipeline();
   if (pipeline.pipes() == 1) return absl::OkStatus();

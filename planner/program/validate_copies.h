@@ -1,5 +1,5 @@
-// Rules for copies to the host and back. (The validator itself checks what transfers under way read and write.) One
-// object follows one program. Pure; not thread-safe.
+// Rules for copies to the host and back. (The validator itself checks what transfers in flight read and write.) One object
+// checks one program, action by action. Pure; not thread-safe.
 //
 // A buffer (a tensor of a layer and microbatch) is offloaded at most once. No action touches it from the end of its
 // offload to the start of its reload, and it is reloaded before the step ends.
@@ -19,16 +19,16 @@ class CopyRules {
  public:
   explicit CopyRules(const StageContext& context) : context_(context) {}
 
-  // The rule that the next action breaks, if any. The action's fields must be in range.
+  // Returns the rule that the next action breaks, if any. The action's fields must be in range.
   std::optional<std::string> Follow(const Action& action);
-  // What is left undone at the program's end, if anything.
+  // Returns what is missing at the program's end, if anything.
   std::optional<std::string> AtEnd() const;
 
  private:
-  enum class Place : uint8_t { kGoing, kOnHost, kBack };  // kBack: it is back, or its reload has started
+  enum class Place : uint8_t { kGoing, kOnHost, kBack };  // kBack: the buffer is on the device again, or its reload has started
   struct State {
     Place place;
-    Action offload;  // its start
+    Action offload;  // the action that started the offload
   };
   std::optional<std::string> CheckTensors(const Action& action) const;
   std::optional<std::string> FollowCopy(const Action& action, const BufferKey& key);

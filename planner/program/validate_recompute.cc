@@ -62,8 +62,8 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
   return std::nullopt;
 }
 
-// Takes the next step of a sum: with `last` the addition that completes the tensor, else the start or wait of its
-// collective.
+// Checks and records the next step of a sum. With `last` it is the addition that completes the tensor, otherwise the start or
+// the wait of the collective.
 RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor, Op first, bool last) {
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {

@@ -1,9 +1,9 @@
-// Rules for recomputation in a program: which ops may be recomputed, that each is recomputed at most once, and that sums
-// are complete before an action reads them. One object follows one program. Pure; not thread-safe.
+// Rules for recomputation in a program: which ops may be recomputed, that each is recomputed at most once, and that sums are
+// complete before an action reads them. One object checks one program, action by action. Pure; not thread-safe.
 //
-// x1 and the next layer's x are sums that grow in place: proj (fc2) writes a partial sum, its collective completes it,
-// and add1 (add2) completes the tensor. x is recomputed only for a layer above on the same stage; otherwise that layer's
-// input would be kept.
+// x1 and the next layer's x are sums that grow in place: proj (fc2) writes a partial sum, its collective completes it, and add1
+// (add2) completes the tensor. x is recomputed only for a layer above on the same stage, because the input of a stage's first
+// layer is always stored.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 
@@ -29,14 +29,15 @@ class RecomputeRules {
   Broken CheckOps(const Action& action) const;
   bool MayRepeat(const Action& action) const;
 
-  // Each takes the next action of its kind. The action's position and fields must be correct.
+  // Each of these functions checks the next action of its kind. The action's position and fields must be correct.
   Broken Recompute(const Action& action);
   Broken RepeatCollective(const Action& action);
   Broken Backward(const Action& action) const;
 
  private:
   enum class Sum : uint8_t { kWhole, kPartial, kReducing, kComplete };
-  // The key of x of the layer above, if that may be recomputed; of x1 and any other tensor of the layer itself.
+  // The key of a tensor that an action of a layer recomputes. x belongs to the layer above; x1 and every other tensor belongs
+  // to the layer itself.
   BufferKey KeyOf(const Action& action, Tensor tensor) const;
   bool MakesInput(const Action& action) const;
   Sum StateOf(const BufferKey& key) const;

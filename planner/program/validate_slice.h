@@ -1,4 +1,4 @@
-// What a program must do on one virtual stage, and how much of it is done. Used only by the validator
+// SliceProgress knows what a program must do on one virtual stage, and how much of this is done. Used only by the validator
 // (planner/program/validate.cc).
 //
 // Each microbatch has two sequences that no program may change: its forward actions and its backward actions, both with
@@ -27,24 +27,24 @@ class SliceProgress {
   // The slice's layers, embedding and head included.
   std::vector<int32_t> Layers() const;
   bool Has(int32_t layer) const;
-  // Whether x comes from another rank, or goes to another rank.
+  // receives(): x comes from another rank. sends(): x goes to another rank.
   bool receives() const { return receives_; }
   bool sends() const { return sends_; }
 
-  // Takes the action as the next one of its microbatch's forward or backward sequence. Returns an error if it is not the
-  // next one, if a microbatch overtakes one that began before it, or, in a pipeline with one copy of the model, if
+  // Records the action as the next action of its microbatch's forward or backward sequence. Returns an error if it is not the
+  // next action, if a microbatch overtakes a microbatch that began before it, or, in a pipeline with one copy of the model, if
   // microbatches do not begin in order without a gap.
   std::optional<std::string> Advance(Pass pass, const Action& action);
-  // Takes the action as the layer segment's next weight pass.
+  // Records the action as the next weight pass of its layer and segment.
   std::optional<std::string> AdvanceWeight(const Action& action);
 
   // Microbatches that have begun here, in order.
   const std::vector<int32_t>& begun() const { return begun_; }
   bool HasBegun(int32_t microbatch) const { return place_[static_cast<size_t>(microbatch)] >= 0; }
-  // True if the microbatch is past the pass over a layer's segment.
+  // True if the microbatch has run the pass over a layer's segment.
   bool Past(Pass pass, int32_t microbatch, int32_t layer, Segment segment) const;
-  // True if its last forward segment (BackwardComputed: its last backward segment) here has run; a send may still be
-  // under way.
+  // True if the microbatch's last forward segment (BackwardComputed: last backward segment) on this virtual stage has run; a
+  // send may still be in flight.
   bool ForwardComputed(int32_t microbatch) const;
   bool BackwardComputed(int32_t microbatch) const;
   // True if all weight passes of the layer have run for all microbatches that have begun.
@@ -52,8 +52,8 @@ class SliceProgress {
   // True if the layer's weight passes have run for the microbatch.
   bool WeightsComputed(int32_t layer, int32_t microbatch) const;
 
-  // Lacking: what a microbatch must still run here. LackingWeight: a weight pass that one of the begun microbatches still
-  // needs.
+  // Lacking: the next action that the microbatch must still run here. LackingWeight: a weight pass that a microbatch that has
+  // begun must still run.
   std::optional<Action> Lacking(int32_t microbatch) const;
   std::optional<Action> LackingWeight() const;
 
@@ -81,7 +81,7 @@ class SliceProgress {
   Sequence sequences_[2];  // forward, backward
   std::vector<int32_t> begun_;
   std::vector<int32_t> place_;                     // per microbatch: its position in begun_; -1: not begun
-  std::map<LayerSegment, int32_t> weight_passes_;  // number of microbatches that have run it
+  std::map<LayerSegment, int32_t> weight_passes_;  // number of microbatches that have run the weight pass
 };
 
 }  // namespace lynx
