@@ -23,14 +23,13 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
 // Returns all candidates; the list is never empty. They are ordered by ranks, tp, pp, micro-batch, then by the other degrees
 // and modes, with the default values first. Ranks are within the spec's range and the cluster's devices. tp is at most the
-// devices of the smallest node and divides heads, key heads and ffn. The schedule divides the model into
-// at most as many parts as there are layers (pp * virtual stages, or pp * 2 with zero-bubble-v). dp * micro_batch divides the
-// global batch; 2 * cp divides the sequence if cp >
-// 1. Pinned values are obeyed. Values that are left open: a micro-batch is a power of two up to 8; virtual stages are 1 to 8; a
-// schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds every
-// weight twice, so both are used only on request). Replicas shard nothing or the optimizer's states, or, with
-// PlanTarget::kAnyFramework, also gradients and weights; cp is 1, or with kAnyFramework a power of two up to 8. Returns
-// InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
+// devices of the smallest node and divides heads, key heads and ffn. The schedule divides the model into at most as many parts
+// as there are layers (pp * virtual stages, or pp * 2 with zero-bubble-v). dp * micro_batch divides the global batch; 2 * cp
+// divides the sequence if cp > 1. Pinned values are obeyed. Values that are left open: a micro-batch is a power of two up to 8;
+// virtual stages are 1 to 8; a schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than
+// 1F1B, and Chimera holds every weight twice, so both are used only on request). Replicas shard nothing or the optimizer's
+// states, or, with PlanTarget::kAnyFramework, also gradients and weights; cp is 1, or with kAnyFramework a power of two up to
+// 8. Returns InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 // Returns the same candidates, or an empty list if there are none.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);

@@ -36,7 +36,7 @@ absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string&
   return track;
 }
 
-// The time before which all spans together fit into the limit.
+// Returns the time before which at most `limit` spans begin.
 Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   std::vector<Nanos> begins;
   for (const Track& track : tracks) {
@@ -47,7 +47,7 @@ Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   return begins[limit];
 }
 
-// The start that each wait waits for, matched by their fields; -1 for other actions.
+// Returns for each wait the index of its start, which is found by its fields; -1 for other actions.
 std::vector<int32_t> StartsOf(const Program& program) {
   std::vector<int32_t> starts(program.size(), -1);
   std::map<std::string, int32_t> open;
@@ -78,8 +78,8 @@ class Writer {
   }
 
  private:
-  // Processes and threads count from 1, because viewers treat 0 as the kernel. A thread's number is unique in the whole
-  // trace. `fields`: all fields except the process.
+  // Processes and threads count from 1, because viewers treat 0 as the kernel. The number of a thread is unique in the whole
+  // trace. `fields`: all fields of the event except the process.
   void Add(size_t process, const std::string& fields) {
     absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", process + 1, ",", fields, "}");
   }
@@ -120,7 +120,8 @@ class Writer {
   void Slices(size_t process, const Track& track) {
     const Program& program = *track.program;
     const std::vector<int32_t> starts = StartsOf(program);
-    std::map<int32_t, TimelineSpan> transfers;  // by start action; a measured transfer may begin after the wait for it
+    // by start action; in a measured step, a transfer may begin after the wait for it
+    std::map<int32_t, TimelineSpan> transfers;
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.lane != 0 && span.begin < end_) transfers[span.action] = span;
     }
@@ -146,7 +147,7 @@ class Writer {
     }
   }
 
-  // An arrow from the begin of the transfer to the end of the wait for it.
+  // Adds an arrow from the begin of the transfer to the end of the wait for it.
   void Flow(size_t process, const TimelineSpan& wait, int32_t start, const std::map<int32_t, TimelineSpan>& transfers) {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;

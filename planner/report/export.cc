@@ -37,8 +37,8 @@ LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
   return LayerRecompute::kMixed;
 }
 
-// The first layers of a stage, all of one kind, if its other layers recompute nothing. nullopt: the stage has another
-// order.
+// The number of first layers of a stage that recompute, all in the same way, while the other layers recompute nothing. nullopt:
+// the policy of the stage does not have this form.
 struct Run {
   LayerRecompute kind = LayerRecompute::kNothing;
   int32_t layers = 0;
@@ -65,7 +65,8 @@ bool Uses(const Plan& plan, bool (*test)(Placement)) {
   });
 }
 
-// One number that says how many first layers each stage recomputes; nullopt: no number does. 0: all layers of all stages.
+// Returns the number N for which each stage recomputes its first N layers (or all layers, if it has fewer). 0: all stages
+// recompute all layers. nullopt: there is no such N.
 std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& slices, const std::vector<Run>& runs) {
   int32_t first = 0;
   bool all = true;
@@ -80,7 +81,7 @@ std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& sl
   return first;
 }
 
-// The fastest plan with the same layout and with policies that the framework has; nullopt: no plan fits.
+// Returns the fastest plan with the layout of `plan` and with policies that the framework has. nullopt: no such plan fits.
 absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
@@ -106,8 +107,8 @@ std::vector<ScheduleKind> SchedulesOf(ExportFormat format) {
   return schedules;
 }
 
-// N of uniform recomputation: the number of layers up to the next kept input. It is the maximum over all virtual stages,
-// because a stage with fewer layers keeps only one input.
+// Returns N of uniform recomputation: the number of layers from one stored layer input to the next. It is the maximum over all
+// virtual stages, because a stage with fewer than N layers stores only one input.
 int32_t GroupLayers(const Plan& plan) {
   int32_t most = 1;
   for (const SlicePlan* slice : SlicesInOrder(plan)) {
@@ -178,7 +179,7 @@ absl::StatusOr<ExportTarget> FindTarget(ExportFormat format, const std::string& 
 
 std::string ExportTargetText(const ExportTarget& target) {
   const ExportVersion& version = ExportVersions(target.format)[target.version];
-  const char* framework = target.format == ExportFormat::kMegatron ? "Megatron Core"  // Megatron-LM has a separate version
+  const char* framework = target.format == ExportFormat::kMegatron ? "Megatron Core"  // Megatron-LM has its own version numbers
                                                                    : kFrameworks[static_cast<size_t>(target.format)];
   return absl::StrCat(framework, " ", version.name, " (checked with ", version.checked, ")");
 }
@@ -262,7 +263,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   for (const ScheduleKind schedule : SchedulesOf(format)) {
     request.spec.parallel.schedule = schedule;
     absl::StatusOr<PlanResult> result = MakePlan(request);
-    if (!result.ok()) {  // the job is wrong only if all schedules refuse it
+    if (!result.ok()) {  // the request is refused only if all schedules refuse it
       refusal.Update(result.status());
       continue;
     }

@@ -1,11 +1,11 @@
-// Export writes a plan as flags and files of another framework, as far as that framework can express it, and lists in
-// plain words what it cannot express. Names and exclusions of flags differ between a framework's versions, so an export
-// is for one of the versions listed here, and its files name the version. docs/export.md says how they were checked.
-// Pure; thread-safe.
+// Export writes a plan as flags and files of another framework, as far as that framework can express it, and lists in plain
+// words what it cannot express. Names and exclusions of flags differ between a framework's versions, so an export is for one of
+// the versions listed here, and its files name the version. docs/export.md says how the exports were checked. Pure;
+// thread-safe.
 //
-// Frameworks recompute on the critical path, in the same way in every layer or nearly so. If the framework does not have
-// the plan's policies, the same layout is planned again with the policies that it has, and the fastest plan that fits is
-// exported. The list says so, with both predictions.
+// Frameworks recompute on the critical path, in the same way in every layer or in nearly every layer. If the framework does not
+// have the plan's policies, the same layout is planned again with the policies that it has, and the fastest plan that fits is
+// exported. The list of what cannot be expressed then says this, with the predicted times of both plans.
 #ifndef LYNX_PLANNER_REPORT_EXPORT_H_
 #define LYNX_PLANNER_REPORT_EXPORT_H_
 
@@ -41,7 +41,7 @@ struct ExportTarget {
   bool operator==(const ExportTarget&) const = default;
 };
 ExportTarget NewestTarget(ExportFormat format);
-// InvalidArgument, with all known versions, if `version` is not one of them.
+// Returns InvalidArgument, which lists all known versions, if `version` is unknown.
 absl::StatusOr<ExportTarget> FindTarget(ExportFormat format, const std::string& version);
 // "Megatron Core 0.19 (checked with core_v0.19.0)".
 std::string ExportTargetText(const ExportTarget& target);
@@ -56,10 +56,10 @@ struct ExportedPlan {
   std::vector<std::string> missing;  // what the framework cannot express: one sentence each, without a full stop
 };
 
-// As MakePlan, but a schedule that is left open is chosen from those that the framework has.
+// Works like MakePlan, but if the request leaves the schedule open, only schedules that the framework has are considered.
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request);
 
-// Returns InvalidArgument as MakePlan does for the request that pins what the framework has.
+// Returns InvalidArgument if MakePlan returns it for the request with the policies that the framework has.
 absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRequest& request, const Plan& plan);
 
 // How the layers of a plan recompute, in the terms of frameworks.
@@ -67,16 +67,16 @@ enum class LayerRecompute : uint8_t {
   kNothing,
   kAttentionCore,       // selective (Korthikanti et al. 2022)
   kNormsAndActivation,  // balanced (Yuan et al. 2024)
-  kLayer,               // all but the layer's input, repeating its collective
+  kLayer,               // everything except the layer's input, with a repeated collective
   kLayerButCollective,
-  kMixed,  // anything else: per tensor, or in windows
+  kMixed,  // any other policy: per tensor, or in windows
 };
 struct RecomputeSummary {
-  LayerRecompute kind = LayerRecompute::kNothing;  // the kind of those layers that recompute
-  // For kLayer and kLayerButCollective: the number of first layers of every stage that recompute; a stage with fewer
-  // layers recomputes all. 0: all layers of every stage recompute.
+  LayerRecompute kind = LayerRecompute::kNothing;  // the kind of the layers that recompute something
+  // For kLayer and kLayerButCollective: every stage recomputes this number of its first layers, or all layers if it has fewer.
+  // 0: all layers of every stage are recomputed.
   int32_t first_layers = 0;
-  int32_t group_layers = 1;  // kLayer: number of layers of which only the first one's input is kept
+  int32_t group_layers = 1;  // kLayer: number of layers in a group of which only the first layer's input is stored
   bool windows = false;      // some recomputation is in windows or stalls
   bool offloads = false;     // some tensors are in the host's memory
 };

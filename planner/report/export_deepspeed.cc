@@ -108,7 +108,7 @@ class DeepSpeed {
     return stage;
   }
 
-  // Plans count weight gradients in 32 bits.
+  // Sets the data types. Plans assume that weight gradients have 32 bits.
   void Precision(int64_t stage) {
     JsonObject bf16;
     bf16.Bool("enabled", true);
@@ -182,8 +182,8 @@ class DeepSpeed {
     Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ", train.seed));
   }
 
-  // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. So without warm-up
-  // the learning rate warms up from its final value.
+  // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. So if the job has no
+  // warm-up, the warm-up begins at the full learning rate, which changes nothing.
   void Scheduler() {
     const TrainSpec& train = spec_.train;
     const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;

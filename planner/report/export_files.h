@@ -8,12 +8,12 @@
 
 namespace lynx {
 
-// In the order of ExportVersions().
+// Versions in the order of ExportVersions().
 enum class MegatronVersion : size_t { k0_16, k0_17, k0_18, k0_19 };
 enum class DeepSpeedVersion : size_t { k0_16, k0_17, k0_18, k0_19 };
 enum class TorchtitanVersion : size_t { k0_2_2, kMain };
 
-// Input of an exporter. The framework must have `recompute` (CanExpress).
+// Input of an exporter. The framework must support `recompute` (CanExpress).
 struct ExportInput {
   const ExportTarget& target;
   const JobSpec& spec;
@@ -31,7 +31,7 @@ std::string ScheduleMissing(const ParallelLayout& layout, const std::string& run
 
 // The purpose of a file and its plan, in one line.
 std::string ExportComment(const ExportInput& input);
-// The comment at the head of each file: the line above, and what the file is. Each line begins with `mark`.
+// The comment at the top of each file: the line of ExportComment, and `what` the file is. Each line begins with `mark`.
 std::string ExportHeader(const std::string& what, const ExportInput& input, const std::string& mark);
 
 }  // namespace lynx

@@ -65,7 +65,7 @@ class Megatron {
     std::string text = absl::StrCat("#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
                                     "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
                                     " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
-    // Only with one connection are collectives and products issued in the order of the program.
+    // The GPU starts collectives and matrix products in the order of the program only if there is one connection.
     if ((layout_.tp > 1 || layout_.cp > 1) && !Fsdp()) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
     return absl::StrCat(text, "MEGATRON_ARGS=(", args_.text(), ")\n");
   }
@@ -248,7 +248,8 @@ class Megatron {
   void Data() {
     args_.Group("data");
     args_.Value("--tokenizer-type", "NullTokenizer");
-    // The last token ends a document. Up to version 0.17 that tokenizer adds this token to the given size.
+    // The last token of the vocabulary is the one that ends a document. Up to version 0.17, NullTokenizer adds this token to
+    // the given size.
     args_.Value("--vocab-size", version_ < MegatronVersion::k0_18 ? model_.vocab - 1 : model_.vocab);
     args_.Value("--make-vocab-size-divisible-by", 1);
     if (spec_.data.kind == DataKind::kMegatron) {

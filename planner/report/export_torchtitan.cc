@@ -76,7 +76,7 @@ class Chooser {
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 
-  // Both versions refuse to start otherwise.
+  // Checks that the sequence (or microbatch) divides into equal parts; otherwise both versions of torchtitan refuse to start.
   void SequenceParts() {
     const bool tokens = version_ != TorchtitanVersion::k0_2_2;
     const int64_t length = tokens ? int64_t{plan_.micro_batch} * plan_.model.seq : plan_.model.seq;
@@ -106,9 +106,9 @@ class Chooser {
                       plan_.model.vocab, " tokens"));
   }
 
-  // Up to 0.2.2, DDP works only without any other parallelism. So beside other parallelism replicas are sharded instead;
-  // beside context parallelism they are replicas of its shards. Later versions use FSDP for all of this, possibly with
-  // one shard.
+  // True if replicas are FSDP shards. Up to 0.2.2, DDP works only without any other parallelism. So with tensor or pipeline
+  // parallelism, replicas are sharded instead of using DDP. With context parallelism they are replicas of its shards. Later
+  // versions use FSDP for all of this, possibly with one shard.
   bool Sharded() const {
     const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
     return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);

@@ -1,5 +1,5 @@
 // torchtitan's main branch: a Python module with the model and a function that makes a Trainer.Config. Names:
-// torchtitan/config/configs.py, torchtitan/trainer.py and what they name; see docs/export.md.
+// torchtitan/config/configs.py, torchtitan/trainer.py and the files that they import; see docs/export.md.
 #include <cmath>
 #include <utility>
 

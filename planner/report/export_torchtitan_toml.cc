@@ -121,7 +121,7 @@ class Writer {
   Toml toml_;
 };
 
-// Includes the end of its line. llama3 always scales; a factor of 1 has no effect.
+// The text includes the end of its line. llama3 always scales; a factor of 1 has no effect.
 std::string RopeScalingArgs(const RotarySpec& rotary) {
   if (rotary.scaling != RopeScaling::kLlama3) return "RoPEScalingArgs(scaling_factor=1.0),  # none\n";
   return absl::StrCat("RoPEScalingArgs(\n        scaling_factor=", RealText(rotary.factor),

@@ -1,6 +1,6 @@
-// HtmlPage: a plan as one self-contained page: main figures, the timeline of the predicted step, how time and memory are
-// used, the plan and its policies. It uses no network and no external script; without scripts the figures and tables
-// remain. The page's own text, style and scripts are the files in planner/report/page/, compiled in. Pure; thread-safe.
+// HtmlPage writes a plan as one self-contained page: main figures, the timeline of the predicted step, how time and memory are
+// used, the plan and its policies. It uses no network and no external script; without scripts the figures and tables remain.
+// The page's own text, style and scripts are the files in planner/report/page/, compiled in. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_HTML_PAGE_H_
 #define LYNX_PLANNER_REPORT_HTML_PAGE_H_
 
@@ -12,15 +12,15 @@
 
 namespace lynx {
 
-// Limits for the contents of a page, over all stages. Above them, only the begin and the end of the step are shown in
-// detail; the rest is shown as shares of intervals, and the page says so.
+// Limits for the contents of a page, over all stages. Above these limits, only the begin and the end of the step are shown in
+// detail. For the rest, the page shows for each interval the share of time of each kind of work, and says so.
 struct PageLimits {
   size_t spans = 40'000;
   size_t share_columns = 36'000;
   size_t memory_points = 24'000;
 };
 
-// Returns FailedPrecondition as MemoryOf. The same step gives the same bytes.
+// Returns FailedPrecondition in the same cases as MemoryOf. The same step always gives the same bytes.
 absl::StatusOr<std::string> HtmlPage(const PredictedStep& step, const PageLimits& limits = {});
 
 }  // namespace lynx

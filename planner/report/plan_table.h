@@ -1,4 +1,5 @@
-// PlanTable: a plan as one readable screen, for `lynxctl plan` and summaries, and the tables and figures in it. Pure.
+// PlanTable writes a plan as one readable screen, for `lynxctl plan` and summaries. This file also has the tables and figures
+// in it. Pure.
 #ifndef LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 #define LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 
@@ -21,21 +22,21 @@ namespace lynx {
 //   ...
 //   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
 //
-// Stored: the number of stored tensors over the stage's layers, of those that could be recomputed. Recomputed ops: those
-// of one microbatch, by window (recompute_policy.h). Times are per step. With recompute opt, a table of proofs follows
-// the policies.
+// Stored: the number of stored tensors over the stage's layers, of those that could be recomputed. Recomputed ops: the ops that
+// are recomputed for one microbatch, by window (recompute_policy.h). Times are per step. With recompute opt, a table of proofs
+// follows the policies.
 std::string PlanTable(const Plan& plan);
 
 // One row per stage. Does not read programs.
 Table StageTable(const Plan& plan);
-// One row for each run of layers of a stage with the same policy.
+// One row for each sequence of consecutive layers of a stage with the same policy.
 Table PolicyTable(const Plan& plan);
 // What an exact solver proved: one row for each stage with a proof.
 Table ProofTable(const Plan& plan);
 
 // Sums over the stages, and figures derived from them.
 struct PlanFigures {
-  Nanos hidden, exposed, stall;  // recomputation; waiting for neighbour stages
+  Nanos hidden, exposed, stall;  // hidden and exposed recomputation; time of waiting for neighbour stages
   int64_t tokens = 0;            // per step, over all replicas
   int64_t tokens_per_second = 0;
 };

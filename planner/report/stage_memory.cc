@@ -1,4 +1,4 @@
-// What a stage's memory holds, by kind, over the step. See timeline.h.
+// Computes what a stage's memory holds, by kind, over the step. See timeline.h.
 #include <algorithm>
 
 #include "common/check.h"
@@ -34,7 +34,7 @@ TensorSet GradientTensors(const LayerGraph& graph) {
   return gradients;
 }
 
-// Classified by the last action that uses it: computation of the backward pass, or the copy to the host.
+// True if `last`, the last action that uses a buffer, is computation of the backward pass or a copy to the host.
 bool KeptForBackward(const Action& last) {
   const ActionInfo& info = InfoOf(last.kind);
   return info.group == Group::kHost || (info.phase == Phase::kWhole && last.kind != ActionKind::kForward);

@@ -13,7 +13,8 @@ namespace lynx {
 
 enum class Align : uint8_t { kLeft, kRight };
 
-// The meaning of a cell, for its colour: a gain, a loss, something less important, the row's name.
+// The meaning of a cell, which decides its colour: kGood: a gain; kBad: a loss; kMuted: less important; kStrong: the row's
+// name.
 enum class Tone : uint8_t { kPlain, kGood, kBad, kMuted, kStrong };
 
 struct Column {
@@ -41,9 +42,9 @@ struct Table {
   std::vector<std::vector<Cell>> rows;  // a row may be shorter than the columns; the rest is empty
 };
 
-// Columns are padded to their widest cell and separated by two spaces, without trailing spaces. Titles come first; the
-// caption is not printed. `color`: use terminal colours for tones. Control characters in cells, line ends too, are
-// escaped, so that each row stays one line, whatever the cells contain.
+// Columns are padded to their widest cell and separated by two spaces, without trailing spaces. Titles come first; the caption
+// is not printed. `color`: use terminal colours for tones. Control characters in cells (including line ends) are escaped, so
+// that each row is one line, whatever the cells contain.
 std::string TextOf(const Table& table, bool color = false);
 
 // A <table> with caption, <th scope> and a class for each tone ("good", "bad", "muted", "strong") and alignment

@@ -62,7 +62,7 @@ std::string LaneName(Stream stream, size_t number) {
   return number == 0 ? name : absl::StrCat(name, " ", number + 1);
 }
 
-// Transfers that overlap get different lanes: each the first lane that is free.
+// Puts transfers on lanes. Each gets the first lane that is free, so transfers that overlap get different lanes.
 class TransferLanes {
  public:
   void Add(Stream stream, TimelineSpan span) { spans_[stream].push_back(span); }
@@ -91,7 +91,7 @@ class TransferLanes {
   std::map<Stream, std::vector<TimelineSpan>> spans_;
 };
 
-// Whole actions and waits: lane 0.
+// Adds the spans of whole actions and of waits, which are on lane 0.
 void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan base, std::vector<TimelineSpan>& spans) {
   const ActionInfo& info = InfoOf(action.kind);
   base.begin = span.begin;
@@ -120,8 +120,8 @@ void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan 
   }
 }
 
-// The time of a start itself, which only measured starts have. It has the kind of its wait; except that the start of the
-// gradient norm, which sums the squares, counts as optimizer.
+// Returns the span of a start action itself; only in measured steps a start takes time. It has the kind of the start's wait.
+// The start of the gradient norm is an exception: it sums the squares, so it counts as optimizer.
 TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpan base) {
   base.kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(InfoOf(action.kind).group);
   base.begin = span.begin;
@@ -226,7 +226,8 @@ std::vector<TimeRange> DetailRanges(const std::vector<StageTimeline>& stages, Na
     }
   }
   if (begins.size() <= budget) return {{Nanos(0), step}};
-  // Exactly `head` spans begin before head_end, unless many begin together; the same for the tail.
+  // `head` spans begin before head_end, or fewer if several begin at the same time. In the same way, about `tail` spans end
+  // after tail_begin.
   const size_t head = budget * 2 / 3, tail = budget - head;
   std::nth_element(begins.begin(), begins.begin() + static_cast<ptrdiff_t>(head), begins.end());
   const Nanos head_end = begins[head];

@@ -1,6 +1,7 @@
-// The predicted step for display: what each stage does when (spans on lanes), what that means (kinds and words), and what
-// its memory holds meanwhile. It is built from a program and its simulation with the table of action kinds, so a new kind
-// of action needs no change here. Both the page and the trace are made from it. Pure; thread-safe.
+// The predicted step for display: what each stage does at which time (spans on lanes), the meaning of each span (kinds and
+// words), and what the stage's memory holds at each time. It is built from a program and its simulation with the help of the
+// table of action kinds, so a new kind of action needs no change here. Both the page and the trace are made from it. Pure;
+// thread-safe.
 #ifndef LYNX_PLANNER_REPORT_TIMELINE_H_
 #define LYNX_PLANNER_REPORT_TIMELINE_H_
 
@@ -38,7 +39,7 @@ enum class SpanKind : uint8_t {
 inline constexpr int kSpanKindCount = static_cast<int>(SpanKind::kCopyTransfer) + 1;
 inline constexpr int kComputeSpanKinds = static_cast<int>(SpanKind::kStall) + 1;
 const char* SpanKindName(SpanKind kind);  // "forward", "hidden recomputation", "stall", ...
-const char* SpanKindId(SpanKind kind);    // the same as a CSS and trace identifier: "hidden", "stall", ...
+const char* SpanKindId(SpanKind kind);    // short name for CSS classes and traces: "hidden", "stall", ...
 
 struct TimelineSpan {
   int32_t action = 0;  // index into the program
@@ -52,19 +53,19 @@ struct StageTimeline {
   std::vector<TimelineSpan> spans;  // ordered by begin, then lane; spans of one lane never overlap
 };
 
-// Lane 0 has the compute actions, the waits and, for measured steps, the starts. A partly hidden recompute action becomes
-// two spans. Every start action puts its transfer on a lane of its stream; if other transfers are still in flight there,
-// on a further lane.
+// Lane 0 has the compute actions, the waits and, for measured steps, the starts. A partly hidden recompute action becomes two
+// spans. Every start action puts its transfer on a lane of its stream; if another transfer is still in flight on that lane, the
+// transfer gets a further lane.
 StageTimeline TimelineOf(const Program& program, const StageTimes& times);
 
 // Time on lane 0 by kind.
 using Breakdown = std::array<Nanos, kComputeSpanKinds>;
 Breakdown BreakdownOf(const StageTimeline& timeline);
 
-// One sentence without the action's text: "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3".
+// The meaning of an action as one sentence: "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3".
 std::string ActionMeaning(const Action& action);
 
-// What the device memory is used for.
+// Kinds of use of the device memory.
 enum class MemoryKind : uint8_t {
   kWeights,
   kGradients,
@@ -73,7 +74,7 @@ enum class MemoryKind : uint8_t {
   kRecomputed,  // forward results that were recomputed
   kActivationGradients,
   kWorkspace,  // scratch, and forward results that no backward pass reads
-  kPacking,    // the part of the arena that no buffer uses when most of it is in use
+  kPacking,    // the part of the arena that no buffer uses at the time of the arena's peak
 };
 inline constexpr int kMemoryKindCount = static_cast<int>(MemoryKind::kPacking) + 1;
 const char* MemoryKindName(MemoryKind kind);
@@ -89,17 +90,17 @@ struct MemoryPoint {
 };
 
 struct StageMemory {
-  LiveBytes peak;  // at the time of the largest total, with model states and packing: adds up to what is allocated
-  std::vector<MemoryPoint> points;  // of the arena over the step; of several points at one time, the largest
+  LiveBytes peak;  // values at the time of the arena's peak, with model states and packing; their sum is the allocated memory
+  std::vector<MemoryPoint> points;  // memory of the arena over the step; if several points have the same time, only the largest
 };
 
-// Returns FailedPrecondition as FoldLiveness.
+// Returns FailedPrecondition in the same cases as FoldLiveness.
 absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const StageTimes& times);
-// Reduces to at most `limit` points: the largest of each interval, so that no peak is lost.
+// Reduces `points` to at most `limit`: the largest point of each interval, so that no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
 // Simulates the plan's step on these devices, which may differ from those that the plan was made for. Returns
-// FailedPrecondition as planner/cost/simulate.h.
+// FailedPrecondition in the same cases as Simulate (planner/cost/simulate.h).
 absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
 
 // A plan with its step simulated again.
@@ -112,8 +113,8 @@ struct PredictedStep {
 // request's profile.
 absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan);
 
-// Memory of a device that the stage may use: the smaller of the device's memory, and the stage's states plus the
-// activation limit. 0 = no known limit.
+// The memory that the stage may use on each device: the device's memory, or the stage's states plus the activation limit,
+// whichever is smaller. 0 = no known limit.
 Bytes MemoryLimitOf(const PlanRequest& request, const Plan& plan, int32_t stage);
 
 struct TimeRange {

@@ -10,9 +10,9 @@
 
 namespace lynx {
 
-// Reads a user's own schedule from its text (schedule.h). The text may state any kind; the result's kind is custom, and
-// its slots are exactly those of the text. Returns InvalidArgument, with line and word or rank and slot, if the text
-// cannot be parsed, if it is not a valid schedule (ValidateSchedule), or if it cannot be lowered (SlotsToLower).
+// Parses the text of a schedule (format: schedule.h). The text may state any kind; the result has the kind custom and exactly
+// the slots of the text. Returns InvalidArgument, with line and word or rank and slot, if the text cannot be parsed, if it is
+// not a valid schedule (ValidateSchedule), or if it cannot be lowered (SlotsToLower).
 absl::StatusOr<SharedSchedule> ReadCustomSchedule(std::string_view text);
 
 // The value of ParallelLayout::virtual_stages for a layout with this schedule: 1 if the placement fixes the number of

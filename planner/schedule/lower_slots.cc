@@ -101,7 +101,8 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
       const int32_t target = TargetOf(shape, slot);
       to.sends = CrossesRanks(shape, slot, target);
       if (!to.sends) continue;
-      // The slot before the one that needs a receive posts it; receives that the first slot needs are posted before it.
+      // A receive is posted by the slot before the slot that needs it. A receive that the first slot needs is posted before all
+      // slots.
       const auto receiver = static_cast<size_t>(shape.RankOf(target));
       const int32_t posted = places.Of({slot.pass, target, slot.microbatch}) - 1;
       const Nanos ready = posted < 0 ? Nanos(0) : timeline.ranks[receiver].slots[static_cast<size_t>(posted)].end;

@@ -2,9 +2,9 @@
 // depend on layers, times or bytes. A pipeline here is a sequence of tensor-parallel groups; `rank` is a place in it,
 // 0..ranks-1.
 //
-// Virtual stages. A rank holds `chunks` parts of the model (in a bidirectional pipeline: of two copies of the model), so
-// a pipeline has stages() = ranks * chunks virtual stages. Stage k is chunk k / ranks of its rank. The placement says
-// which rank that is, and to which stage the data goes next:
+// Virtual stages. A rank holds `chunks` parts of the model (in a bidirectional pipeline: of two copies of the model), so a
+// pipeline has stages() = ranks * chunks virtual stages. Stage k is chunk k / ranks of its rank. The placement says on which
+// rank each stage is, and to which stage the data goes next:
 //
 //   looping         stage k on rank k % p; the model is the stages 0..pv-1 in turn.         v any  1F1B, interleaved
 //   v               the second chunk runs back: stage p+i on rank p-1-i; 0..2p-1 in turn.   v = 2  ZB-V
@@ -42,8 +42,8 @@
 
 namespace lynx {
 
-// Order of forward and backward passes of a pipeline; schedule_generate.h describes each. kAuto: the planner chooses.
-// kCustom: stated by a text.
+// Order of forward and backward passes of a pipeline; schedule_generate.h describes each. kAuto: the planner chooses. kCustom:
+// given by the user as text.
 enum class ScheduleKind : uint8_t {
   kAuto,
   kGpipe,
@@ -68,8 +68,8 @@ inline constexpr auto kEnumNames<StagePlacement> = EnumTable("looping", "v", "bi
 
 inline constexpr int32_t kNoStage = -1;
 
-// Limits for all schedules. They are far above any existing pipeline, but low enough that no product overflows and no
-// text makes a table larger than its reader's memory.
+// Limits for all schedules. They are far above any existing pipeline, but low enough that no product overflows and that no text
+// leads to tables that are larger than memory.
 inline constexpr int32_t kMaxPipelineRanks = 4096;
 inline constexpr int32_t kMaxPipelineChunks = 256;
 inline constexpr int64_t kMaxScheduleSlots = int64_t{1} << 24;  // over all ranks
@@ -141,15 +141,15 @@ struct SharedSchedule {
   bool operator==(const SharedSchedule& other) const;
 };
 
-// Returns InvalidArgument, which says what the kind needs, unless a schedule of that kind exists for this shape and
-// number of microbatches within the limits above.
+// Returns OK if a schedule of `kind` exists for this shape and number of microbatches within the limits above. Otherwise
+// returns InvalidArgument, which says what the kind needs.
 absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches, bool splits_weight);
 
 std::string SlotText(const Slot& slot);  // "0F3"
 // Ends with a newline.
 std::string ScheduleText(const Schedule& schedule);
-// Only reads the text; ValidateSchedule (planner/schedule/schedule_order.h) checks whether the slots form a schedule.
-// Returns InvalidArgument with line and word.
+// Parses the text. It does not check whether the slots form a schedule; ValidateSchedule (planner/schedule/schedule_order.h)
+// does. Returns InvalidArgument with line and word.
 absl::StatusOr<Schedule> ParseSchedule(std::string_view text);
 
 }  // namespace lynx

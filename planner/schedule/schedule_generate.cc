@@ -12,8 +12,8 @@
 namespace lynx {
 namespace {
 
-// The slots of one rank, appended pass by pass: the microbatches of each pass and chunk come in ascending order.
-// Microbatches from `microbatches` on do not exist, and their slots are left out.
+// Collects the slots of one rank, in their order. For each pass and chunk, the microbatches come in ascending order. Slots of
+// microbatches with numbers from `microbatches` on are left out, because these microbatches do not exist.
 class RankSlots {
  public:
   RankSlots(const PipelineShape& shape, int32_t rank, int32_t microbatches, int32_t passes) : microbatches_(microbatches) {
@@ -56,8 +56,9 @@ void OneForwardOneBackwardOf(int32_t ranks, int32_t rank, int32_t microbatches, 
   }
 }
 
-// The k-th forward and the k-th backward of every rank have the same (chunk, microbatch): microbatches come in groups of
-// p, each group first through chunk 0, then 1, ...; backward goes through the chunks in descending order.
+// The k-th forward and the k-th backward of every rank have the same (chunk, microbatch): microbatches come in groups of p. The
+// forwards of a group run first on chunk 0, then on chunk 1, and so on; the backwards run through the chunks in descending
+// order.
 void Interleaved(const PipelineShape& shape, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t p = shape.ranks;
   const int32_t v = shape.chunks;
@@ -78,8 +79,8 @@ void Interleaved(const PipelineShape& shape, int32_t rank, int32_t microbatches,
   for (int64_t k = passes - warm_up; k < passes; ++k) run(Pass::kBackward, k);
 }
 
-// ZB-H1. If p microbatches on this rank are not completely done, the next forward waits for a W. After the last forward,
-// a W stands between two backwards, where 1F1B waits.
+// ZB-H1. If p microbatches have begun on this rank whose W has not run, a W runs before the next forward. After the last
+// forward, a W runs between two backwards, where 1F1B waits.
 void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   for (int32_t i = 0; i < std::min(ranks - rank, microbatches); ++i) slots.Run(Pass::kForward);
   while (slots.Done(Pass::kBackward) < microbatches) {
@@ -94,10 +95,10 @@ void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& 
   while (slots.Done(Pass::kWeight) < microbatches) slots.Run(Pass::kWeight);
 }
 
-// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r, so the first microbatch returns to the rank 2(p-r)-1
-// slots after it left. From then on both chunks run forwards in turn until the first gradient comes, 2r slots later. Then
-// F B W of one chunk and of the other alternate without stalls. At the end the gradients return through the V, and the
-// delayed W slots fill the gaps.
+// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r, so the first microbatch returns to the rank 2(p-r)-1 slots
+// after it left. From then on, both chunks run forwards in turn until the first gradient comes, 2r slots later. Then the
+// sequences F B W of the two chunks alternate without stalls. At the end the gradients return through the V, and the delayed W
+// slots fill the gaps.
 void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t padded = std::max(microbatches, 2 * ranks - 1);
   constexpr int32_t kDown = 0, kUp = 1;
@@ -130,10 +131,11 @@ void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots&
   }
 }
 
-// Chimera. Consider a clock whose ticks are equal slots. Both pipes run 1F1B: on rank r the m-th microbatch of the down
-// pipe runs forward at tick r + 2m and backward at 2p-1-r + 2m; the up pipe does the same with p-1-r instead of r. For
-// even p and m < p/2 no two of these have the same tick, and the slots of one unit fill each residue modulo 2p once. So
-// units that start 2p ticks apart fit together without gaps. The schedule is the order of the ticks.
+// Chimera. Consider a clock whose ticks are equal slots. Both pipes run 1F1B: on rank r the m-th microbatch of the down pipe
+// runs forward at tick r + 2m and backward at 2p-1-r + 2m; the up pipe does the same with p-1-r instead of r. A unit is the
+// slots of p microbatches, half of them in each pipe. For even p and m < p/2, no two slots of a unit have the same tick, and
+// the ticks of a unit's slots have all different residues modulo 2p. So units that start 2p ticks apart fit together without
+// gaps. The schedule is the order of the ticks.
 std::vector<Slot> Chimera(const PipelineShape& shape, int32_t rank, int32_t microbatches) {
   const int32_t p = shape.ranks;
   const int32_t units = (microbatches + p - 1) / p;

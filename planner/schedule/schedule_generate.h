@@ -9,10 +9,10 @@
 
 namespace lynx {
 
-// The schedule of that kind on `ranks` p, with `chunks` v virtual stages on each rank and M microbatches. Takes time
-// linear in the number of slots. In all of them each stage runs the backwards of a pipe's microbatches in ascending
-// order, so its gradients are summed in the same order with every schedule. Chimera sums the gradients of its two pipes
-// separately.
+// Generates the schedule of a kind on p = `ranks` ranks, with v = `chunks` virtual stages on each rank and M = `microbatches`.
+// Takes time linear in the number of slots. In all schedules each stage runs the backwards of a pipe's microbatches in
+// ascending order, so its gradients are summed in the same order with every schedule. Chimera sums the gradients of its two
+// pipes separately.
 //
 //   gpipe          all forwards, then all backwards. Huang et al. 2019.
 //   1f1b           min(p - r, M) forwards on rank r, then one backward and one forward in turn. PipeDream-flush,
@@ -28,7 +28,7 @@ namespace lynx {
 //   chimera        two copies of the model, in opposite directions; units of p microbatches, half of them down and
 //                  half up, concatenated. Needs even p and even M. Li and Hoefler 2021.
 //
-// InvalidArgument as CheckScheduleShape.
+// Returns InvalidArgument in the same cases as CheckScheduleShape.
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);
 
 // The slots of one rank of the schedule, without generating the other ranks. `schedule` gives kind, shape, microbatches

@@ -12,8 +12,8 @@
 
 namespace lynx {
 
-// Maximum numbers of (stage, microbatch) pairs; each field has its own maximum. A pair counts one for any of the rank's
-// stages, so in a pipeline with v chunks per rank it stands for 1/v of the rank's layers.
+// Maximum numbers of (stage, microbatch) pairs; each field has its own maximum. Each pair counts as one. In a pipeline with v
+// chunks per rank, a pair stands for 1/v of the rank's layers.
 struct InFlightCount {
   int32_t activations = 0;  // F has begun, B has not ended
   int32_t weights = 0;      // B has ended, W has not ended; 0 if weights are not split
@@ -22,7 +22,7 @@ struct InFlightCount {
   bool operator==(const InFlightCount&) const = default;
 };
 
-// Per rank. The schedule must be valid.
+// Returns one count for each rank. The schedule must be valid.
 std::vector<InFlightCount> CountInFlight(const Schedule& schedule);
 
 // Bytes that one microbatch holds on a virtual stage.
@@ -31,8 +31,8 @@ struct StageHeldBytes {
   Bytes weights;      // from B to W; not used if weights are not split
 };
 
-// The maximum of the bytes that each rank holds at the same time, from those of each virtual stage. The schedule must be
-// valid.
+// Returns for each rank the maximum of the bytes that it holds at the same time. `stages`: bytes per microbatch of each virtual
+// stage. The schedule must be valid.
 std::vector<Bytes> PeakHeldBytes(const Schedule& schedule, const std::vector<StageHeldBytes>& stages);
 
 }  // namespace lynx

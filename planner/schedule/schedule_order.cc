@@ -32,7 +32,7 @@ class SlotOrderer {
   }
 
  private:
-  // Values that are the same for all slots, looked up instead of divided.
+  // Values of a stage. They are stored, because computing them for every slot needs divisions.
   struct Neighbours {
     int32_t rank, pipe, next, previous;
   };
@@ -125,7 +125,8 @@ class SlotOrderer {
     return absl::OkStatus();
   }
 
-  // The stage whose slot of the same pass and microbatch must be done first, and the stage that waits for this slot.
+  // Needed: the stage whose slot of the same pass and microbatch must be done before `slot`. WaitingFor: the stage whose slot
+  // of the same pass and microbatch waits for `slot`.
   int32_t Needed(const Slot& slot) const {
     if (slot.pass == Pass::kWeight) return kNoStage;
     return slot.pass == Pass::kForward ? At(slot.stage).previous : At(slot.stage).next;
@@ -135,8 +136,8 @@ class SlotOrderer {
     return slot.pass == Pass::kForward ? At(slot.stage).next : At(slot.stage).previous;
   }
 
-  // Each rank runs until a slot needs another slot that has not run; the rank that runs that one wakes it. The table now
-  // holds positions in the order.
+  // Runs the slots: each rank runs until its next slot needs a slot that has not run. When another rank runs the needed slot,
+  // the first rank becomes runnable again. From now on table_ holds positions in the order.
   void RunRanks() {
     const size_t ranks = schedule_.ranks.size();
     next_.assign(ranks, 0);
@@ -176,7 +177,8 @@ class SlotOrderer {
     }
   }
 
-  // Every unfinished rank waits for an unfinished rank. Following these waits leads into a cycle; the error names it.
+  // Every unfinished rank waits for an unfinished rank. Following these waits from any rank leads into a cycle. The error names
+  // this cycle.
   absl::Status Deadlock() const {
     const auto waits_for = [&](int32_t rank) {
       const Slot& slot = SlotsOf(rank)[next_[static_cast<size_t>(rank)]];
@@ -202,7 +204,8 @@ class SlotOrderer {
   const Schedule& schedule_;
   std::vector<Neighbours> stages_;
   size_t total_ = 0;
-  // Per pass, stage and microbatch: the position; 0: not in the order yet. While checking: the slot's number on its rank.
+  // By pass, stage and microbatch. While ranks are checked: the slot's number on its rank. Afterwards: the slot's position in
+  // the order; 0: not in the order yet.
   std::vector<int32_t> table_;
   std::vector<size_t> next_;  // per rank
   SlotOrder order_;

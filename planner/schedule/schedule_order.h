@@ -1,6 +1,6 @@
-// SlotOrder puts the slots of all ranks of a valid schedule into one sequence, in which each slot stands after everything
-// that it needs. It does not depend on costs, so it is made once and then used for every set of costs
-// (schedule_timeline.h). Making it also validates the schedule, independently of the generators.
+// SlotOrder puts the slots of all ranks of a valid schedule into one sequence, in which each slot comes after every slot that
+// it needs. The sequence does not depend on costs, so it is computed once and then used for every set of costs
+// (schedule_timeline.h). The computation also validates the schedule, independently of the generators.
 //
 // A schedule is valid if two conditions hold. First, every microbatch runs forward, backward and, if weights are split, W
 // exactly once on each stage of one pipe, each slot on its stage's rank, and F before B before W. Second, ranks that run

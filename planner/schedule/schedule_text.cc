@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::string_view kLetters = "FBW";  // indexed by Pass
 
-// The words of one line, each with its number, from 1. Comments are skipped.
+// Splits one line into words and counts them from 1. Comments are skipped.
 class Words {
  public:
   explicit Words(std::string_view line) : rest_(line.substr(0, line.find('#'))) { SkipSpace(); }
 
   bool empty() const { return rest_.empty(); }
-  int number() const { return number_; }  // of the word that Next returned last
+  int number() const { return number_; }  // number of the word that Next returned last
   std::string_view Next() {
     const std::string_view word = rest_.substr(0, rest_.find_first_of(kSpace));
     rest_.remove_prefix(word.size());
@@ -120,7 +120,7 @@ std::string KindNames() {
   return names;
 }
 
-// The schedule without its slots.
+// Parses the first line, and returns the schedule without slots.
 absl::StatusOr<Schedule> ReadHeader(Words words) {
   const std::string_view name = words.Next();
   Header header;

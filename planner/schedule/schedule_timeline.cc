@@ -7,7 +7,7 @@
 namespace lynx {
 namespace {
 
-// The time of a pass of a stage, and the time of the transfer of the result that it needs.
+// `duration`: time of a pass of a stage. `delay`: time of the transfer of the result that the pass needs.
 struct SlotCost {
   Nanos duration, delay;
 };
@@ -31,8 +31,8 @@ std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StageP
   return slot_costs;
 }
 
-// Calls visit(slot, begin, end) for each slot in order. Afterwards `ends` holds the end of each slot, from index 1.
-// ends[0] is time 0, for slots that need nothing.
+// Calls visit(slot, begin, end) for each slot in order. Afterwards ends[i] is the end of the i-th slot, counted from 1. ends[0]
+// is time 0, for slots that need no other slot.
 template <class Visit>
 void Walk(const SlotOrder& order, const std::vector<StagePassTimes>& costs, std::vector<Nanos>& ends, const Visit& visit) {
   const std::vector<SlotCost> slot_costs = SlotCosts(order, costs);

@@ -1,7 +1,7 @@
-// When each slot of a schedule runs, given the times of each virtual stage. Ranks run their slots in order; each slot
-// begins as soon as the rank is free and what the slot needs has arrived. Transfers between ranks delay the slot that
-// needs them and occupy neither rank. This is the inner loop of a search over partitions and policies. It is coarser than
-// Simulate (simulate.h), which runs actions. Pure; thread-safe.
+// When each slot of a schedule runs, given the times of each virtual stage. Ranks run their slots in order; each slot begins as
+// soon as the rank is free and the result that the slot needs has arrived. Transfers between ranks delay the slot that needs
+// them and occupy neither rank. It must be fast, because a search over partitions and policies calls it very often. It is
+// coarser than Simulate (simulate.h), which simulates single actions. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SCHEDULE_SCHEDULE_TIMELINE_H_
 #define LYNX_PLANNER_SCHEDULE_SCHEDULE_TIMELINE_H_
 
@@ -38,11 +38,11 @@ struct Timeline {
   std::vector<RankTimeline> ranks;
 };
 
-// `costs`: one per virtual stage (the shape's stages()).
+// `costs`: one entry per virtual stage (the shape's stages()).
 Timeline ComputeTimeline(const SlotOrder& order, const std::vector<StagePassTimes>& costs);
 
-// Only ComputeTimeline(...).end, but faster. Calls share the memory of `scratch`, so that only the first call allocates.
-// Use one scratch per thread.
+// Returns the same as ComputeTimeline(...).end, but faster. Calls share the memory of `scratch`, so that only the first call
+// allocates. Each thread needs its own scratch.
 struct TimelineScratch {
   std::vector<Nanos> ends;
 };
