@@ -1,4 +1,4 @@
-// LYNX_CHECK: stops the process on programmer errors, in release builds, too.
+// LYNX_CHECK stops the process on programmer errors, also in release builds.
 //
 // Use it only for broken invariants of our own code. Anything that input, the operating system or a peer can cause is an
 // absl::Status.

@@ -24,8 +24,8 @@ class RealClock : public Clock {
   Nanos Wall() const override;
 };
 
-// Nanoseconds since the machine booted. Includes time in which the machine sleeps, and is the same in all its processes.
-// Thread-safe.
+// Nanoseconds since the machine booted. Includes time in which the machine sleeps. All processes of a machine get the same
+// value. Thread-safe.
 Nanos BootTime();
 
 class SimulatedClock : public Clock {

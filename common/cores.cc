@@ -34,7 +34,7 @@ std::vector<int32_t> AvailableCores(const ReadAffinity& read) {
     const CoreSet set = EmptySet(most);
     const size_t bytes = CPU_ALLOC_SIZE(most);
     if (read(bytes, set.get()) != 0) {
-      if (errno == EINVAL) continue;  // the kernel has more cores than fit
+      if (errno == EINVAL) continue;  // the kernel has more cores than fit in `set`
       break;
     }
     for (int32_t core = 0; core < most; ++core) {

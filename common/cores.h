@@ -18,7 +18,7 @@ inline constexpr int32_t kMaxKernelCores = 1 << 16;
 // set is too small.
 using ReadAffinity = std::function<int(size_t bytes, cpu_set_t* set)>;
 
-// The cores on which the calling thread may run, in order; empty: the kernel does not tell.
+// Returns the cores on which the calling thread may run, in ascending order; empty if the kernel gives no answer.
 std::vector<int32_t> AvailableCores();
 std::vector<int32_t> AvailableCores(const ReadAffinity& read);
 

@@ -1,4 +1,5 @@
-// SHA-256 of a byte string as 64 lower-case hexadecimal digits. Used as name of plans and to verify checkpoint files.
+// SHA-256 of a byte string as 64 lower-case hexadecimal digits. The digest of a plan identifies the plan; digests of checkpoint
+// files verify the files.
 #ifndef LYNX_COMMON_DIGEST_H_
 #define LYNX_COMMON_DIGEST_H_
 
@@ -10,7 +11,7 @@ namespace lynx {
 
 std::string Sha256Hex(std::string_view bytes);
 
-// Incremental form, for files. Not thread-safe.
+// Computes the digest of bytes that come in parts, such as files. Not thread-safe.
 class Sha256 {
  public:
   Sha256();

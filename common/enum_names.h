@@ -1,6 +1,6 @@
 // Names of enums: one table for each enum, and one printer and one parser for all of them.
 //
-// An enum whose values count from 0 gets its names beside its declaration, in the order of its values:
+// An enum whose values count from 0 gets its names right after its declaration, in the order of its values:
 //
 //   enum class Choice : uint8_t { kAuto, kOff, kOn };
 //   template <>

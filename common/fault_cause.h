@@ -1,5 +1,5 @@
-// FaultCause: why a rank failed, as far as the rank itself or the daemon that saw it end knows. The server decides whom the
-// failure is attributed to (server/health/attribution.h). Thread-safe.
+// FaultCause: why a rank failed, as far as the rank itself or the daemon that saw it end knows. The server decides on the
+// failure's attribution (server/health/attribution.h). Thread-safe.
 #ifndef LYNX_COMMON_FAULT_CAUSE_H_
 #define LYNX_COMMON_FAULT_CAUSE_H_
 
@@ -12,13 +12,13 @@
 
 namespace lynx {
 
-// Messages contain the number, so only append values.
+// Messages contain the number of a value, so new values must be appended.
 enum class FaultCause : uint8_t {
   kUnknown,
   kMemory,   // memory of device or machine: an allocation failed, or the kernel killed the process because memory ran out
   kData,     // training or validation data cannot be read, or are invalid
   kDisk,     // the rank cannot write its own files on the node
-  kDevice,   // the device has failed: an uncorrectable error, or it is gone
+  kDevice,   // the device has failed: it had an uncorrectable error, or it has disappeared
   kProgram,  // the job or its program; it would fail on any node
   kCheck,    // the node check found that the device computes or stores wrong values
   kLink,     // the node check found a bad link to another rank, or that rank does not answer
@@ -34,7 +34,7 @@ static_assert(kEnumNames<FaultCause>.size() == kFaultCauseCount);
 
 // True if the node check before a generation found the fault.
 constexpr bool IsOfCheck(FaultCause cause) { return cause == FaultCause::kCheck || cause == FaultCause::kLink; }
-// Reads the number in a message; a number that this version does not know gives kUnknown.
+// Converts the number in a message. A number that this version does not know becomes kUnknown.
 constexpr FaultCause FaultCauseOfNumber(int number) {
   return number >= 0 && number < kFaultCauseCount ? static_cast<FaultCause>(number) : FaultCause::kUnknown;
 }

@@ -1,4 +1,4 @@
-// HMAC-SHA256 (RFC 2104), random bytes, and a comparison whose time does not reveal how much is equal. Thread-safe.
+// HMAC-SHA256 (RFC 2104), random bytes, and a comparison whose duration does not reveal how many bytes are equal. Thread-safe.
 #ifndef LYNX_COMMON_HMAC_H_
 #define LYNX_COMMON_HMAC_H_
 

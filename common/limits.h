@@ -6,7 +6,7 @@
 
 namespace lynx {
 
-// Ranks of a job; also the limit for each of its parallel degrees.
+// Maximum number of ranks of a job; also the limit for each of its parallel degrees.
 inline constexpr int32_t kMaxRanks = 1 << 16;
 
 // Limits for messages between processes: far above what a correct sender sends, and far below values that overflow arithmetic.

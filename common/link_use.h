@@ -13,8 +13,8 @@ namespace lynx {
 struct LinkUse {
   int32_t peer = 0;   // rank at the other end, on another host
   int64_t bytes = 0;  // bytes that the other host has acknowledged
-  // Time during which bytes were on their way, without time in which the peer's process did not read. The kernel counts in
-  // ticks of a few milliseconds. Several connections to the same peer add up.
+  // Time during which sent bytes were not yet acknowledged, without time in which the peer's process did not read. The kernel
+  // counts in ticks of a few milliseconds. The times of several connections to the same peer are added up.
   Nanos busy;
   bool operator==(const LinkUse&) const = default;
 };

@@ -27,7 +27,7 @@ Bytes AvailableMemory() {
   return AvailableMemory(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-// The second figure is all that is in RAM, the third what of it is backed by files.
+// In statm, the second number counts all pages in RAM, the third those of them that are backed by files or shared.
 Bytes ResidentMemory(const std::string& statm, Bytes page) {
   const std::vector<std::string> words = absl::StrSplit(statm, ' ', absl::SkipEmpty());
   int64_t resident = 0, shared = 0;

@@ -8,15 +8,15 @@
 
 namespace lynx {
 
-// MemAvailable from the text of /proc/meminfo; 0: it is missing.
+// Returns MemAvailable from the text of /proc/meminfo; 0 if it is missing.
 Bytes AvailableMemory(const std::string& meminfo);
 // The available memory of this machine now; 0: unknown.
 Bytes AvailableMemory();
 
-// From the text of /proc/self/statm: the process's own memory that is in RAM, without pages of files and shared memory; 0 if
-// the text has another form.
+// Returns the process's own memory that is in RAM, without pages of files and shared memory. `statm`: the text of
+// /proc/self/statm. `page`: size of a page. 0 if the text has another form.
 Bytes ResidentMemory(const std::string& statm, Bytes page);
-// The same for this process, now.
+// Returns the present value for this process.
 Bytes ResidentMemory();
 
 }  // namespace lynx

@@ -1,7 +1,7 @@
 // All metrics of the Lynx daemons. Daemons register only these (node/metric_families.h), and docs/metrics.md is generated from
 // them. Units are base units (seconds, bytes). Names of shares from 0 to 1 end in `_ratio`, names of counters in `_total`; all
-// names except those of GPU metrics begin with `lynx_`. A label has few values, or one for each job, stage or node; never one
-// for each step. Constants only. Add a new metric to the list in metric_table.cc, too.
+// names except those of GPU metrics begin with `lynx_`. A label has only few values, or one value for each job, stage or node.
+// It never has one value for each step. Constants only. Add a new metric to the list in metric_table.cc, too.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 
@@ -164,7 +164,7 @@ inline constexpr Metric kRecovery{"lynx_recovery_seconds",
                                   "Time from the loss of a rank or node until the job had made up for it, by phase: detect, "
                                   "stop, wait (for devices and a plan), start, redo (lost steps), and total."};
 
-// For each job, with labels job_id and job_name. The label is not called `job`, because Prometheus uses that name for the
+// Metrics of each job, with labels job_id and job_name. There is no label `job`, because Prometheus uses that name for the
 // scraped target.
 inline constexpr Metric kJobInfo{
     "lynx_job_info",
@@ -370,7 +370,7 @@ inline constexpr Metric kMeasurementSeconds{
     "lynx_agent_measurement_seconds_total",          Type::kCounter, "s", "kind", Daemon::kAgent,
     "Time spent on measuring, by kind: shape, link."};
 
-// For each GPU, with the names, units and labels of NVIDIA's DCGM exporter. Only these names do not begin with `lynx_`.
+// Metrics of each GPU, with the names, units and labels of NVIDIA's DCGM exporter. Only these names do not begin with `lynx_`.
 inline constexpr const char* kGpuLabels = "gpu, UUID, modelName, Hostname";
 inline constexpr Metric kGpuUtilization{
     "DCGM_FI_DEV_GPU_UTIL", Type::kGauge, "%", kGpuLabels, Daemon::kAgent, "Share of time in which a kernel ran."};
@@ -440,7 +440,7 @@ inline constexpr Metric kWorkerCoreWait{"lynx_worker_core_wait_seconds_total",
                                         "Time in which compute threads of this node's ranks were ready to run while other "
                                         "threads had their cores, added up over the ranks."};
 
-// For each rank on this node if `lynx-worker --rank-metrics` is given: labels job_id and rank.
+// Metrics of each rank on this node, with labels job_id and rank; only with `lynx-worker --rank-metrics`.
 inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter,  "1",
                                    "job_id, rank",          Daemon::kWorker, "Training steps that the rank has done."};
 inline constexpr Metric kRankTokens{

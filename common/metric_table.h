@@ -10,7 +10,7 @@
 
 namespace lynx::metric {
 
-// In the order in which they are shown.
+// Returns all metrics in the order in which the page shows them.
 std::span<const Metric* const> AllMetrics();
 // True if the metric is in the list. Compares addresses, so a copy is not in the list.
 bool IsListed(const Metric& metric);

@@ -1,5 +1,6 @@
-// Moment: a point on a rank's time line. On the host it is a time. On a device it is a mark in the order of the device's work:
-// it has a time once it is reached (Backend::TimeOf), and other work can be ordered after it (Backend::Follow).
+// Moment: a point on a rank's time line. On the host it is a time. On a device it is a mark in the order of the device's work
+// (CUDA: an event). The mark has a time once the device has reached it (Backend::TimeOf), and other work can be made to wait
+// for the mark (Backend::Follow).
 //
 // A plain value.
 #ifndef LYNX_COMMON_MOMENT_H_

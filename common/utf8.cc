@@ -9,7 +9,8 @@
 namespace lynx {
 namespace {
 
-// A range of lead bytes, the number of bytes that follow, and the bounds for the first of these; the others are 80..BF.
+// A row of the UTF-8 table: a range of lead bytes, the number of bytes that follow, and the bounds for the first of the
+// following bytes. The other following bytes are 80..BF.
 struct Lead {
   uint8_t first, last, following, least, most;
 };
@@ -23,7 +24,7 @@ constexpr std::array<Lead, 9> kLeads = {{{0x00, 0x7f, 0, 0, 0},
                                          {0xf1, 0xf3, 3, 0x80, 0xbf},
                                          {0xf4, 0xf4, 3, 0x80, 0x8f}}};
 
-// Length in bytes of the character at the beginning of `text`; 0: it is not well-formed.
+// Length in bytes of the character at the beginning of `text`; 0 if the character is not well-formed.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const auto lead =
@@ -36,7 +37,7 @@ size_t CharacterBytes(std::string_view text) {
   return size_t{1} + lead->following;
 }
 
-// True if this is a control character of `bytes` bytes, or (`bytes` is 0) a byte that is not UTF-8.
+// True if `text` begins with a control character of `bytes` bytes, or, if `bytes` is 0, with a byte that is not UTF-8.
 bool IsControl(std::string_view text, size_t bytes) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (bytes == 1) return byte(0) < 0x20 || byte(0) == 0x7f;

@@ -1,4 +1,4 @@
-// UTF-8 checks for text that people write for Lynx, and the part of it that is safe to print on a terminal. Pure; thread-safe.
+// UTF-8 checks for text from users, and conversion to text that is safe to print on a terminal. Pure; thread-safe.
 #ifndef LYNX_COMMON_UTF8_H_
 #define LYNX_COMMON_UTF8_H_
 
@@ -12,11 +12,11 @@ namespace lynx {
 size_t ValidUtf8Prefix(std::string_view text);
 
 // True if the text has control characters (C0 including tabs and line ends, DEL, C1) or bytes that are not UTF-8: a terminal
-// may obey these.
+// may interpret these as commands.
 bool HasControls(std::string_view text);
 // The text with each control character and each byte that is not UTF-8 written as an escape ("\x1b", "\u009b", "\r"), so that a
-// terminal shows it and does not obey it. A tab becomes a space. VisibleLine also writes out line ends ("\n"); VisibleText
-// keeps them.
+// terminal shows them and does not interpret them. A tab becomes a space. VisibleLine also escapes line ends ("\n");
+// VisibleText keeps them.
 std::string VisibleLine(std::string_view text);
 std::string VisibleText(std::string_view text);
 

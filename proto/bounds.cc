@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Long enough to recognize the value; a hostile value must not fill the log.
+// The quoted value is long enough to recognize it, and limited so that a hostile value cannot fill the log.
 std::string Quoted(const std::string& value) {
   constexpr size_t kShown = 80;
   const std::string shown = absl::CHexEscape(value.substr(0, kShown));

@@ -23,15 +23,15 @@ absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int
 absl::Status CheckFinite(const std::string& path, double value);
 // For strings and repeated fields: `what` is "characters" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
-// At most `most` bytes and no control characters, because the text is shown in one line on terminals.
+// The value must have at most `most` bytes and no control characters, because it is shown in one line on terminals.
 absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);
-// Absolute, at most 4096 bytes, without NUL and line breaks.
+// The value must be an absolute path of at most 4096 bytes, without NUL and line breaks.
 absl::Status CheckAbsolutePath(const std::string& path, const std::string& value);
-// 64 lower-case hexadecimal digits.
+// The value must be 64 lower-case hexadecimal digits.
 absl::Status CheckDigest(const std::string& path, const std::string& value);
-// [a-zA-Z0-9._-]{1,63}: for names of nodes and ids of jobs.
+// The value must match [a-zA-Z0-9._-]{1,63}: for names of nodes and ids of jobs.
 absl::Status CheckName(const std::string& path, const std::string& value);
-// A numeric IPv4 or IPv6 address.
+// The value must be a numeric IPv4 or IPv6 address.
 absl::Status CheckNumericHost(const std::string& path, const std::string& value);
 
 }  // namespace lynx

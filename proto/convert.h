@@ -1,8 +1,8 @@
-// Conversion between protocol messages (lynx::v1) and the planner's domain types. Only this code sees both.
+// Conversion between protocol messages (lynx::v1) and the planner's domain types. Only this code uses both kinds of types.
 //
 // ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, too large or non-finite number, and a
 // missing or duplicate entry give InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3] is
-// ..."). `path` is the place of the message itself and is put before its fields. Pure; thread-safe.
+// ..."). `path` is the path of the message itself; the paths of its fields begin with it. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_H_
 #define LYNX_PROTO_CONVERT_H_
 
@@ -39,7 +39,8 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
 v1::LayerShape ToProto(const LayerShape& shape);
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
 
-// Whether the message of a profile contains the op times of every measured shape, which are by far its largest part.
+// kIncluded: the message of a profile contains the op times of every measured shape. They are by far the largest part of the
+// message.
 enum class ProfileShapes : uint8_t { kIncluded, kLeftOut };
 // Every op must have its times exactly once; every shape may occur at most once.
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes = ProfileShapes::kIncluded);
@@ -49,7 +50,7 @@ v1::ClusterTopology ToProto(const ClusterTopology& cluster);
 // The result passes CheckCluster.
 absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path = "cluster");
 
-// Whether the message of a plan contains the stages' programs. Without them the digest cannot be checked.
+// kIncluded: the message of a plan contains the stages' programs. Without the programs the digest cannot be checked.
 enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };
 
 v1::Plan ToProto(const Plan& plan, PlanPrograms programs = PlanPrograms::kIncluded);

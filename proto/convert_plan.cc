@@ -152,7 +152,8 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
   return stage;
 }
 
-// Checks that the virtual stages contain the model's layers in order; each copy of the model begins with the first layer.
+// Checks that the virtual stages contain the model's layers in order; in a bidirectional pipeline, the stages of each of the
+// two copies contain all layers.
 absl::Status CheckLayers(const Plan& plan, const std::string& path) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   int32_t next = 0;

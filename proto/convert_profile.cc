@@ -14,7 +14,7 @@ constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
 constexpr size_t kMaxGroups = 1 << 14;  // all nodes may differ
 constexpr size_t kMaxSharedCores = 1 << 16;
-constexpr size_t kMaxSharing = 4096;  // devices that share cores
+constexpr size_t kMaxSharing = 4096;  // maximum number of devices that share cores
 
 absl::StatusOr<Nanos> NanosFrom(const std::string& path, int64_t value) {
   LYNX_RETURN_IF_ERROR(CheckRange(path, value, 0, kMaxWireNanos));

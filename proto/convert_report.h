@@ -1,5 +1,5 @@
-// Conversion between the protocol's rank reports and the ranks' own type, using their one description
-// (worker/contract/rank_report_fields.h). As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
+// Conversion between the protocol's rank reports and the ranks' own type. Both directions use the Describe functions of
+// worker/contract/rank_report_fields.h. As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_REPORT_H_
 #define LYNX_PROTO_CONVERT_REPORT_H_
 

@@ -1,5 +1,6 @@
-// Conversion between what a rank is told and the message in which the server tells its daemon, by one description of the fields
-// (worker/contract/rank_config_fields.h). As in proto/convert.h, InvalidArgument names the field. Pure; thread-safe.
+// Conversion between a rank's configuration and the message in which the server sends it to the rank's daemon. Both directions
+// use the Describe functions of worker/contract/rank_config_fields.h. As in proto/convert.h, InvalidArgument names the field.
+// Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_WORKER_H_
 #define LYNX_PROTO_CONVERT_WORKER_H_
 
@@ -11,7 +12,8 @@
 
 namespace lynx {
 
-// Without what the daemon sets itself, and without RankAssignment.yield, which is no part of a rank's configuration.
+// The message does not contain what the daemon sets itself, nor RankAssignment.yield, which is not part of a rank's
+// configuration.
 v1::RankAssignment ToProto(RankConfig config);
 // Fills everything except `threads` and `pacing_bytes_per_second`, which the daemon sets itself. `peers` may be empty (bind and
 // wait) or complete. `checkpoint_directory` may be empty; then the daemon sets its default. The program is parsed, and its

@@ -1,8 +1,9 @@
-// Reads and writes protobuf messages by the one description of a struct (planner/problem/job_spec_fields.h,
-// worker/contract/rank_report_fields.h and rank_config_fields.h list the functions that a description calls). A field of the
-// description has the name of a field of the message, and exactly its type.
+// Visitors that read and write protobuf messages with the Describe function of a struct. planner/problem/job_spec_fields.h,
+// worker/contract/rank_report_fields.h and rank_config_fields.h have these functions and list the visitor functions that they
+// call. A described field must have the same name and exactly the same type as a field of the message.
 //
-// Numbers of enums are those of the struct's enum, except for those named at NumberOf. Thread-safe, except the objects.
+// Numbers of enums are those of the struct's enum, with the exceptions in NumberOf. The functions are thread-safe, the objects
+// are not.
 #ifndef LYNX_PROTO_FIELD_VISITORS_H_
 #define LYNX_PROTO_FIELD_VISITORS_H_
 
@@ -24,21 +25,22 @@
 
 namespace lynx {
 
-// An enum's number in messages. Where messages have a value "unspecified", it is 0 and refused, and all others follow it.
+// The number of an enum's value in messages. If the message's enum has a value "unspecified", this value is 0 and refused, and
+// the numbers of all other values are larger by 1.
 template <class Enum>
 constexpr int NumberOf(Enum value) {
   constexpr bool unspecified =
       std::is_same_v<Enum, RecomputeMode> || std::is_same_v<Enum, DataKind> || std::is_same_v<Enum, LrSchedule>;
   return static_cast<int>(value) + (unspecified ? 1 : 0);
 }
-// These two have each other's number.
+// In messages, kZeroBubbleV and kChimera have each other's number.
 constexpr int NumberOf(ScheduleKind kind) {
   if (kind == ScheduleKind::kZeroBubbleV) return static_cast<int>(ScheduleKind::kChimera);
   if (kind == ScheduleKind::kChimera) return static_cast<int>(ScheduleKind::kZeroBubbleV);
   return static_cast<int>(kind);
 }
 
-// False if no value has the number.
+// Sets `value` to the value with this number. Returns false if there is none.
 template <class Enum>
 bool EnumOfNumber(int number, Enum& value) {
   const int count = static_cast<int>(kEnumNames<Enum>.size());
@@ -53,7 +55,8 @@ bool EnumOfNumber(int number, Enum& value) {
 // "... is 9: must be one of any (0), cpu (1), cuda (2)", with the choices whose numbers are `least` and above.
 template <class Enum>
 absl::Status BadNumber(const std::string& path, int number, int least = 0) {
-  const int most = static_cast<int>(kEnumNames<Enum>.size());  // a number too many if there is no "unspecified"
+  // one more than needed if there is no "unspecified"; the loop skips it
+  const int most = static_cast<int>(kEnumNames<Enum>.size());
   std::string choices;
   for (int choice = least; choice <= most; ++choice) {
     Enum value;
@@ -66,7 +69,7 @@ absl::Status BadNumber(const std::string& path, int number, int least = 0) {
 
 namespace internal {
 
-// The number or text of a field whose type says its unit.
+// Returns the number in a Bytes, a Nanos or an id; any other value is returned as it is.
 template <class T>
 auto& RawValue(T& value) {
   if constexpr (requires { value.value; }) {
@@ -178,18 +181,17 @@ class MessageWriter {
   Message& message_;
 };
 
-// How an error names fields: as the message does, or as the job file does, in which the parts of a name are joined
-// ("onFailure").
+// How an error names fields. kMessage: as in the message ("on_failure"). kJobFile: as in the job file ("onFailure").
 enum class PathNames : uint8_t { kMessage, kJobFile };
 std::string NameInPath(const char* name, PathNames names);
 
-// Paths of fields are only built for an error.
+// A visitor that reads a message. It builds the paths of fields only for errors.
 template <class Message>
 class MessageReader {
  public:
   static constexpr bool kForRanks = false;
 
-  // `path` gives the place of the message; the reader calls it as long as it lives.
+  // `path` returns the path of the message. It must be valid as long as the reader exists.
   MessageReader(const Message& message, absl::FunctionRef<std::string()> path, PathNames names = PathNames::kMessage)
       : message_(message), path_(path), names_(names) {}
 
@@ -232,7 +234,7 @@ class MessageReader {
       if (!EnumOfNumber(numbers[i], values.emplace_back())) return Fail(BadNumber<Enum>(At(name, i), numbers[i]));
     }
   }
-  // A message that is absent reads as one without values.
+  // An absent message is read like an empty message.
   template <class Name, class T>
   void Object(const Name& name, T& value) {
     const auto path = [&] { return At(name); };
@@ -283,7 +285,7 @@ class MessageReader {
   template <class Name>
   void Path(const Name& name, std::string& value) {
     Field(name, value);
-    Fail(CheckAbsolutePath(At(name), value));  // few messages have one
+    Fail(CheckAbsolutePath(At(name), value));  // the path is built even without an error; few messages have such a field
   }
   template <class Name>
   void Cause(const Name& name, FaultCause& value) {
@@ -307,7 +309,7 @@ class MessageReader {
     return true;
   }
 
-  void Fail(const absl::Status& status) { status_.Update(status); }  // the first error counts
+  void Fail(const absl::Status& status) { status_.Update(status); }  // keeps the first error
   const absl::Status& status() const { return status_; }
 
  private:

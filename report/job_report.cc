@@ -38,7 +38,7 @@ std::string Figure(const std::string& title, const std::string& value, const std
                       "</p><p class=\"sub\">", HtmlEscaped(sub), "</p></div>\n");
 }
 
-// Recomputation of all stages of a job together, per step.
+// Time of recomputation per step, over one or all stages of a job.
 struct Recomputed {
   int64_t hidden = 0, exposed = 0;
   int64_t sum() const { return hidden + exposed; }
@@ -221,7 +221,7 @@ class Page {
         StepPlot(traced));
   }
 
-  // A table by stage: hidden and exposed recomputation, predicted and measured.
+  // Returns a table of hidden and exposed recomputation by stage, predicted and measured.
   Table RecomputedTable() const {
     Table table;
     table.columns = {

@@ -1,6 +1,6 @@
-// JobReport: one self-contained page about a job: predictions and measurements, what was recomputed where with its cost and
-// savings, what memory contains, how the run went, and how it recovered from failures. Plots are inline SVG, without scripts or
-// network access; every plot has its numbers as a table. Pure; thread-safe.
+// JobReport is one self-contained page about a job: predictions and measurements, the recomputation with its cost and savings,
+// the contents of memory, the course of the run, and the recoveries from failures. Plots are inline SVG, without scripts or
+// network access. Every plot has a table with its numbers. Pure; thread-safe.
 #ifndef LYNX_REPORT_JOB_REPORT_H_
 #define LYNX_REPORT_JOB_REPORT_H_
 
@@ -23,15 +23,15 @@ struct JobReport {
   const Plan* plan = nullptr;                    // null: the job was never planned. Programs are needed only if `traced` is set
   const TracedJob* traced = nullptr;             // null: no step of the plan has been traced
   const PolicyComparison* comparison = nullptr;  // other policies with the same layout; null: no comparison
-  std::string version;                           // of this program
+  std::string version;                           // version of this program
   Nanos now;                                     // Unix time
 };
 
-// FailedPrecondition as for MemoryOf. The same input gives the same bytes.
+// Returns FailedPrecondition in the same cases as MemoryOf. The same input always gives the same bytes.
 absl::StatusOr<std::string> JobReportPage(const JobReport& report);
 
-// The parts of the same page, for a page that is updated: first "head", the content of its header, then each section that is
-// not empty. The ids are those of the sections.
+// A part of the page, for a page that is updated part by part. The first part has the id "head" and the content of the header.
+// Then comes each section that is not empty, with the section's id.
 struct ReportPart {
   std::string id;
   std::string html;
@@ -40,17 +40,17 @@ absl::StatusOr<std::vector<ReportPart>> JobReportParts(const JobReport& report);
 
 // ---- Parts of the page: HTML inside a section; empty: there is nothing to show. ----
 
-// A "<section ...>" with a heading, and `aside` as a remark beside it.
+// Returns a "<section ...>" with a heading, and `aside` as a remark next to the heading.
 std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside,
                           const std::string& content);
-// A table below a plot, collapsed.
+// A table below a plot, which is collapsed until a reader opens it.
 std::string FoldedTable(const Table& table);
 
 // The lanes of each stage, the prediction above the measurement.
 std::string StepPlot(const TracedJob& traced);
 // The memory of a device of the fullest stage, kind by kind and over the step.
 absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced);
-// The same, only from the figures of the plan.
+// The memory plot from the plan only, without the course over a step.
 std::string PlannedMemory(const Plan& plan);
 // The peak memory of a device of each stage, planned and measured.
 std::string StagesMemory(const Plan& plan, const v1::Job& job);
@@ -61,13 +61,13 @@ std::string LossPlot(const v1::JobCurves& curves);
 // An event that stopped a job's training, and how the job continued.
 struct Recovery {
   int64_t time_unix_ns = 0;
-  std::string kind;  // kind of the event that stopped it
+  std::string kind;  // kind of the event that stopped the job
   std::string reason;
   std::string fault;       // the attribution of the failure; empty: unknown
   bool goes_on = false;    // the job trained again
-  int64_t away_ns = 0;     // time from the event until all ranks ran again
+  int64_t away_ns = 0;     // time from the event until all ranks train again
   int64_t from_step = -1;  // the first step afterwards; -1: unknown
-  int64_t done_again = 0;  // number of steps that had been done before
+  int64_t done_again = 0;  // number of steps that were repeated
   std::string resumed;     // text of the restart event: from which checkpoint, with which plan
 };
 std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curves);

@@ -43,7 +43,7 @@ struct Step {
   Bytes bytes;
 };
 
-// A waterfall chart: each amount begins where the one before ends.
+// A waterfall chart: the bar of each amount begins where the previous bar ends.
 std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::string& caption) {
   constexpr double kLeft = 190, kRow = 24, kTop = 4;
   Bytes total;

@@ -16,7 +16,7 @@ bool Stops(const v1::JobEvent& event) {
   return kind && InfoOf(*kind).stops;
 }
 
-// The event says how the job goes on.
+// True if events of this kind say how the job continues.
 bool SaysHow(std::optional<EventKind> kind) {
   using enum EventKind;
   for (const EventKind how : {kRestarting, kReplanned, kResuming, kMoving, kPlanned, kPlaced, kResumed}) {
@@ -25,7 +25,8 @@ bool SaysHow(std::optional<EventKind> kind) {
   return false;
 }
 
-// Fills in the first step after the ranks ran again, and how many steps from there on had been done before.
+// Sets from_step, the first step after the ranks ran again, and done_again, the number of steps from there on that had been
+// done before.
 void FillSteps(Recovery& recovery, int64_t running_unix_ns, const v1::JobCurves& curves) {
   int64_t done = 0;
   int64_t generation = 0;
@@ -57,7 +58,8 @@ std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curv
     const std::optional<EventKind> kind = ParseEventKind(event.kind());
     if (kind == EventKind::kFault) recovery.fault = event.reason();
     if (SaysHow(kind)) recovery.resumed = event.reason();
-    if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {  // its ranks did not give way and continue to train
+    // the job's ranks did not give way and continue to train
+    if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {
       recoveries.pop_back();
       stopped = false;
     } else if (kind == EventKind::kRunning) {

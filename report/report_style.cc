@@ -28,7 +28,8 @@ std::string_view ReportTemplate() {
 )html";
 }
 
-// Kinds of spans and of memory have the colours of plan pages: a class c-... fills a shape as k-... fills a box there.
+// Kinds of spans and of memory have the same colours as on plan pages: a class c-... gives an SVG shape the colour that k-...
+// gives a box there.
 std::string_view ReportStyle() {
   return R"css(
 .plots { overflow-x: auto; overflow-y: hidden; }

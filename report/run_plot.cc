@@ -39,7 +39,7 @@ EventMark MarkOf(const std::string& name) {
   return kind ? InfoOf(*kind).mark : EventMark::kNone;
 }
 
-// A strip of the job's states, with a mark for each important event.
+// Draws a bar with the job's states over time, with a mark for each important event.
 std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end, double y, double bottom) {
   const auto at = [&](int64_t unix_ns) { return x.At(static_cast<double>(std::clamp(unix_ns, begin, end) - begin) * 1e-9); };
   std::string svg, marks;
@@ -81,14 +81,15 @@ Points Smoothed(const Points& points, size_t width) {
   return smooth;
 }
 
-// A line through the points of one generation. If there are many points, a smoothed line with the original points behind it.
+// Draws a line through the points of one generation. If there are many points, it is a smoothed line, with a thin line through
+// the original points behind it.
 std::string Line(const Points& points) {
   constexpr size_t kFew = 24, kParts = 16;
   if (points.size() < kFew) return SvgPath("line", points);
   return SvgPath("each", points) + SvgPath("line", Smoothed(points, points.size() / kParts));
 }
 
-// One line for each generation.
+// Draws one line for each generation.
 template <class X, class Y>
 std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
   std::string svg;

@@ -1,4 +1,4 @@
-// Plot of a step: what each stage did when, the prediction above the measurement. See job_report.h.
+// Plot of a step: what each stage did at which time, with the prediction above the measurement. See job_report.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,7 +21,7 @@ struct Lane {
   std::vector<TimelineSpan> spans;
 };
 
-// A run of columns of one kind. A column has the kind that fills most of it.
+// Consecutive columns of one kind. The kind of a column is the one that fills most of the column.
 struct Run {
   size_t begin = 0, end = 0;
   int kind = -1;  // -1: nothing

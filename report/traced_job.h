@@ -23,7 +23,7 @@ struct TracedJob {
   const Simulation* simulation() const { return predicted.has_value() ? &predicted->simulation : nullptr; }
 };
 
-// DataLoss, or an error of SpansOfTrace: the answer is inconsistent.
+// Returns DataLoss, or an error of SpansOfTrace, if the server's answer is inconsistent.
 absl::StatusOr<std::unique_ptr<const TracedJob>> ReadTrace(const v1::TraceJobResponse& response);
 
 }  // namespace lynx

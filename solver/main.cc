@@ -25,7 +25,8 @@ int Fail(int code, const std::string& message) {
   return code;
 }
 
-// Makes the solver end with its parent, because nobody else would end it. Returns false if the parent has already ended.
+// Makes the kernel end the solver when its parent process ends, because nothing else would end it. Returns false if the parent
+// has already ended.
 bool EndWith(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return ::getppid() == parent;

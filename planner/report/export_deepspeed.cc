@@ -183,7 +183,8 @@ class DeepSpeed {
   }
 
   // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. So if the job has no
-  // warm-up, the warm-up begins at the full learning rate, which changes nothing.
+  // warm-up, the cosine schedule warms up from the full learning rate, which changes nothing. The linear schedule cannot do
+  // this (SchedulerMissing).
   void Scheduler() {
     const TrainSpec& train = spec_.train;
     const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;
