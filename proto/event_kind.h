@@ -22,7 +22,7 @@ enum class EventKind : uint8_t {
   kStepSkipped,       // a step's update was left out since its loss or gradient norm was not finite
   kCopies,            // copies in memory are not made, or have errors
   kResumed,           // ranks went on from a checkpoint or from copies in memory
-  kRankLost,          // a rank ended, or its process is gone
+  kRankLost,          // a rank ended unexpectedly, or does not respond
   kNodeLost,          // the server has lost a node
   kFault,             // attribution of the last failure
   kNodeCheck,         // the ranks checked their nodes and found nothing

@@ -180,7 +180,8 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   if (!candidates.ok()) return shapes;
   for (const Candidate& c : *candidates) {
     LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
-    // The cost model derives the times with sequence parallelism from those without, and the other way round.
+    // One of the two shapes is enough: the cost model derives the times with sequence parallelism from the times without it,
+    // and vice versa.
     if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
   }
   // LayerShape orders by micro-batch first, so small ones, which nearly every layout can use, come first.

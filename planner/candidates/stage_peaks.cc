@@ -11,8 +11,8 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kFewInFlight = 2;
-// With offloading, memory repeats from four microbatches in flight on; with fewer, the tensors that are being copied belong to
-// other microbatches than with more.
+// With offloading, memory repeats from four microbatches in flight on. With fewer microbatches, the tensors that are being
+// copied belong to different microbatches.
 constexpr int32_t kFewWithCopies = 4;
 // Number of microbatches beyond those in flight. With this many, further microbatches do not change the peak.
 constexpr int32_t kFurther = 2;

@@ -1,4 +1,4 @@
-// ClusterTopology describes the devices that the planner may use: groups of nodes that are alike, each with the profile of its
+// ClusterTopology describes the devices that the planner may use: groups of identical nodes, each with the profile of its
 // devices and links. Ranks fill the nodes in order: group after group, node after node, device after device. So the order of
 // the groups decides on which devices the first pipeline stages run.
 //
@@ -18,7 +18,7 @@
 
 namespace lynx {
 
-// Nodes that are alike.
+// Nodes with the same number and kind of devices, and the same links.
 struct NodeGroup {
   std::string name;              // for messages; "" if there is only one group
   int32_t nodes = 1;             // >= 1
@@ -34,9 +34,8 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
-// Cores that are shared by more devices than they can run at full speed. Examples: CPU ranks that outnumber the cores of
-// a machine (which may hold one node or several), or CPU ranks whose share of processor time is less than the number of
-// cores.
+// Cores that are shared by more devices than these cores can run at full speed. Examples: CPU ranks that outnumber the cores of
+// a machine (which may hold one node or several), or CPU ranks whose share of processor time is less than the number of cores.
 struct SharedCores {
   // Device numbers, ascending. Like ranks, devices are counted over all groups in their order. Numbers beyond the last device
   // of the cluster are ignored.
@@ -48,8 +47,9 @@ struct SharedCores {
 };
 
 struct ClusterTopology {
-  std::vector<NodeGroup> groups;               // >= 1
-  std::vector<SharedCores> shared_cores = {};  // empty: each device computes at its measured speed while all others compute
+  std::vector<NodeGroup> groups;  // >= 1
+  // empty: each device computes at its measured speed even while all other devices compute
+  std::vector<SharedCores> shared_cores = {};
 
   int32_t nodes() const;
   int32_t devices() const;
@@ -84,7 +84,7 @@ Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& 
 std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage, Bytes taken);
 
 // Returns one profile for ranks on both kinds of devices. A synchronous step is as slow as its slowest rank, so every value is
-// the worse of the two. It has only the measured shapes that both have.
+// the worse of the two profiles' values. The result has only the measured shapes that both profiles have.
 HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b);
 // SlowerProfile of all groups.
 HardwareProfile SlowestProfile(const ClusterTopology& cluster);

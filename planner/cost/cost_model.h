@@ -57,7 +57,7 @@ class CostModel {
   // Time of the forward collective that gathers the tensor from its share (sequence parallelism).
   Nanos GatherTime(LayerType type, Tensor gathered) const;
   // Time on the compute stream of one layer's forward, or of its backward with the weight gradients. It assumes that only
-  // weight gradients run in the windows of the backward, and that the tensors which they read from shares are gathered while
+  // weight gradients run in the windows of the backward. The tensors that weight gradients read from shares are gathered while
   // the input gradients run. kWeight: time of the weight gradients alone, without transfers. `recomputed`: ops that are
   // recomputed before the backward pass; what they read has already been gathered. Their own time is not included.
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;

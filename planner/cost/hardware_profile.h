@@ -1,7 +1,6 @@
-// HardwareProfile holds what is known about the speed of one kind of device and its links; agents measure it, or a person
-// states it. The cost model computes the time of an op that was not measured from the rates here
-// (planner/cost/cost_model.h).
-// Plain data; thread-safe.
+// HardwareProfile holds what is known about the speed of one kind of device and its links; agents measure these values, or a
+// person states them. The cost model computes the time of an op that was not measured from the rates here
+// (planner/cost/cost_model.h). Plain data; thread-safe.
 #ifndef LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
 #define LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
 

@@ -56,7 +56,7 @@ struct StageState {
   Nanos work;                               // time of the running compute action if no other stage computed on its cores
   std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
   std::vector<InFlightTransfer> copies;     // to and from the host
-  std::vector<int32_t> start_of_wait;       // per action; kNone for others
+  std::vector<int32_t> start_of_wait;       // per action: index of the start for a wait; kNone for other actions
   std::vector<std::pair<int32_t, int32_t>> transfer_of;  // per start action: channel, position in it
 };
 

@@ -1,6 +1,6 @@
 // Simulation of one step: runs the programs of all pipeline ranks, here called stages, against their cost models. Tensor- and
-// data-parallel ranks of a stage are symmetric, so one stage stands for all of them. The result has the step time, the time of
-// each kind of work and wait, and the hidden and exposed recomputation. The simulation also finds deadlocks. Pure.
+// data-parallel ranks of a stage are symmetric, so the simulation has one stage for all of them. The result has the step time,
+// the time of each kind of work and wait, and the hidden and exposed recomputation. The simulation also finds deadlocks. Pure.
 //
 // Stages that share cores (planner/cost/core_sharing.h) slow each other down exactly while they compute at the same time.
 //

@@ -277,7 +277,8 @@ void SliceLowering::ReduceTiedEmbedding() {
   if (slice_.has_embedding && HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
 }
 
-// After the last microbatch has added to a layer's gradients, they are summed over the ranks that hold the same weights.
+// Starts the sum of a layer's gradients over the ranks that hold the same weights, after the last microbatch has added to these
+// gradients.
 void SliceLowering::Reduce(int32_t layer) {
   if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});

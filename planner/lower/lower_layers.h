@@ -46,8 +46,8 @@ class SliceLowering {
     int32_t hosts = 0;
     bool last = false;
   };
-  // Emits everything before the top transformer layer's backward. On the last slice this is the head's backward. On the others
-  // it is what is recomputed before the gradient comes; the caller adds the wait for the gradient.
+  // Emits everything before the top transformer layer's backward. On the last slice this is the head's backward. On other
+  // slices it is the recomputation before the gradient comes; the caller adds the wait for the gradient.
   void BackwardTop(const BackwardSlot& slot);
   // Emits the backward of the transformer layers, then of the embedding. Calls `before_bottom` where most of the slot's memory
   // is free again.

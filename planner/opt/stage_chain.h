@@ -113,7 +113,7 @@ class StageChain {
   // For each layer, the values of its nodes in the scope. `both_ways`: compute `below` too.
   std::vector<LayerValues> Values(const ChainScope& scope, const StagePrices& prices, bool both_ways) const;
 
-  // The priced value of a kept part.
+  // The priced value of a KeptPart.
   static double PricedValue(const KeptPart& kept, const StagePrices& prices);
   // The priced sum of everything that is available and has a price.
   double PricedBudget(const ChainScope& scope, const StagePrices& prices) const;

@@ -67,7 +67,8 @@ class StageMilp {
   struct FaceGroup {
     const BackwardPart* late;
     int row = -1;
-    // smallest value of a part of a chain: from one of these nodes to the end of the chain that is away from the neighbour
+    // smallest value of a part of a chain: from one of these nodes to the end of the chain on the side opposite to the
+    // neighbour
     double least = 0;
   };
 

@@ -33,8 +33,8 @@ enum class DataType : uint8_t { kFloat32, kBfloat16 };
 template <>
 inline constexpr auto kEnumNames<DataType> = EnumTable("float32", "bfloat16");
 
-// kRegenerated: a dropout mask is a function of counters and is drawn again in the backward pass, as in Lynx's engine.
-// kStored: the mask is kept beside the dropped output, one byte per element, as in Megatron-LM.
+// kRegenerated: a dropout mask is a function of counters and is drawn again in the backward pass, as in Lynx's engine. kStored:
+// the mask is stored in addition to the dropped output, one byte per element, as in Megatron-LM.
 enum class DropoutMasks : uint8_t { kRegenerated, kStored };
 template <>
 inline constexpr auto kEnumNames<DropoutMasks> = EnumTable("regenerated", "stored");
@@ -185,7 +185,7 @@ inline constexpr auto kEnumNames<DeviceKind> = EnumTable("any", "cpu", "cuda");
 struct ResourceSpec {
   int32_t min_ranks = 1;
   int32_t max_ranks = 1;
-  // Limit for one rank's activation arena. 0 = whatever the device has left beside the model states.
+  // Limit for one rank's activation arena. 0 = the memory that the model states leave free on the device.
   Bytes activation_memory_per_rank;
   DeviceKind device = DeviceKind::kAny;
 
@@ -227,14 +227,14 @@ struct ParallelSpec {  // 0 = auto
   bool operator==(const ParallelSpec&) const = default;
 };
 
-// kAuto: the best of the modes below. kNone: store everything. kFull: keep only each layer's input and recompute the rest
-// on the critical path, repeating the attention block's collective. kFullKeepCollectives: as kFull, but keep the result
-// of that collective, so that no collective is repeated. kSelective: recompute only the attention core (softmax, context)
-// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both
-// repeat collectives. kUniform keeps only the first layer's input of each group of N layers. kBlock recomputes the first
-// N layers of each stage in full, and nothing of the others. kBalanced: recompute only norms and the activation function,
-// never a product or attention (Yuan et al. 2024). kNoOverlap: per stage, the least exposed time that fits, without
-// windows. kHeu, kOpt: with windows, chosen by the heuristic and by the exact MILP.
+// kAuto: the best of the modes below. kNone: store everything. kFull: store only each layer's input and recompute the rest on
+// the critical path; this repeats the attention block's collective. kFullKeepCollectives: as kFull, but the result of that
+// collective is stored, so no collective is repeated. kSelective: recompute only the attention core (softmax, context)
+// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both repeat
+// collectives. kUniform stores only the first layer's input of each group of N layers. kBlock recomputes the first N layers of
+// each stage in full, and stores the other layers. kBalanced: recompute only norms and the activation function, never a product
+// or attention (Yuan et al. 2024). kNoOverlap: per stage, the least exposed time that fits, without windows. kHeu, kOpt: with
+// windows, chosen by the heuristic and by the exact MILP.
 enum class RecomputeMode : uint8_t {
   kAuto,
   kNone,
@@ -262,8 +262,8 @@ struct RecomputeOptions {
   bool operator==(const RecomputeOptions&) const = default;
 };
 
-// Copies in memory are made as often as their cost allows: training waits for them at most 1/20 of its time, and the work
-// beside training takes at most 1/10.
+// Copies in memory are made as often as their cost allows: training waits for copies for at most 1/20 of its time, and the work
+// for copies that runs at the same time as training takes at most 1/10 of the time.
 inline constexpr int64_t kCopiesAuto = -1;
 
 struct CheckpointSpec {
@@ -281,7 +281,7 @@ struct CheckpointSpec {
   bool operator==(const CheckpointSpec&) const = default;
 };
 
-// When a job runs, relative to others (docs/scheduling.md).
+// When a job runs, relative to other jobs (docs/scheduling.md).
 struct SchedulingSpec {
   std::string queue = "default";   // [a-z0-9-]{1,48}
   int32_t priority = 0;            // -1000..1000: higher first

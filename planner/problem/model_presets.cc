@@ -6,8 +6,8 @@
 namespace lynx {
 namespace {
 
-// Lynx, arXiv 2406.08756, names only sizes. These depths and widths give those sizes. Heads of 128 and the vocabulary of
-// Megatron-LM (GPT-2's, padded) are our choice.
+// The paper of Lynx, arXiv 2406.08756, gives only the numbers of parameters. The depths and widths below give these numbers.
+// Heads of 128 and the vocabulary of Megatron-LM (GPT-2's, padded) are our choice.
 constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";

@@ -32,8 +32,8 @@ struct StageSlice {
 // `stage` is a virtual stage of PipelineOf(layout).
 StageSlice SliceOf(const ParallelLayout& layout, int32_t stage, int32_t first_layer, int32_t end_layer);
 
-// The pipeline of a layout. The schedule decides the placement. There are two chunks if the placement requires them, else
-// virtual_stages. A custom schedule states its own pipeline.
+// The pipeline of a layout. The schedule decides the placement. The number of chunks is two if the placement requires it,
+// otherwise virtual_stages. A custom schedule states its own pipeline.
 PipelineShape PipelineOf(const ParallelLayout& layout);
 
 // Number of ranks that hold the same weights and sum their gradients: replicas and context-parallel ranks. In a

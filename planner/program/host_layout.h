@@ -11,7 +11,8 @@
 namespace lynx {
 
 struct HostLayout {
-  // Per action, filled only for starts of copies: the offset in the pool of each of AccessesOf(action), in that order.
+  // Per action, filled only for starts of copies: the offsets in the pool of the action's accesses, in the order of
+  // AccessesOf(action).
   std::vector<std::vector<Bytes>> offsets;
   // Pool size: the largest sum of bytes that are in it at the same time, plus fragmentation. A tensor counts from the start of
   // its offload to the end of its reload, padded to kBufferAlignment.

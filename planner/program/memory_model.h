@@ -75,7 +75,7 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
 // same again.
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
-// For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
+// Returns for each action the indices into MemoryPlan::buffers of its accesses, in the order of AccessesOf(action).
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context, const MemoryPlan& memory);
 
 // Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and, for bfloat16, master

@@ -76,7 +76,8 @@ class BackwardPareto {
   ItemSet hideable_ = 0;  // items that a window may hide
   std::array<PlacementSet, kMaxItems> placements_{};
   State root_;
-  // By set of items: their cost, what they read, and what must live in each phase if all of them are late.
+  // Tables by set of items: the cost of the items, the items that they read, and the memory that must be live in each phase if
+  // all items of the set are late.
   std::vector<Nanos> cost_;
   std::vector<ItemSet> inputs_;
   std::vector<std::array<Bytes, kMaxPhases>> must_live_;

@@ -141,7 +141,7 @@ class LateMaking {
 };
 
 // Finds the BackwardParts of every set of late items. All states of one item are computed before the next item is decided. Of
-// the states with equal `due`, `last` and `set`, only those that no other dominates are kept.
+// the states with equal `due`, `last` and `set`, only the states that no other state dominates are kept.
 class BackwardParetoSearch {
  public:
   BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, LayerPlace place)

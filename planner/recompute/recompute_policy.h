@@ -64,7 +64,7 @@ struct StagePolicy {
   bool operator==(const StagePolicy&) const = default;
 };
 
-// The policy of a mode that treats every layer alike: none, full, full-keep-collectives, selective, balanced.
+// Returns the policy of a mode with one policy for all layers: none, full, full-keep-collectives, selective, balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
 // Like the function above, but supports the modes uniform and block too, with N = options.layers. Uniform: each group of N
 // layers, from the first layer on, stores only the input of its first layer (N of 0 or 1: every layer stores its input). Block:

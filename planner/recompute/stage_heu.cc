@@ -288,8 +288,9 @@ class StageHeu::Placing {
     // layer l + 1 in that case.
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
-    std::vector<int32_t> order;   // the upper layer's parts, ordered by `least`
-    std::optional<Nanos> steady;  // what the previous layer added to each of `least`, if it was like the layer above it
+    std::vector<int32_t> order;  // the upper layer's parts, ordered by `least`
+    // what the previous layer added to each entry of `least`, if it had the same choices as the layer above it
+    std::optional<Nanos> steady;
     for (size_t l = layers - 1; l-- > 0;) {
       if (steady && choices[l] == choices[l + 1]) {
         above[l] = above[l + 1];
@@ -518,7 +519,7 @@ StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::ve
 const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   auto [it, inserted] = least_memory_.try_emplace(layers);
   if (!inserted) return it->second;
-  // From the third layer of a kind on, each layer adds only its held memory.
+  // If more than three layers have the same point, each further layer adds only its held memory.
   const int32_t few = std::min(layers, 3);
   const auto points_of = [&](const Level& level, int32_t count) {
     std::vector<const ParetoPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);

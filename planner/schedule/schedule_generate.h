@@ -21,8 +21,8 @@ namespace lynx {
 //                  2(p-r-1) + (v-1)p forwards first. Narayanan et al. 2021, as in Megatron-LM. Megatron-LM wants M to
 //                  be a multiple of p; here any other M is the schedule of the next multiple without the
 //                  microbatches that do not exist.
-//   zero-bubble    ZB-H1: 1F1B with W split off and kept back, on each rank until p microbatches are not wholly done.
-//                  Qi et al. 2023.
+//   zero-bubble    ZB-H1: 1F1B with W split off and delayed: a rank runs a W before the next forward if p microbatches have
+//                  begun and lack their W. Qi et al. 2023.
 //   zero-bubble-v  ZB-V: two chunks a rank placed as a V. Qi et al. 2023. For M < 2p - 1: the schedule of 2p - 1
 //                  without the microbatches that do not exist.
 //   chimera        two copies of the model, in opposite directions; units of p microbatches, half of them down and

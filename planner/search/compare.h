@@ -18,8 +18,8 @@ namespace lynx {
 // thread-safe if parts run in parallel.
 using TellPart = std::function<void(const std::string& part)>;
 
-// Runs independent tasks, possibly in parallel, and returns when all are done. Empty: the tasks run one after another.
-// The results do not depend on it. It is not used for a request with an exact solver, which is not thread-safe.
+// Runs independent tasks, possibly in parallel, and returns when all are done. Empty: the tasks run one after another. The
+// results do not depend on this function. It is not used for a request with an exact solver, which is not thread-safe.
 using RunTasks = std::function<void(const std::vector<std::function<void()>>& tasks)>;
 
 struct CompareOptions {

@@ -55,7 +55,7 @@ class PlanSearch {
   // Candidates that seem not to fit are left out, because each of them costs many simulations.
   std::optional<Plan> FastestBelow(Nanos to_beat);
   // Returns the first plan found, for callers that only need to know whether there is a plan. nullopt if Fastest finds no plan
-  // either. Call it instead of Fastest, not after it.
+  // either. A caller calls either Fastest or Any, not both.
   std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 

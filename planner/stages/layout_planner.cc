@@ -305,9 +305,9 @@ bool LayoutPlanner::MayDoWithoutWindows() const {
   return (wanted != RecomputeMode::kAuto && MayOverlap(wanted)) || fits_.Allowed(RecomputeMode::kNoOverlap);
 }
 
-// By estimates, nothing is faster than storing everything in the partition that balances busy times. Close to the memory
-// limit, estimates lead the best policy without overlap to another partition with equal balance, which can be faster in
-// the simulation.
+// By estimates, no draft is faster than one that stores everything in the partition that balances busy times. Close to the
+// memory limit, the best policy without overlap has, by estimates, another partition with the same balance. This partition can
+// be faster in the simulation, so it is tried too.
 std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
   std::optional<Draft> best = DraftOf(RecomputeMode::kNone, to_beat);
   if (!best || !MayDoWithoutWindows() || !fits_.Limit(0, best->layers[0])) return best;

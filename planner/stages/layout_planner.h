@@ -35,7 +35,7 @@ struct Draft {
 // Orders by shorter step, then by less memory.
 bool Faster(const Draft& a, const Draft& b);
 
-// By how much a candidate exceeds its memory when it stores as little as its mode allows.
+// By how much a candidate exceeds its memory if it stores as little as its mode allows.
 struct Shortfall {
   int32_t stage = 0;
   Bytes needed, limit;      // for the stage's arena

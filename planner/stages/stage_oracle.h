@@ -34,9 +34,9 @@
 
 namespace lynx {
 
-// Estimated cost of a stage that seems not to fit. The missing memory in bytes is added to it. It is above the cost of any
-// stage that fits, and sums over a thousand stages stay within 64 bits. An estimate does not prove that a stage does not fit;
-// only its exact peak does.
+// Estimated cost of a stage that seems not to fit. The estimate is this number plus the missing memory in bytes. The number is
+// above the cost of any stage that fits, and sums over a thousand stages stay within 64 bits. An estimate does not prove that a
+// stage does not fit; only its exact peak does.
 inline constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
 
 // True if HEU makes the policies of the mode, with or without windows.
@@ -128,7 +128,8 @@ class StageOracle {
     // True if HEU's solution is the same for both parts.
     bool Alike(const Part& other) const { return layers == other.layers && ends.head == other.ends.head; }
   };
-  // The memory and time of a stage's layers under a mode that treats all layers alike, except the top layer.
+  // The memory and time of a stage's layers under a mode that has the same policy for all layers. Only the top layer has other
+  // values.
   struct NamedUses {
     RecomputeProblem problem;
     LayerUse inner, top;
