@@ -1,15 +1,15 @@
 // Lease: how long the ranks of a node may continue without the server. If the server has failed, training must not stop. If the
 // node is cut off while the server runs, its ranks must have stopped before their work is given to others. The node alone
-// cannot distinguish these cases. So it asks witnesses, a few other nodes that the server has named, when the server last
-// answered them:
+// cannot distinguish these cases. So it asks its witnesses, which are a few other nodes that the server has named. Each witness
+// says when the server last answered it. Times count from the last report of this node that the server has answered:
 //
-//   the server answers a witness, but not this node    the ranks end, `cut_off` after the last report that it answered
-//   most witnesses answer, none has contact to it      the server is away: the ranks continue
-//   fewer witnesses answer                             this node may be cut off: the ranks end, `isolated` after that report
+//   The server answers a witness, but not this node: the node is cut off, and its ranks end after `cut_off`.
+//   Most witnesses reply, but the server answers none of them: the server is away, and the ranks continue.
+//   Fewer witnesses reply: the node may be cut off, and its ranks end after `isolated`.
 //
-// The server relies on these times. It gives a node's work away only after the ranks must have ended. And it does so only while
-// at least half of the node's witnesses are attached to the server (server/controller/state/leases.h), so the node cannot find
-// that most of them have lost the server.
+// The server relies on these times. It gives a node's work away only after the ranks must have ended. It also does so only
+// while at least half of the node's witnesses are attached to the server (server/controller/state/leases.h). Then the node
+// cannot find that most of its witnesses have lost the server.
 //
 // Pure: times are arguments, from one clock that never goes back and also runs while the machine sleeps. Not thread-safe.
 #ifndef LYNX_NODE_LEASE_H_

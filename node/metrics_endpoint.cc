@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Pages for monitoring may have long heads: proxies add to them.
+// Requests for these pages may have many headers, because proxies add some.
 constexpr HttpLimits kLimits{.max_request = 16384};
 
 // Keeps endpoints that are never destroyed, so that they do not count as leaks.

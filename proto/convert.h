@@ -29,7 +29,8 @@ v1::ModelSpec ToProto(const ModelSpec& model);
 // Enums are checked; numbers are not (ValidateJobSpec checks them for jobs).
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);
 
-// The result is normalized and passes ValidateJobSpec; paths are absolute. Fields have the names of the job file.
+// FromProto returns a normalized spec that passes ValidateJobSpec and whose paths are absolute. Its errors name fields as the
+// job file does ("data.path").
 v1::JobSpec ToProto(const JobSpec& spec);
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
 

@@ -28,7 +28,7 @@ using X509Handle = std::unique_ptr<X509, OpensslFree<X509_free>>;
 using RequestHandle = std::unique_ptr<X509_REQ, OpensslFree<X509_REQ_free>>;
 using BioHandle = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
 
-// Internal, with OpenSSL's error text; empties OpenSSL's error queue.
+// Returns an Internal error with `doing` and OpenSSL's error text, and empties OpenSSL's error queue.
 absl::Status OpensslError(const std::string& doing);
 
 // Parses PEM text. InvalidArgument: it is not PEM of this kind.

@@ -145,7 +145,8 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   // ffn is 0 if the field is absent; then Normalize sets it to 4 times the hidden size for GPT.
   model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
                                                 : config.Count({"intermediate_size"});
-  // transformers reads null as the number of heads, and an absent field as the class's own number.
+  // If num_key_value_heads is null, the library transformers uses the number of heads. If it is absent, transformers uses the
+  // default of the model family's configuration class.
   const bool null = config.HasNull("num_key_value_heads");
   const int32_t absent = family.key_heads == 0 || null ? model.heads : family.key_heads;
   model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), absent);

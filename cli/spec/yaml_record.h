@@ -119,7 +119,8 @@ inline constexpr char kReferenceHead[] = "| field | default | meaning |\n| --- |
 
 // ---- what the templates above need ----
 
-// Appends "name: value" lines below the sections that the paths name.
+// Returns the values as YAML. A path such as "train.steps" gives a line "steps: VALUE" below a line "train:". Empty values are
+// left out.
 std::string NestedText(const std::vector<std::pair<std::string, std::string>>& paths_and_values, int indent);
 std::string ReferenceRow(const std::string& path, bool required, const std::string& value, const std::string& meaning);
 

@@ -115,7 +115,8 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
     NodeGroup& last = request.cluster.groups.back();
     LYNX_ASSIGN_OR_RETURN(last.nodes, CountOf("--with-nodes", options.nodes, last.nodes));
   }
-  // More devices help only if the job may use them. If the job may use all devices of the cluster, this stays so.
+  // More devices help only if the job may use them. If the job may use every device of the base cluster, and the changes leave
+  // its limit (max_ranks) as it was, it may use every device of the changed cluster too.
   const bool all = base.spec.resources.max_ranks == base.cluster.devices();
   if (all && request.spec.resources.max_ranks == base.spec.resources.max_ranks) {
     request.spec.resources.max_ranks = request.cluster.devices();

@@ -69,7 +69,8 @@ void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) 
   for (size_t i = 0; i < to.size(); ++i) TakeSlower(to[i].link, from[i].link);
 }
 
-// Returns the tiles with more work in a full wave, because they leave more units idle. Without tiles no unit is idle.
+// Returns the tiles that have more work in a full wave (GemmTiles), because a partial last wave then leaves more of the GPU's
+// units idle. A device without tiles (all 0) is assumed to leave no unit idle.
 GemmTiles SlowerTiles(const GemmTiles& a, const GemmTiles& b) {
   const auto work = [](const GemmTiles& tiles) { return int64_t{tiles.units} * tiles.rows * tiles.columns; };
   return work(b) > work(a) ? b : a;

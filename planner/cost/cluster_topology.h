@@ -86,7 +86,7 @@ std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const Para
 // Returns one profile for ranks on both kinds of devices. A synchronous step is as slow as its slowest rank, so every value is
 // the worse of the two profiles' values. The result has only the measured shapes that both profiles have.
 HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b);
-// SlowerProfile of all groups.
+// Returns one profile for ranks on all groups: applies SlowerProfile to the profile of one group after another.
 HardwareProfile SlowestProfile(const ClusterTopology& cluster);
 
 }  // namespace lynx

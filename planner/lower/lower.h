@@ -23,8 +23,9 @@ namespace lynx {
 // The maximum number of microbatches whose activations a stage of 1F1B holds at the same time: min(p - s, M).
 int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches);
 
-// The program of a rank that runs `slots`, with one policy for each of its slices. `slots` come from SlotsToLower, for a
-// schedule of the context's pipeline that splits weights as the layout's schedule does.
+// The program of a rank that runs `slots`, with one policy for each of its slices. `slots` come from SlotsToLower. Their
+// schedule must be for the context's pipeline, and must compute weight gradients in slots of their own
+// (Schedule::splits_weight) exactly if the layout's schedule does.
 Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots, const std::vector<StagePolicy>& policies);
 // Lowers a rank with the slots of the layout's own schedule. LYNX_CHECK fails if the layout has no schedule for the context's
 // number of microbatches.

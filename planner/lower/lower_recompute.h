@@ -40,9 +40,11 @@ using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 // Position of a segment among the transformer layer's backward segments.
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
 
-// If a placement's point does not exist, its tensors move to a later point: from forward windows and windows of the layer
-// above to the stall, from the stall to just before their use. A tensor also moves later if one of its inputs does, but
-// never later than its first reader. Recomputation that needs a repeated collective stays out of windows.
+// Finds the point at which each tensor of the policy is recomputed. A placement's point may not exist in this situation. Then
+// the tensor moves to a later point: from a forward window or a window of the layer above to the stall, and from the stall or
+// an own window to the point just before its use. Without collectives, there are no windows, and tensors placed in them move to
+// the point just before their use. A tensor also moves later if one of its inputs does, but never beyond its first reader. A
+// tensor whose recomputation repeats a collective gets the stall or the point just before its use.
 RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy, const RecomputeSituation& situation);
 
 }  // namespace lynx

@@ -1,6 +1,6 @@
-// Column generation finds the prices with which StageChain gives its best lower bound (Kelley's cutting planes, 1960). Each
-// chain found so far is an upper bound for the lower bound at any prices. A small linear program over all these chains gives
-// the next prices to try. Deterministic.
+// Column generation searches the prices at which StageChain's lower bound is highest (Kelley's cutting planes, 1960). Prices
+// and chains are explained in stage_chain.h. StageChain's bound is the least priced cost of all chains, so each chain found so
+// far limits the bound from above. A small linear program over these chains gives the next prices to try. Deterministic.
 #ifndef LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 #define LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 

@@ -20,10 +20,11 @@ namespace {
 // further target.
 constexpr double kFirstTarget = 1.0 / 32;
 constexpr double kTargetGrowth = 4;
-// An interval of transient memory is not divided further if its priced width is below this share of the distance from its
-// bound to the target.
+// An interval of transient memory is not halved further if its width, times the price of memory, is below this share of the
+// distance from its bound to the target.
 constexpr double kNarrow = 0.25;
-// A MILP with more columns is solved only if its interval of transient memory cannot be divided.
+// If a MILP has more columns, its interval of transient memory is halved and the halves are solved instead. It is solved as a
+// whole only if its interval has a single amount of transient memory.
 constexpr int32_t kManyColumns = 2000;
 
 class Deadline {

@@ -43,7 +43,8 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
 
-// Checks that the slices are those of the layout's pipeline, and cover the model once for each of its copies.
+// Checks that each rank has the virtual stages that the layout's pipeline gives it, and that the slices of each copy of the
+// model hold every layer exactly once, in order.
 absl::Status CheckSlices(const Plan& plan) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   for (int32_t rank = 0; rank < pipeline.ranks; ++rank) {

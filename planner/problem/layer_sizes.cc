@@ -93,9 +93,10 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
   for (const TensorUse& use : info.gradients) {
     total += TouchedBytes(use.tensor, info.op, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
   }
-  // the rows of the gradient, which are read and written
+  // The embedding adds to rows of its weight gradient, so these rows are read and written.
   if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;
-  // Norms and positions add to their weights' gradients here; the input-gradient pass of a linear reads its weights.
+  // A linear only reads its weights here, and its weight pass computes their gradients. Norms and positions have no weight
+  // pass: they read and write their weight gradients here.
   return total + weights * (info.has_weight_pass ? 1 : 2);
 }
 

@@ -29,7 +29,8 @@ class RecomputeRules {
   Broken CheckOps(const Action& action) const;
   bool MayRepeat(const Action& action) const;
 
-  // Each of these functions checks the next action of its kind. The action's position and fields must be correct.
+  // Each function checks whether `action` may be the program's next action; Recompute and RepeatCollective also record it. The
+  // caller has already checked the action's fields.
   Broken Recompute(const Action& action);
   Broken RepeatCollective(const Action& action);
   Broken Backward(const Action& action) const;

@@ -140,7 +140,8 @@ struct SetTables {
   ItemSet read = 0;  // read by segments
 };
 
-// A way to treat the items that are not late.
+// A way to treat the items that are not late: says which are early, which are offloaded, and what this costs. Other items are
+// stored if something reads them.
 struct Kept {
   Nanos exposed;  // work that does not fit in the forward windows and the layer's shares of stall and copy times
   Bytes held;     // with the problem's microbatches in flight
@@ -382,7 +383,7 @@ class Search {
   }
 
  private:
-  // A complete way to treat a layer.
+  // One choice for a whole layer: the sets of items that are late, early or offloaded, and the value of this choice.
   struct Found {
     Value value;
     ItemSet late = 0, early = 0, offloaded = 0;

@@ -34,8 +34,8 @@ std::vector<const ParetoPoint*> InOrderOfHeld(const std::vector<ParetoPoint>& fr
   return sorted;
 }
 
-// `points` is ordered by held memory. Returns the points with at most `transient` bytes of transient memory, but drops a point
-// if a point with less held memory has no more exposed time.
+// `points` is ordered by held memory. Drops the points with more than `transient` bytes of transient memory, and points that
+// have no less exposed time than a point with less held memory.
 std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>& points, Bytes transient) {
   std::vector<const ParetoPoint*> kept;
   for (const ParetoPoint* point : points) {
@@ -129,8 +129,7 @@ struct StageHeu::Mix {
 // Finds the mixes with the best estimates; an estimate assumes that the neighbours of a layer use the same point as the layer.
 class StageHeu::MixSearch {
  public:
-  // The pairs of a slower and a faster point that are tried. kHull: only two neighbouring points of the hull, which finds a
-  // good mix in far less time.
+  // The pairs of points to try. kHull: only two neighbouring points of the hull, which finds a good mix in far less time.
   enum class Pairs : uint8_t { kAll, kHull };
 
   MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
@@ -186,8 +185,7 @@ class StageHeu::MixSearch {
     for (const ParetoPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      // If all layers but one can be fast, the choice of the slower point does not matter; the first slower point covers
-      // these cases.
+      // If all layers but one can be fast, the slower point does not matter; the first slower point covers these cases.
       const auto at_least = [&](const ParetoPoint* point, Bytes held) { return point->held < held; };
       const auto all_fast = [&](Bytes room, const ParetoPoint* point) { return room < point->held * (inner_layers_ - 1); };
       const auto begin = slow == level.hull.front()
@@ -216,8 +214,7 @@ class StageHeu::MixSearch {
     return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
   }
 
-  // Adds a mix of two points. As many layers as fit into the slack get the faster point, and one more layer gets the best point
-  // that then still fits.
+  // Adds a mix of two points. As many layers as fit get the faster point; one more gets the best point that still fits.
   void TryPair(const Level& level, const ParetoPoint& top, const ParetoPoint& slow, const ParetoPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
     const int64_t fit = FastLayers(step, slack);
@@ -275,8 +272,7 @@ class StageHeu::Placing {
 
   Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
 
-  // `points` are the points of the layers, from the bottom layer on. Replaces the BackwardPart of each point by a better one.
-  // Returns nullopt if nothing fits.
+  // Replaces the BackwardPart of each layer's point by a better one. `points`: bottom layer first. nullopt: nothing fits.
   std::optional<StageSolution> Solve(const std::vector<const ParetoPoint*>& points) {
     const size_t layers = points.size();
     Bytes held;
@@ -375,8 +371,7 @@ class StageHeu::Placing {
     return cost;
   }
 
-  // Returns the difference between `to` and `from`, if all possible entries (below kNever) have the same difference; otherwise
-  // nullopt.
+  // The difference between `to` and `from` if it is the same in all possible entries (below kNever); otherwise nullopt.
   static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
     std::optional<Nanos> difference;
     for (size_t i = 0; i < to.size(); ++i) {
@@ -417,11 +412,9 @@ class StageHeu::Placing {
 const BackwardPart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
-  // Fronts of the late items, valid for any stage. `top_late` is empty if the top layer has the same possibilities as the other
-  // layers.
+  // Fronts of the late items, for any stage. `top_late` is empty if the top layer has the same possibilities as inner layers.
   std::optional<BackwardPareto> inner_late, top_late;
-  // If there is no stall and no offloading: points of a layer in any stage with at least `least_in_flight` microbatches
-  // in flight.
+  // Without stall and offloading: the points of a layer in any stage with at least `least_in_flight` microbatches in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
   Placing::Cache placing;
@@ -585,13 +578,11 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
     try_points();
-    // Tries the reverse order of the inner layers too. It can be better, because no other layer uses the bottom layer's own
-    // windows.
+    // Tries the inner layers in reverse too: this can be better, as no other layer uses the bottom layer's own windows.
     std::reverse(points.begin(), points.end() - 1);
     try_points();
     if (slow == 0 || mix.fast_count == 0) continue;
-    // Tries an order in which fast and slow layers alternate: different neighbours can share windows and transient memory
-    // better.
+    // Tries to alternate fast and slow layers: different neighbours can share windows and transient memory better.
     points.clear();
     for (int64_t i = 0, fast = 0; i < slow + mix.fast_count; ++i) {
       const bool is_fast = (i + 1) * mix.fast_count / (slow + mix.fast_count) > fast;

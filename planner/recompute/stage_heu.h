@@ -55,10 +55,11 @@ class StageHeu {
   // Returns a policy with little exposed time and bytes() <= budget; nullopt if HEU finds no policy that fits. If the problem
   // has a stall or offloading, `layers` must be the number of layers of the problem.
   std::optional<StageSolution> Best(int32_t layers, Bytes budget) const;
-  // A quick estimate of Best's value: the value of the best mix of points, as if the neighbours of each layer used the same
-  // point as the layer. If no mix fits in `budget`, the value of the policy with the least memory.
+  // A quick estimate of Best's value. A mix gives each layer one point of the Pareto front. The estimate is the value of the
+  // best mix, as if the neighbours of each layer used the same point as the layer. If no mix fits in `budget`, the estimate is
+  // the value of the policy with the least memory.
   StageValue Estimate(int32_t layers, Bytes budget) const;
-  // True if some mix takes at most `budget` bytes by the estimate; then the mix that Estimate returns does too.
+  // True if some mix takes at most `budget` bytes by the estimate. Then Estimate also returns the value of such a mix.
   bool Estimates(int32_t layers, Bytes budget) const;
   // The memory of the policy with the least memory that HEU finds. Best finds a policy for any budget that is at least this.
   Bytes LeastBytes(int32_t layers) const;

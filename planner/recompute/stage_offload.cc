@@ -255,7 +255,8 @@ class OffloadSearch {
   }
 
  private:
-  // At least 2, because a problem for one microbatch in flight has no forward windows.
+  // At least 2: with one microbatch in flight, no other microbatch's forward pass precedes a backward pass, so StageHeu would
+  // have no forward windows to use.
   static constexpr int32_t kLeastInFlight = 2;
 
   bool Consider(StagePolicy policy) {

@@ -60,8 +60,9 @@ class LayoutPlanner {
   // The fastest draft that the planner finds under the request's recompute mode. nullopt if no draft fits, or if no draft
   // is expected to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
-  // Tries the partitions of the methods kCompute and kGreedy, with HEU, with HEU without windows, or with the draft's named
-  // policy. nullopt if no partition is faster.
+  // Tries the partitions of the methods kCompute and kGreedy. Plans each with HEU and with HEU without windows, if the
+  // request's mode allows them, and with the draft's mode if that names a policy or nothing else is allowed. nullopt if no
+  // partition is faster.
   std::optional<Draft> TryBaselinePartitions(const Draft& draft);
   // Plans the draft's partition again and uses the time in which the draft's stages wait for gradients as an additional window.
   // nullopt if the result is no faster.

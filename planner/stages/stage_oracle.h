@@ -138,7 +138,8 @@ class StageOracle {
   };
 
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
-  // A context for one rank without the others. The numbers of the layers in its slices are arbitrary.
+  // A context for one rank, made without knowing the other ranks. Its slices have the right number of layers, but the indices
+  // of these layers start at 0.
   StageContext Context(int32_t stage, int32_t layers) const;
   // Maximum number of microbatches whose activations a virtual stage of the rank holds, averaged over its virtual stages.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }

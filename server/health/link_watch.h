@@ -29,8 +29,9 @@ class LinkWatch {
     Nanos before, now;  // busy time per step; `now` covers only the latest steps
     bool slower() const { return now > before; }
   };
-  // Links whose change affects a step: the link's time changed by more than a tenth of the longer step, and to at least twice
-  // or at most half of what it was. Empty: there are no such links, or too few steps are known yet.
+  // Links whose change affects a step: the link's time has more than doubled or fallen below half, and the difference is more
+  // than a tenth of a step's time (before the change or now, whichever is longer). Empty: there are no such links, or too few
+  // steps are known yet.
   std::vector<Change> Changes() const;
 
   // Makes changes relative to the latest steps from now on.

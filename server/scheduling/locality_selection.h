@@ -14,7 +14,7 @@ namespace lynx {
 // neighbours.
 void SortByLocality(std::vector<NodeDevices>& nodes);
 
-// How much of what is needed a node offers; 0 or more.
+// Returns how many of the needed units a node offers; 0 or more.
 using Capacity = std::function<int64_t(const NodeDevices&)>;
 
 // Chooses nodes that together offer `needed`. If a part of the network alone offers `needed`, the closest such part is taken,

@@ -14,7 +14,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   if (db != nullptr && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
     const int reason = sqlite3_system_errno(db);
     if (reason != 0) text += std::string(" (") + std::strerror(reason) + ")";
-    // There was no space for a sync or a new file. SQLite uses this code only for writes.
+    // There was no space for a sync or a new file. SQLite reports SQLITE_FULL only for writes, so these cases need errno.
     if (reason == ENOSPC || reason == EDQUOT) return absl::ResourceExhaustedError(text);
   }
   switch (primary) {

@@ -114,7 +114,8 @@ class LayerBackend {
 
   // y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + epsilon)   x, y (n, h)
   virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // `accumulate`: dx += the input gradient, else dx = it. dgamma += and dbeta += . Recomputes mean and rstd from x.
+  // If `accumulate`, adds the input gradient to dx, otherwise overwrites dx. Adds to dgamma and dbeta. Recomputes mean and rstd
+  // from x.
   virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                  T* dx, float* dgamma, float* dbeta) = 0;
 
@@ -129,7 +130,7 @@ class LayerBackend {
 
   // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019)   x, y (n, h)
   virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // `accumulate`: dx += the input gradient, else dx = it. dgamma += . Recomputes rstd from x.
+  // If `accumulate`, adds the input gradient to dx, otherwise overwrites dx. Adds to dgamma. Recomputes rstd from x.
   virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                T* dx, float* dgamma) = 0;
 
@@ -137,25 +138,28 @@ class LayerBackend {
   // scaled by q_gamma (d), the keys' heads by k_gamma (d), and the values are those of qkv.   qkv, normed: as in AttentionShape
   virtual void QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                              T* normed) = 0;
-  // dqkv holds the gradient of normed on entry and the gradient of qkv on return. dq_gamma, dk_gamma += . Recomputes rstd from
-  // qkv.
+  // dqkv holds the gradient of normed on entry and the gradient of qkv on return. Adds to dq_gamma and dk_gamma. Recomputes
+  // rstd from qkv.
   virtual void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                               T* dqkv, float* dq_gamma, float* dk_gamma) = 0;
 
-  // Rotary position embedding (Su et al. 2021), in place on the queries and keys of qkv, or on the normalised ones.
+  // Rotary position embedding (Su et al. 2021), in place on the queries and keys of qkv, or on the normalised queries and
+  // keys.
   virtual void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) = 0;
   // Rotates the gradient by the opposite angle, in place.
   virtual void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) = 0;
 
-  // The comment of each attention op below names the shape of the op's workspace, with r = min(s, kAttentionRows). "N whole, M
-  // rows" means that WideHeadFloats<T>(shape, N, M) more floats follow.
+  // The comment of each attention op below says what the op's workspace holds, with r = min(s, kAttentionRows).
   //
-  // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d))). workspace (r, s), unused on fp32; 1 whole, 1 rows
+  // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d))).
+  // workspace: (r, s), unused on fp32, then WideHeadFloats<T>(shape, 1, 1)
   virtual void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) = 0;
-  // context (b, s, a, d) = dropout(probs) v. workspace (r, s), unused on fp32 at rate 0; 1 whole, 1 rows
+  // context (b, s, a, d) = dropout(probs) v.
+  // workspace: (r, s), unused on fp32 at rate 0, then WideHeadFloats<T>(shape, 1, 1)
   virtual void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
                               float* workspace, T* context) = 0;
-  // The backward pass of context and probs together: dqkv = . workspace 2 * (r, s); 4 whole, 3 rows
+  // The backward pass of context and probs together. Overwrites dqkv.
+  // workspace: 2 * (r, s), then WideHeadFloats<T>(shape, 4, 3)
   virtual void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
                                  const DropoutKey& key, float* workspace, T* dqkv) = 0;
 
@@ -166,10 +170,11 @@ class LayerBackend {
 
   // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without storing the scores. lse
   // (b, a, s) = log-sum-exp of each row of scores. It draws the same dropout decisions as ContextForward.
-  // workspace: 2 whole, 2 rows
+  // workspace: WideHeadFloats<T>(shape, 2, 2)
   virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
                             float* lse) = 0;
-  // dqkv = . workspace (b, a, s); 4 whole, 3 rows
+  // The backward pass of FlashForward. Overwrites dqkv.
+  // workspace: (b, a, s), then WideHeadFloats<T>(shape, 4, 3)
   virtual void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
                              const DropoutKey& key, float* workspace, T* dqkv) = 0;
 

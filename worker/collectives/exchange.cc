@@ -15,11 +15,13 @@
 namespace lynx {
 namespace {
 
-// The limit of one receive into place, so that what came in is passed on while more arrives.
+// Maximum number of bytes that one receive writes directly into the data of the operation. After each receive, these bytes can
+// be passed on while more arrive.
 constexpr int64_t kReceiveBytes = 256 * 1024;
 constexpr int64_t kSendBytes = 1024 * 1024;
-// A wake-up costs a rank's core as much as copying some ten thousand bytes. If the next member waits for the bytes, a wake-up
-// is worth it after a few times that many. If nobody waits for them, it is not worth it while the socket's window has room.
+// Numbers of bytes that must have come in before a wake-up is worth it (Awaited). A wake-up costs a rank's core as much as
+// copying some ten thousand bytes. kPassedOnBytes: for bytes that the next member of the group waits for; it is a few times
+// that cost. kAwaitedBytes: for bytes that nobody waits for. Such a wake-up is not needed while the socket's window has room.
 constexpr int64_t kPassedOnBytes = 32 * 1024;
 constexpr int64_t kAwaitedBytes = kReceiveBytes;
 

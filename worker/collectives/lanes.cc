@@ -7,8 +7,9 @@
 namespace lynx {
 namespace {
 
-// First come the lanes of the tensor group, the world and the tied embedding; then one data lane, or one for each chunk if the
-// pieces' gradients are routes of their own; then the lanes of the neighbours.
+// Indices of a rank's lanes. First come the lanes of the tensor group, the world and the tied embedding. Then comes the lane of
+// the data group; in a bidirectional pipeline each chunk of the rank has its own. Last come four lanes for each chunk: to and
+// from the next stage, to and from the previous stage.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
 constexpr int32_t kTiedLane = 2;

@@ -45,8 +45,8 @@ class QueuePass {
 
   // Called at the end of every Step: looks at the queue if something has changed.
   void RunIfChanged();
-  // Called at every tick: looks at the queue now and then even if nothing happens. By then the server may ask jobs to give way
-  // that it could not ask before, and expected start times have changed.
+  // Called at every tick. While jobs wait, looks at the queue every few seconds even if nothing has happened: with time, more
+  // running jobs can be asked to give way, and expected start times change.
   void OnTick();
 
  private:

@@ -58,7 +58,7 @@ struct Replanning {
   Nanos began, start_took{10'000'000'000};  // when this generation began; time of the last start until all ranks ran
 };
 
-// The generation that runs or starts, as the server sees its ranks.
+// What the server knows about the job's current generation (its latest start or restart) and that generation's ranks.
 struct GenerationState {
   std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
   std::vector<LiveRank> ranks;

@@ -38,8 +38,8 @@ MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
 
-// Takes the matrices of WideHeadFloats<T> from an op's workspace, one after another. Returns null on fp32, which needs no
-// copies.
+// Hands out the matrices that WideHeadFloats<T> counts, one after another, from an op's workspace. On fp32, which needs no
+// copies, Whole and Rows return null.
 template <class T>
 class WideHead {
  public:

@@ -64,7 +64,8 @@ struct Setting {
 // kMessages: messages between neighbours. kBlocks: the first of the blocks.
 constexpr size_t kRings = 0, kMessages = 1, kBlocks = 2;
 
-// One rank in one layout. All ranks run the same transfers: their number is a constant, or the ranks agree on it.
+// Measures the GPU links of one rank in one layout. All ranks run the same transfers: the number of transfers is a constant, or
+// the ranks agree on it.
 class GpuLinkBench {
  public:
   // `memory`: MostFloats floats and three matrices.
@@ -263,7 +264,7 @@ class GpuLinkBench {
   Findings findings_;
 };
 
-// The rounds of one rank, which start when all ranks have their backends.
+// Runs all rounds on one rank. They start when all ranks have their backends.
 class GpuRank {
  public:
   absl::Status Prepare(const Setting& setting, int32_t rank, const MakeGpuBackend& make_backend) {
