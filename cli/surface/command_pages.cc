@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// The placeholder for the option's value: "FILE", "a|b".
+// The word that stands for the option's value on a page: "FILE", "a|b".
 std::string ValueText(const CommandOption& option) {
   if (!option.choices.empty()) return absl::StrJoin(option.choices, "|");
   switch (option.value) {

@@ -1,5 +1,5 @@
 // Results that the candidates of one request share, because they depend only on a layer's shape or on a pipeline's schedule.
-// Not thread-safe; references stay valid.
+// Not thread-safe. A reference that a cache returns stays valid as long as the cache.
 #ifndef LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 #define LYNX_PLANNER_CANDIDATES_PLAN_CACHES_H_
 

@@ -44,7 +44,7 @@ std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape);
 OpClass ClassOf(Op op, Pass pass);
 
 // Bytes that a GPU's kernels move for an op. It is OpTraffic, except for unfused attention, the loss and SwiGLU (see above).
-// Not for matrix products.
+// The op must not be a matrix product, because OpCost counts the traffic of products by their tiles.
 Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape);
 
 // FLOPs that the tiles of the product cost, with the idle units of the last wave included. The function tries the tile and its

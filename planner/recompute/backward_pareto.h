@@ -4,7 +4,8 @@
 // its backward pass, nor on forward windows, stall, copies and microbatches in flight. So one object serves all stages of a
 // pipeline.
 //
-// Of() computes the front of a set on its first call for that set, by branch and bound over the placements of the set's items.
+// The first call of Of() for a set of late items computes the front of this set. It searches the placements of the items by
+// branch and bound. Later calls return the same front.
 // Two neighbouring layers use the same window: it is an own window of the upper layer, and for the lower layer a window of the
 // layer above. Neighbours with the same placements put the same work there, so the work of both is added up.
 //

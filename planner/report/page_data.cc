@@ -11,8 +11,8 @@
 namespace lynx {
 namespace {
 
-// A placeholder for the number of the microbatch in a text that all microbatches share. It has more digits than any real
-// number, so that it can be found in the text.
+// Stands for the number of the microbatch in a text that all microbatches share. It has more digits than the number of any real
+// microbatch, so that WithoutMicrobatch can find it in the text.
 constexpr int32_t kAnyMicrobatch = 987'654'321;
 
 std::string WithoutMicrobatch(std::string text) {

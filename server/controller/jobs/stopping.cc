@@ -29,8 +29,8 @@ void Stopping::BeginStop(LiveJob& job, StopKind kind, std::optional<EventKind> e
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.generation.listen_deadline = Nanos(0);
-  // Ranks that are only asked to give way go on for now, so their deadlines stay: if a rank fails before it has given way, the
-  // failure is handled like any other. In every other kind of stop, all ranks must end at once.
+  // Ranks that are only asked to give way keep their deadlines, because they still finish a step: if a rank fails before it has
+  // given way, the failure is handled like any other. In every other kind of stop, all ranks must end at once.
   if (!GivesWay(kind)) {
     job.generation.stop_deadline = job.generation.yield_deadline = Nanos(0);
     job.generation.stopping_since = step_.now();
