@@ -16,7 +16,7 @@
 #include "proto/convert.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
@@ -184,4 +184,4 @@ AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& de
   return signal.has_value() ? AgentEnd::kStopSignal : AgentEnd::kDeviceWithdrawn;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

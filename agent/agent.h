@@ -15,7 +15,7 @@
 #include "node/channel.h"
 #include "node/wake.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct AgentOptions {
   std::string node;
@@ -36,6 +36,6 @@ AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& de
                   MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
                   StopSignals& signals, const Clock& clock);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_AGENT_H_

@@ -2,7 +2,7 @@
 
 #include "common/metric_names.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 const char* SubjectName(MeasureSubject subject) { return subject == MeasureSubject::kShape ? "shape" : "link"; }
@@ -31,4 +31,4 @@ void AgentMetrics::Count(MeasureSubject subject, MeasureOutcome outcome, Nanos d
   seconds_.Add({{"kind", SubjectName(subject)}}).Increment(Seconds(duration));
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -7,7 +7,7 @@
 #include "common/units.h"
 #include "node/metric_families.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 enum class MeasureSubject : uint8_t { kShape, kLink };  // kShape includes the general rates
 enum class MeasureOutcome : uint8_t { kMeasured, kCached, kFailed };
@@ -28,6 +28,6 @@ class AgentMetrics {
   CounterFamily& seconds_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_AGENT_METRICS_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 bool Has(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
@@ -133,4 +133,4 @@ std::string AgentProfile::Failure() const {
   return text;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "planner/cost/hardware_profile.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 enum class MeasureTaskKind : uint8_t { kLink, kGpuLinks, kRates, kShape };
 
@@ -73,6 +73,6 @@ class AgentProfile {
   std::map<LayerShape, std::string> failed_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_AGENT_PROFILE_H_

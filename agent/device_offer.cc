@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 // Finds the node's GPUs. Fills offer.conditions whether or not it succeeds.
@@ -74,4 +74,4 @@ std::string OfferText(const std::vector<NodeDevice>& devices) {
   return text;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

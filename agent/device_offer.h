@@ -12,7 +12,7 @@
 #include "agent/nvml.h"
 #include "agent/probe.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct DeviceWish {
   DeviceKind kind = DeviceKind::kAny;  // kAny: GPUs if any can be used, else CPUs
@@ -39,6 +39,6 @@ absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cp
 // One line for each device, as `lynx-agent --probe` prints them.
 std::string OfferText(const std::vector<NodeDevice>& devices);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_DEVICE_OFFER_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 constexpr Nanos kProgramXidShown{3'600'000'000'000};
@@ -94,4 +94,4 @@ std::vector<NodeCondition> GpuHealth::Conditions(Nanos now) const {
   return conditions;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

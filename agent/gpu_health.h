@@ -16,7 +16,7 @@
 #include "agent/node_condition.h"
 #include "agent/nvml.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 // True if this Xid is caused by a program: by a fault of the program, or by its end.
 bool IsXidOfProgram(int64_t xid);
@@ -51,6 +51,6 @@ class GpuHealth {
   std::map<std::string, Noted> noted_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_GPU_HEALTH_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 double Mebibytes(Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 20); }
@@ -39,4 +39,4 @@ void GpuMetrics::Set(const GpuReadings& readings) {
   number(metric::kGpuThrottleReasons, readings.throttle_reasons);
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

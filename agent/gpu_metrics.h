@@ -10,7 +10,7 @@
 #include "common/metric_names.h"
 #include "node/metric_families.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct GpuLabels {
   int32_t index = 0;
@@ -32,6 +32,6 @@ class GpuMetrics {
   std::map<std::string, std::string> labels_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_GPU_METRICS_H_

@@ -15,7 +15,7 @@
 #include "node/file.h"
 #include "node/rate.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 std::string DetailOf(const GpuFacts& gpu, int32_t numa_node) {
@@ -151,4 +151,4 @@ NodeDevice GpuProbe::DeviceOf(const UsableGpu& gpu, std::vector<int32_t> cores) 
   return device;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

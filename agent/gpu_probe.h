@@ -12,7 +12,7 @@
 #include "agent/nvml.h"
 #include "agent/probe.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct GpuProbeOptions {
   int64_t devices = 0;         // at most this many, those of the lowest indices; 0 = all
@@ -59,6 +59,6 @@ Bytes OwnMemory(Bytes total);
 // Part `index` of the cores when `count` parts share them; at least one core.
 std::vector<int32_t> ShareOfCores(const std::vector<int32_t>& cores, size_t index, size_t count);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_GPU_PROBE_H_

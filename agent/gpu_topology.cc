@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using Joined = std::function<bool(const NodeDevice&, const NodeDevice&)>;
@@ -44,4 +44,4 @@ std::vector<int32_t> LinkBlocks(const std::vector<NodeDevice>& devices) {
   return blocks;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -8,7 +8,7 @@
 
 #include "agent/probe.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 // Sizes of aligned blocks of consecutive devices, such that each GPU is connected to all GPUs of its block and to no other.
 // There is one size for each meaning of "connected": by NVLink; by NVLink or below one PCIe switch; by one of these or on one
@@ -16,6 +16,6 @@ namespace lynx {
 // if they do not form blocks.
 std::vector<int32_t> LinkBlocks(const std::vector<NodeDevice>& devices);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_GPU_TOPOLOGY_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 GpuWatch::GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& devices, const std::string& node,
                    prometheus::Registry& registry, const Clock& clock, WakeEvent& wake)
@@ -66,4 +66,4 @@ void GpuWatch::Publish() {
   wake_.Raise();
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "node/wake.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 class GpuWatch {
  public:
@@ -57,6 +57,6 @@ class GpuWatch {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_GPU_WATCH_H_

@@ -23,7 +23,7 @@
 #include "security/node_identity.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 struct AgentFlags {
@@ -230,14 +230,14 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent
 
 int main(int argc, char** argv) {
-  lynx::AgentFlags flags;
+  lynx::agent::AgentFlags flags;
   lynx::ParseCommandLine(argc, argv, "lynx-agent", "finds and measures the devices of a node", flags.All());
   lynx::StopWatchingLockOrder();
   lynx::StopSignals signals;
-  const absl::Status status = lynx::Run(flags, signals);
+  const absl::Status status = lynx::agent::Run(flags, signals);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lynx-agent: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;

@@ -9,7 +9,7 @@
 #include "node/command.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 void TakeSlower(const ShapeTimes& other, ShapeTimes& times) {
@@ -99,4 +99,4 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const MeasurementOptions& options
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

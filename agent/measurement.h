@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "agent/probe.h"
 #include "node/wake.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct MeasurementOptions {
   std::string rank_binary;
@@ -41,6 +41,6 @@ absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const 
 absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                                const WakeEvent& cancel);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_MEASUREMENT_H_

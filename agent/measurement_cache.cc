@@ -11,7 +11,7 @@
 #include "node/file.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ void MeasurementCache::Keep(const std::string& key, const std::string& result) {
   for (size_t i = kMaxFiles; i < files.size(); ++i) fs::remove(files[i].second, error);
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

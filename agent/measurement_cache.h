@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "agent/measurement.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 // The part of the key that all measurements of a node share: the devices, the link's pacing and address, and the digest
 // of the rank binary. NotFound: the binary is missing.
@@ -42,6 +42,6 @@ class MeasurementCache {
   const std::string node_key_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_MEASUREMENT_CACHE_H_

@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 MeasuringThread::MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache,
                                  const Clock& clock, AgentMetrics& metrics, WakeEvent& wake)
@@ -120,4 +120,4 @@ absl::StatusOr<MeasureResult> MeasuringThread::Devices(const std::vector<LayerSh
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

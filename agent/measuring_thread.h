@@ -17,7 +17,7 @@
 #include "agent/measurement_cache.h"
 #include "common/clock.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct MeasureOutcomeOf {
   MeasureTask task;
@@ -65,6 +65,6 @@ class MeasuringThread {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_MEASURING_THREAD_H_

@@ -6,7 +6,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct NodeCondition {
   std::string kind;        // one of the kinds in proto/lynx/v1/cluster.proto
@@ -17,6 +17,6 @@ struct NodeCondition {
   bool operator==(const NodeCondition&) const = default;
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_NODE_CONDITION_H_

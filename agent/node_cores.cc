@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/digest.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 constexpr size_t kDigestLength = 32;
@@ -78,4 +78,4 @@ NodeCores FindNodeCores(const std::string& proc, const std::string& cgroups) {
   return cores;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

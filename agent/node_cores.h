@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lynx {
+namespace lynx::agent {
 
 // See NodeCores in proto/lynx/v1/cluster.proto.
 struct NodeCores {
@@ -22,6 +22,6 @@ struct NodeCores {
 // limit.
 NodeCores FindNodeCores(const std::string& proc = "/proc", const std::string& cgroups = "/sys/fs/cgroup");
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_NODE_CORES_H_

@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using nvml::kSuccess;
@@ -270,4 +270,4 @@ GpuReadings Nvml::Read(int32_t index) const {
   return readings;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -15,7 +15,7 @@
 #include "agent/nvml_abi.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 // The facts about a GPU that do not change.
 struct GpuFacts {
@@ -95,6 +95,6 @@ class Nvml {
   nvml::EventSet events_ = nullptr;           // null: no GPU can report Xids
 };
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_NVML_H_

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace lynx::nvml {
+namespace lynx::agent::nvml {
 
 inline constexpr char kLibrary[] = "libnvidia-ml.so.1";
 
@@ -87,6 +87,6 @@ struct Functions {
   Return (*DeviceGetNvLinkRemoteDeviceType)(Device, unsigned, int*);
 };
 
-}  // namespace lynx::nvml
+}  // namespace lynx::agent::nvml
 
 #endif  // LYNX_AGENT_NVML_ABI_H_

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 // The text after the colon of the first "KEY : value" line; "" if there is no such line.
@@ -81,4 +81,4 @@ absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
   return devices;
 }
 
-}  // namespace lynx
+}  // namespace lynx::agent

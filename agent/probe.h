@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::agent {
 
 struct NodeDevice {
   int32_t index = 0;                   // 0, 1, ... on the node
@@ -72,6 +72,6 @@ absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wan
 // Finds the model name of the first processor in the text of /proc/cpuinfo; "unknown" if there is no such name.
 std::string CpuModel(const std::string& cpuinfo);
 
-}  // namespace lynx
+}  // namespace lynx::agent
 
 #endif  // LYNX_AGENT_PROBE_H_

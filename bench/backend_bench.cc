@@ -15,26 +15,26 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kB = 4, kS = 256, kN = kB * kS, kH = 384, kA = 6, kD = kH / kA, kF = 4 * kH, kV = 8192;
-constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD};
+constexpr worker::AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD};
 constexpr float kEpsilon = 1e-5f;
-constexpr DropoutKey kDropout{0.1, 1, 2, 3, 4, 0};
-constexpr DropoutKey kNoDropout{};
+constexpr worker::DropoutKey kDropout{0.1, 1, 2, 3, 4, 0};
+constexpr worker::DropoutKey kNoDropout{};
 
-RotaryTable RotaryOf(int64_t d) {
-  RotaryTable table{.pairs = d / 2};
+worker::RotaryTable RotaryOf(int64_t d) {
+  worker::RotaryTable table{.pairs = d / 2};
   for (int64_t i = 0; i < table.pairs; ++i) {
     table.slopes[static_cast<size_t>(i)] = std::pow(1e4, -2.0 * static_cast<double>(i) / static_cast<double>(d));
   }
   return table;
 }
 
-Backend& TheBackend() {
-  static const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+worker::Backend& TheBackend() {
+  static const std::unique_ptr<worker::Backend> backend = worker::MakeCpuBackend(1);
   return *backend;
 }
 
 template <class T>
-LayerBackend<T>& Ops() {
+worker::LayerBackend<T>& Ops() {
   if constexpr (std::is_same_v<T, float>) {
     return TheBackend();
   } else {
@@ -58,7 +58,7 @@ T* Values(int64_t count) {
 // A buffer that is as large as the largest workspace of an attention op.
 float* Workspace() {
   static float* const workspace =
-      Values(2 * kS * kS + kB * kA * kS + WideHeadFloats<Bfloat16>(kAttention, /*whole=*/4, /*rows=*/3));
+      Values(2 * kS * kS + kB * kA * kS + worker::WideHeadFloats<Bfloat16>(kAttention, /*whole=*/4, /*rows=*/3));
   return workspace;
 }
 
@@ -128,7 +128,7 @@ BENCHMARK_TEMPLATE(ProbsForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 template <class T>
 void ContextForward(benchmark::State& state) {
-  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  const worker::DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   T *qkv = Values<T>(kN * 3 * kH), *probs = Values<T>(kB * kA * kS * kS), *context = Values<T>(kN * kH);
   for (auto _ : state) Ops<T>().ContextForward(kAttention, probs, qkv, key, Workspace(), context);
   ReportFlops(state, kCausalProductFlops);
@@ -138,7 +138,7 @@ BENCHMARK_TEMPLATE(ContextForward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)
 
 template <class T>
 void AttentionBackward(benchmark::State& state) {
-  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  const worker::DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   T *qkv = Values<T>(kN * 3 * kH), *probs = Values<T>(kB * kA * kS * kS), *dcontext = Values<T>(kN * kH);
   T* dqkv = Values<T>(kN * 3 * kH);
   for (auto _ : state) {
@@ -151,7 +151,7 @@ BENCHMARK_TEMPLATE(AttentionBackward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg
 
 template <class T>
 void FlashForward(benchmark::State& state) {
-  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  const worker::DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   T *qkv = Values<T>(kN * 3 * kH), *context = Values<T>(kN * kH);
   float* lse = Values(kB * kA * kS);
   for (auto _ : state) Ops<T>().FlashForward(kAttention, qkv, key, Workspace(), context, lse);
@@ -162,7 +162,7 @@ BENCHMARK_TEMPLATE(FlashForward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->
 
 template <class T>
 void FlashBackward(benchmark::State& state) {
-  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  const worker::DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   T *qkv = Values<T>(kN * 3 * kH), *context = Values<T>(kN * kH), *dcontext = Values<T>(kN * kH);
   float* lse = Values(kB * kA * kS);
   T* dqkv = Values<T>(kN * 3 * kH);
@@ -283,7 +283,7 @@ BENCHMARK_TEMPLATE(GeluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 template <class T>
 void BiasDropoutAddForward(benchmark::State& state) {
-  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  const worker::DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   T *residual = Values<T>(kN * kH), *bias = Values<T>(kH), *y = Values<T>(kN * kH);
   for (auto _ : state) Ops<T>().BiasDropoutAddForward(residual, bias, kS, kN, kH, key, y);
   ReportBytes<T>(state, 3, kN * kH);
@@ -376,9 +376,10 @@ void AdamW(benchmark::State& state) {
   float *gradient = Values(kLayerParameters), *w = Values(kLayerParameters), *m = Values(kLayerParameters);
   float* v = Values(kLayerParameters);
   TheBackend().Fill(v, kLayerParameters, 0.5f);
-  const AdamWArgs args{
+  const worker::AdamWArgs args{
       .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 10, .gradient_scale = 1};
-  const AdamWTensor tensors[] = {{.count = kLayerParameters, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true}};
+  const worker::AdamWTensor tensors[] = {
+      {.count = kLayerParameters, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true}};
   for (auto _ : state) TheBackend().AdamW(args, tensors);
   ReportBytes(state, 7, kLayerParameters);
 }

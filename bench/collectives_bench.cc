@@ -20,21 +20,21 @@ T ValueOrExit(absl::StatusOr<T> result) {
 }
 
 int Main(const BenchSize& size) {
-  CommunicatorOptions options;
+  worker::CommunicatorOptions options;
   options.job = JobId("bench");
   options.generation = Generation(1);
-  options.secret = NewConnectionSecret();
+  options.secret = worker::NewConnectionSecret();
   options.layout = ParallelLayout{.tp = size.ranks};
   std::vector<int> listening;
   for (int32_t rank = 0; rank < size.ranks; ++rank) {
-    const ListeningSocket socket = ValueOrExit(ListenTcp("127.0.0.1"));
+    const worker::ListeningSocket socket = ValueOrExit(worker::ListenTcp("127.0.0.1"));
     listening.push_back(socket.fd);
     options.peers.push_back({"127.0.0.1", socket.port});
   }
   return RunRankProcesses(size.ranks, [&](int32_t rank) {
     options.rank = rank;
     options.listen_fd = listening[rank];
-    const std::unique_ptr<Communicator> communicator = ValueOrExit(ConnectTcp(options));
+    const std::unique_ptr<worker::Communicator> communicator = ValueOrExit(worker::ConnectTcp(options));
     MeasureAllReduce(rank, size.rounds, [&](float* data, int64_t count) {
       ValueOrExit(communicator->Wait(ValueOrExit(communicator->StartAllReduce(Group::kTensor, data, count))));
     });

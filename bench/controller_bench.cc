@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/controller/controller.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int32_t kGang = 1024;
@@ -93,7 +93,7 @@ class Scale {
 
   void Tick(const std::string& kind) {
     now_ += Nanos(6'000'000'000);
-    Step(kind, lynx::Tick{});
+    Step(kind, lynx::server::Tick{});
   }
 
   void Print() {
@@ -141,12 +141,12 @@ class Scale {
 };
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server
 
 int main(int argc, char** argv) {
   const int nodes = argc > 1 ? std::atoi(argv[1]) : 10'000;
   const int devices = argc > 2 ? std::atoi(argv[2]) : 8;
-  lynx::Scale scale(nodes, devices);
+  lynx::server::Scale scale(nodes, devices);
   scale.Attach();
   for (int second = 0; second < 10; ++second) {
     for (int i = 0; i < 200; ++i) scale.Submit("small job is submitted", "small", 1);
@@ -155,13 +155,13 @@ int main(int argc, char** argv) {
     scale.Obey("small job's rank reports");
     for (int i = 0; i < 2000; ++i) scale.Heartbeat("worker reports", (2000 * second + i) % nodes);
   }
-  for (int i = 0; i < nodes * devices / lynx::kGang; ++i) {
-    scale.Submit("gang is submitted", "gang", lynx::kGang);
+  for (int i = 0; i < nodes * devices / lynx::server::kGang; ++i) {
+    scale.Submit("gang is submitted", "gang", lynx::server::kGang);
     scale.Tick("gang's devices are reserved");
     scale.AnswerPlans("gang is placed");
   }
   // By now the cluster is full, so the next jobs wait.
-  for (int i = 0; i < 2'000; ++i) scale.Submit("gang is submitted", "waits", lynx::kGang);
+  for (int i = 0; i < 2'000; ++i) scale.Submit("gang is submitted", "waits", lynx::server::kGang);
   for (int i = 0; i < 100; ++i) scale.Tick("2,000 waiting jobs are looked at");
   scale.Print();
   return 0;

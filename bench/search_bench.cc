@@ -30,7 +30,7 @@ PlanRequest RequestOf(const Setting& setting, PlanTarget target) {
   PlanRequest request;
   request.target = target;
   request.spec.model = FindModelPreset(setting.model)->model;
-  absl::StatusOr<ClusterFile> file = ReadClusterFile(std::string("examples/clusters/") + setting.cluster + ".yaml");
+  absl::StatusOr<cli::ClusterFile> file = cli::ReadClusterFile(std::string("examples/clusters/") + setting.cluster + ".yaml");
   if (!file.ok()) {
     std::fprintf(stderr, "%s: run this in the repository's root\n", std::string(file.status().message()).c_str());
     std::exit(2);

@@ -17,7 +17,8 @@
 
 namespace {
 
-using namespace lynx;  // the verbs
+using namespace lynx;       // what all rooms share
+using namespace lynx::cli;  // the verbs
 
 // The formats of -o for verbs whose output is not a list.
 const std::vector<OutputFormat> kPlainText = {OutputFormat::kTable, OutputFormat::kWide};

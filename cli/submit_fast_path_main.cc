@@ -11,7 +11,7 @@
 #include "cli/connect/quick_submit.h"
 #include "cli/output/exit_code.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr char kAllVerbs[] = "lynx-verbs";
@@ -53,6 +53,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli
 
-int main(int argc, char** argv) { return lynx::Main(argc, argv); }
+int main(int argc, char** argv) { return lynx::cli::Main(argc, argv); }

@@ -1,6 +1,6 @@
 # Writes the files of the live page as a C++ source. The build runs it: cmake -DSOURCE=folder -DOUTPUT=live_files.cc -P
 # EmbedLivePage.cmake
-set(code "// Made from server/page/ by cmake/EmbedLivePage.cmake.\n#include \"server/services/live_files.h\"\n\nnamespace lynx {\n\n")
+set(code "// Made from server/page/ by cmake/EmbedLivePage.cmake.\n#include \"server/services/live_files.h\"\n\nnamespace lynx::server {\n\n")
 foreach(part Html:page.html Style:page.css Script:page.js)
   string(REPLACE ":" ";" pair ${part})
   list(GET pair 0 name)
@@ -8,5 +8,5 @@ foreach(part Html:page.html Style:page.css Script:page.js)
   file(READ ${SOURCE}/${file} text)
   string(APPEND code "std::string_view LivePage${name}() {\n  return R\"lynx_page(${text})lynx_page\";\n}\n\n")
 endforeach()
-string(APPEND code "}  // namespace lynx\n")
+string(APPEND code "}  // namespace lynx::server\n")
 file(WRITE ${OUTPUT} "${code}")

@@ -27,7 +27,7 @@
 #include "server/server.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int kExitStore = 1;
@@ -186,6 +186,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server
 
-int main(int argc, char** argv) { return lynx::Main(argc, argv); }
+int main(int argc, char** argv) { return lynx::server::Main(argc, argv); }

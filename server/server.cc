@@ -23,7 +23,7 @@
 #include "server/metrics/call_meter.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int kKeepaliveMillis = 10'000;
@@ -275,4 +275,4 @@ void Server::Stop() {
   tls_.reset();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -20,7 +20,7 @@
 #include "server/services/live_page.h"
 #include "server/values/access.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7470";  // host:port; port 0: a free port
@@ -94,6 +94,6 @@ class Server {
   std::unique_ptr<HttpEndpoint> page_endpoint_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVER_H_

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   lynx::StopWatchingLockOrder();
-  const auto spec = lynx::ReadJobFile(argv[2]);
+  const auto spec = lynx::cli::ReadJobFile(argv[2]);
   if (!spec.ok()) {
     std::fprintf(stderr, "submit_lynx: %s\n", std::string(spec.status().message()).c_str());
     return 2;
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     grpc::ClientContext context;
     lynx::v1::SubmitJobRequest request;
     *request.mutable_spec() = lynx::ToProto(*spec);
-    request.set_idempotency_key(lynx::FreshKey());
+    request.set_idempotency_key(lynx::cli::FreshKey());
     lynx::v1::SubmitJobResponse response;
     const grpc::Status status = stub->SubmitJob(&context, request, &response);
     if (!status.ok()) {

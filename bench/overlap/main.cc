@@ -102,8 +102,9 @@ class Benchmark {
   absl::Status MeasureDevices() {
     WakeEvent never;
     const LayerShape shape = ShapeOf(spec_.model, PinnedLayout(spec_.parallel), spec_.train.micro_batch);
-    LYNX_ASSIGN_OR_RETURN(measured_, lynx::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder},
-                                                          devices_, {shape}, never));
+    LYNX_ASSIGN_OR_RETURN(
+        measured_, lynx::agent::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder}, devices_,
+                                               {shape}, never));
     return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
   }
 
@@ -150,17 +151,17 @@ class Benchmark {
   int32_t CoreOf(int32_t rank) const { return settings_.cores[static_cast<size_t>(rank) % settings_.cores.size()]; }
 
   HardwareProfile ProfileOf(const LinkResult& link) const {
-    AgentProfile agent({Nanos(0), 1'000'000'000}, 0);
+    agent::AgentProfile agent({Nanos(0), 1'000'000'000}, 0);
     agent.RecordLink(link);
-    agent.RecordDevices({.kind = MeasureTaskKind::kRates}, measured_);
+    agent.RecordDevices({.kind = agent::MeasureTaskKind::kRates}, measured_);
     return *agent.Profile();
   }
 
   absl::StatusOr<LinkResult> MeasureLink() const {
     LinkRequest request{.cores = {{CoreOf(0)}, {CoreOf(1)}}};
     request.pacing_bytes_per_second = network_.pacing_bytes_per_second();
-    return lynx::MeasureLink(request,
-                             {{network_.HostOf(0), network_.HostOf(1)}, [&](int32_t rank) { return network_.Enter(rank); }});
+    return lynx::worker::MeasureLink(
+        request, {{network_.HostOf(0), network_.HostOf(1)}, [&](int32_t rank) { return network_.Enter(rank); }});
   }
 
   absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit, Bytes host) const {
@@ -220,7 +221,7 @@ class Benchmark {
   const JobSpec spec_;
   RankNetwork& network_;
   RunSettings settings_;
-  std::vector<NodeDevice> devices_;
+  std::vector<agent::NodeDevice> devices_;
   MeasureResult measured_;
 };
 

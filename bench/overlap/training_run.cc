@@ -104,7 +104,7 @@ absl::StatusOr<std::vector<StepReport>> ReportsOf(const RankProcess& process, in
 
 absl::Status Listen(const RankNetwork& network, int32_t rank, RankProcess& process) {
   return network.InPlace(rank, [&]() -> absl::Status {
-    LYNX_ASSIGN_OR_RETURN(const ListeningSocket socket, ListenTcp(network.HostOf(rank)));
+    LYNX_ASSIGN_OR_RETURN(const worker::ListeningSocket socket, worker::ListenTcp(network.HostOf(rank)));
     process.socket = UniqueFd(socket.fd);
     process.port = socket.port;
     return absl::OkStatus();
@@ -146,7 +146,7 @@ absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const R
     LYNX_RETURN_IF_ERROR(Listen(network, rank, process));
     peers.push_back({network.HostOf(rank), process.port});
   }
-  const std::string secret = NewConnectionSecret();
+  const std::string secret = worker::NewConnectionSecret();
   absl::Status status;
   for (int32_t rank = 0; rank < plan.layout.ranks() && status.ok(); ++rank) {
     const RankConfig config = ConfigOf(spec, plan, rank, peers, secret, network, settings);

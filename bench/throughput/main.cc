@@ -111,8 +111,8 @@ class Benchmark {
   absl::Status MeasureProducts(const std::vector<int32_t>& cores, Sides& sides) const {
     WakeEvent never;
     LYNX_ASSIGN_OR_RETURN(const MeasureResult rates,
-                          MeasureDevices({.rank_binary = options_.rank_binary, .directory = folder_},
-                                         {{.index = 0, .kind = DeviceKind::kCpu, .cores = cores}}, {}, never));
+                          agent::MeasureDevices({.rank_binary = options_.rank_binary, .directory = folder_},
+                                                {{.index = 0, .kind = DeviceKind::kCpu, .cores = cores}}, {}, never));
     const bool narrow = options_.dtype == DataType::kBfloat16;
     sides.flops_per_second =
         std::max(sides.flops_per_second, narrow ? rates.bfloat16_flops_per_second : rates.flops_per_second);

@@ -14,7 +14,7 @@
 #include "security/credentials.h"
 #include "security/presented.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr int32_t kMaxPage = 1000;
@@ -322,4 +322,4 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // The server that a command talks to. `source` says what named it, for error messages.
 struct ServerAddress {
@@ -90,6 +90,6 @@ class Client {
   std::unique_ptr<v1::Admin::Stub> admin_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_CLIENT_H_

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ absl::Status RemoveContext(const std::string& name) {
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

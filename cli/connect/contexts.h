@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "security/context_file.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // ~/.config/lynx, or the folder that XDG_CONFIG_HOME says; "" if there is no home.
 std::string ConfigFolder();
@@ -40,6 +40,6 @@ absl::Status LeaveContext();
 // NotFound: the name is unknown. If the context was in use, no context is in use afterwards.
 absl::Status RemoveContext(const std::string& name);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_CONTEXTS_H_

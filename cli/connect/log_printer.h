@@ -9,7 +9,7 @@
 #include "cli/connect/client.h"
 #include "lynx/v1/jobs.pb.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // Prints "[rank 2 g1] text" at once. Control characters in the text are written as escapes.
 void PrintLogLine(const v1::LogLine& line);
@@ -18,6 +18,6 @@ void PrintLogLine(const v1::LogLine& line);
 // them, until the job has ended. If the server is lost meanwhile, asks again for two minutes.
 absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::function<void(const v1::LogLine&)>& each);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_LOG_PRINTER_H_

@@ -14,7 +14,7 @@
 #include "lynx/v1/jobs.pb.h"
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The limits of --timeout in all verbs.
@@ -107,4 +107,4 @@ QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   return left;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

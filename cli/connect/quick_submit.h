@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lynx {
+namespace lynx::cli {
 
 struct QuickSubmit {
   std::string file;
@@ -30,6 +30,6 @@ struct QuickSubmitted {
 };
 QuickSubmitted SubmitQuickly(const QuickSubmit& options);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_QUICK_SUBMIT_H_

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/fd.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -87,4 +87,4 @@ std::optional<std::string> PlainServer(const std::string& flag) {
   return root["serverAddress"].get<std::string>();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

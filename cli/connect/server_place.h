@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
 
@@ -31,6 +31,6 @@ absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 // "" = not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_SERVER_PLACE_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 std::string FreshKey() {
   std::random_device device;
@@ -17,4 +17,4 @@ std::string SubmittedText(const std::string& job, bool existed) {
                       "; follow it with: lynxctl watch ", job, "\n");
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

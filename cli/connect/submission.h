@@ -4,13 +4,13 @@
 
 #include <string>
 
-namespace lynx {
+namespace lynx::cli {
 
 // An idempotency key that no other submission has.
 std::string FreshKey();
 // What to tell the submitter. `existed`: an earlier call with this key has already submitted this job.
 std::string SubmittedText(const std::string& job, bool existed);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_SUBMISSION_H_

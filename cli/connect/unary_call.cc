@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/message_limit.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -209,4 +209,4 @@ std::optional<std::string> CallUnary(const std::string& address, const std::stri
   return call.Message();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

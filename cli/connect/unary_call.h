@@ -8,7 +8,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // True if CallUnary can call the address: it is numeric and has a port.
 bool IsCalledUnary(const std::string& address);
@@ -21,6 +21,6 @@ bool IsCalledUnary(const std::string& address);
 std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message,
                                      Nanos timeout);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_UNARY_CALL_H_

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lynx {
+namespace lynx::cli {
 
 std::string WaitingReason::Due(const v1::Job& job, Nanos now) {
   const bool waits = job.state() == v1::JOB_STATE_QUEUED;
@@ -23,4 +23,4 @@ std::string WaitingReason::Due(const v1::Job& job, Nanos now) {
   return said_;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

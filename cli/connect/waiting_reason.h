@@ -10,7 +10,7 @@
 #include "common/units.h"
 #include "lynx/v1/jobs.pb.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 class WaitingReason {
  public:
@@ -32,6 +32,6 @@ class WaitingReason {
   std::vector<std::string> kinds_;  // of the reason that was last shown
 };
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_CONNECT_WAITING_REASON_H_

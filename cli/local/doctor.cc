@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr Bytes kLittleMemory{kGiB.value}, kLittleShared{256 * kMiB.value};
@@ -198,4 +198,4 @@ Verdict WorstOf(const std::vector<Finding>& findings) {
   return worst;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // kHint: something that may be worth mending; it does not change the exit code.
 enum class Verdict : uint8_t { kOk, kHint, kWarning, kProblem };
@@ -82,6 +82,6 @@ bool IsThisMachine(const std::string& address);
 std::vector<Finding> Diagnose(const MachineFacts& facts);
 Verdict WorstOf(const std::vector<Finding>& findings);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_LOCAL_DOCTOR_H_

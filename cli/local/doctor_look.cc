@@ -30,7 +30,7 @@
 #include "common/metric_names.h"
 #include "common/version.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr size_t kBlock = 1 << 20, kBlocks = 64;
@@ -215,4 +215,4 @@ MachineFacts LookAtMachine(const std::string& folder) {
   return facts;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

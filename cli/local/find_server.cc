@@ -11,7 +11,7 @@
 #include "security/context_file.h"
 #include "security/secret.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr int64_t kMaxPem = 64 << 10;
@@ -87,4 +87,4 @@ ServerAddress FindServer(const ConnectionFlags& flags) {
   return found;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

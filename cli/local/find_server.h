@@ -7,7 +7,7 @@
 
 #include "cli/connect/client.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // The flags of the command line about the connection; "" = not given.
 struct ConnectionFlags {
@@ -26,6 +26,6 @@ struct ConnectionFlags {
 // Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE; else those of the context.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_LOCAL_FIND_SERVER_H_

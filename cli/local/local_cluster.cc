@@ -29,7 +29,7 @@
 #include "node/process.h"
 #include "node/rate.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -477,4 +477,4 @@ absl::Status LocalDown(const std::string& directory) {
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "node/process.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 struct LocalDaemon {
   std::string name;  // "server", "node0.agent", "node0.worker"
@@ -60,6 +60,6 @@ std::string LivePageAddress(const std::string& directory);
 // a person can try again, and the first error is returned. Takes a bounded time.
 absl::Status LocalDown(const std::string& directory);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_LOCAL_LOCAL_CLUSTER_H_

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; a warning of
@@ -32,6 +32,6 @@ inline int ExitCodeOf(const absl::Status& status) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_EXIT_CODE_H_

@@ -10,7 +10,7 @@
 #include "cli/output/render.h"
 #include "common/utf8.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -229,4 +229,4 @@ Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& ce
   return listing;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

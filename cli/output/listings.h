@@ -8,7 +8,7 @@
 #include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 // A listing of jobs that have ended: how long they waited and trained, how often they were restarted, and why they ended.
@@ -20,6 +20,6 @@ Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& ce
 // "ready", "no worker", "lost", "ready,draining".
 std::string NodeState(const v1::Node& node);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_LISTINGS_H_

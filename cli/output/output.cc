@@ -20,7 +20,7 @@
 #include "common/check.h"
 #include "common/utf8.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -155,7 +155,7 @@ absl::StatusOr<std::string> ListingText(const Listing& listing, OutputFormat for
   return text;
 }
 
-std::string CellText::Age(int64_t unix_ns) const { return whole_ ? Time(unix_ns) : lynx::Age(unix_ns, now_); }
+std::string CellText::Age(int64_t unix_ns) const { return whole_ ? Time(unix_ns) : cli::Age(unix_ns, now_); }
 
 std::string CellText::Time(int64_t unix_ns) const {
   if (unix_ns == 0) return None();
@@ -210,4 +210,4 @@ int ShowJson(OutputFormat format, const std::string& json, const std::string& te
   return Print(format == kJson ? json : format == kYaml ? YamlOf(json) : text);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "common/units.h"
 #include "report/texts.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml, kCsv, kName };
 const char* OutputFormatName(OutputFormat format);  // the word for -o
@@ -78,6 +78,6 @@ absl::Status CheckOutput(OutputFormat format, const std::vector<OutputFormat>& k
 // Prints "lynxctl: MESSAGE" on standard error and returns the exit code for the status.
 int Fail(const absl::Status& status);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_OUTPUT_H_

@@ -16,7 +16,7 @@
 #include "common/status.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,4 +91,4 @@ absl::Status WriteTrace(const std::string& option, const std::string& path, cons
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -8,7 +8,7 @@
 #include "common/units.h"
 #include "planner/report/chrome_trace.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // Writes `content` to the file that the option `option` ("--html") names, completely or not at all. Symlinks are
 // followed. Devices, pipes and descriptors (/dev/stdout) are written in place. The error names the option, the file and
@@ -21,6 +21,6 @@ void TellWritten(const std::string& what, const std::string& path, size_t bytes,
 // Writes a trace of a step of `length`, with WriteOutput and TellWritten.
 absl::Status WriteTrace(const std::string& option, const std::string& path, const ChromeTraceText& trace, Nanos length);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_OUTPUT_FILE_H_

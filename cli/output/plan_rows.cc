@@ -11,7 +11,7 @@
 #include "cli/output/render.h"
 #include "planner/problem/flops.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 int64_t TokensOf(const Plan& plan) { return int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq; }
@@ -135,4 +135,4 @@ Listing PlanRowsListing(const std::vector<PlanRow>& rows) {
   return listing;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

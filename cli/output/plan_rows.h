@@ -9,7 +9,7 @@
 #include "cli/output/output.h"
 #include "planner/plan/plan.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // The pointers refer to what the row was made from, which must outlive it.
 struct PlanRow {
@@ -37,6 +37,6 @@ std::string PlanRowsJson(const std::vector<PlanRow>& rows);
 // A listing for csv, with the values of PlanRowsJson: one plan per row, in seconds, bytes and shares.
 Listing PlanRowsListing(const std::vector<PlanRow>& rows);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_PLAN_ROWS_H_

@@ -17,7 +17,7 @@
 #include "proto/convert.h"
 #include "report/texts.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 std::string ClockTime(int64_t unix_ns) {
@@ -198,4 +198,4 @@ std::string ProgressLine(const v1::Job& job, int width) {
   return absl::StrCat(head, "[", text, "]", tail);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

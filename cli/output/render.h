@@ -9,7 +9,7 @@
 #include "lynx/v1/jobs.pb.h"
 #include "report/texts.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // True if `fd` is a terminal that can move its cursor. TERM=dumb says that it cannot.
 bool IsTerminal(int fd);
@@ -31,6 +31,6 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now);
 // One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
 std::string ProgressLine(const v1::Job& job, int width);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_RENDER_H_

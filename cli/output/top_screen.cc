@@ -14,7 +14,7 @@
 #include "cli/output/render.h"
 #include "common/utf8.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr size_t kSparks = 24;
@@ -166,4 +166,4 @@ std::string TopScreen(const TopView& view, const TopStyle& style) {
   return text;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -12,7 +12,7 @@
 #include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 struct TopView {
   std::string server;  // its address
@@ -43,6 +43,6 @@ enum class Glyphs : uint8_t { kAscii, kUnicode };
 // into it; fewer values give fewer bars. Values that are not finite are left out.
 std::string Sparkline(const std::vector<double>& values, size_t width, LowestBar lowest, Glyphs glyphs);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_TOP_SCREEN_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/output/render.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kRedraw{250};
@@ -60,4 +60,4 @@ void WaitingLine::Draw() {
   Write(fd_, kWipe);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

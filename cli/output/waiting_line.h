@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-namespace lynx {
+namespace lynx::cli {
 
 class WaitingLine {
  public:
@@ -52,6 +52,6 @@ auto WithWaitingLine(const std::string& verb, const Work& work) {
   return work([&](const std::string& part) { line.At(part); });
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_OUTPUT_WAITING_LINE_H_

@@ -6,7 +6,7 @@
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // A field whose text `parse` turns into a StatusOr<Value>. The value is stored in `member(record)`. `fallback`: the default as
@@ -287,4 +287,4 @@ const std::vector<Field<ClusterEntry>>& ClusterFields() {
   return fields;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -8,7 +8,7 @@
 #include "cli/spec/yaml_record.h"
 #include "planner/cost/cluster_topology.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // A kind of device and its own properties. The links in `profile` come from the node group.
 struct DeviceEntry {
@@ -47,6 +47,6 @@ const std::vector<Field<LinkEntry>>& InnerLinkFields();
 // The fields of a point of a curve. Its size is in FLOPs, tokens or bytes; this depends on the class of op.
 const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_CLUSTER_FIELDS_H_

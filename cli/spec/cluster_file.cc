@@ -10,7 +10,7 @@
 #include "cli/spec/job_file.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The device that a group names, or describes in place.
@@ -145,4 +145,4 @@ std::string ClusterFileReference() {
                ReferenceRows(PointFields(OpClass::kMemory), EfficiencyPoint(), "efficiency.memory.points[].")));
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -12,7 +12,7 @@
 #include "cli/spec/yaml_record.h"
 #include "planner/cost/cluster_topology.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 struct ClusterFile {
   std::string name;
@@ -33,6 +33,6 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
 // Markdown tables of all fields with their defaults and meanings.
 std::string ClusterFileReference();
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_CLUSTER_FILE_H_

@@ -16,7 +16,7 @@
 #include "planner/problem/model_families.h"
 #include "planner/schedule/custom_schedule.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 template <class Owner, class Member>
@@ -534,4 +534,4 @@ const std::vector<JobField>& JobFields() {
   return fields;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -7,7 +7,7 @@
 #include "cli/spec/yaml_record.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 using JobField = Field<JobSpec>;
 
@@ -18,6 +18,6 @@ inline constexpr char kModelConfig[] = "model.config";
 // they are read: the reader of a file looks them up first.
 const std::vector<JobField>& JobFields();
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_JOB_FIELDS_H_

@@ -16,7 +16,7 @@
 #include "common/utf8.h"
 #include "planner/problem/model_presets.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr size_t kMaxTextBytes = 16 << 20;
@@ -187,4 +187,4 @@ std::string JobFileText(const JobSpec& spec) {
 
 std::string JobFileReference() { return kReferenceHead + ReferenceRows(JobFields(), JobSpec()); }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // Returns the text of the file at an absolute path.
 using TextReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
@@ -35,6 +35,6 @@ std::string JobFileText(const JobSpec& spec);
 // Markdown table of all fields with their defaults and meanings.
 std::string JobFileReference();
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_JOB_FILE_H_

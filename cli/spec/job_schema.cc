@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/spec/job_fields.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -84,4 +84,4 @@ std::string JobSchemaText() {
   return root.dump(2) + "\n";
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -4,12 +4,12 @@
 
 #include <string>
 
-namespace lynx {
+namespace lynx::cli {
 
 // JSON text, indented, with a final newline. It accepts every valid job file, and a few that lynxctl rejects because of
 // their values.
 std::string JobSchemaText();
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_JOB_SCHEMA_H_

@@ -14,7 +14,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Json = nlohmann::json;
@@ -355,4 +355,4 @@ absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text
   return ModelOfWeights{spec.model, read.family};
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "planner/problem/job_spec.h"
 #include "planner/problem/model_families.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // The model is not normalized. Its seq is the largest number of positions that it was made for. float16 is planned as
 // bfloat16, which has as many bits. Attention is fused for every family except gpt2.
@@ -27,6 +27,6 @@ struct ModelOfWeights {
 // and families whose weights have no known names.
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_MODEL_CONFIG_H_

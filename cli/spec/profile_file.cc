@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 absl::StatusOr<HardwareProfile> ParseProfileFile(const std::string& text, const std::string& file) {
   v1::HardwareProfile message;
@@ -27,4 +27,4 @@ absl::StatusOr<HardwareProfile> ReadProfileFile(const std::string& path) {
   return ParseProfileFile(*text, path);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -7,13 +7,13 @@
 #include "absl/status/statusor.h"
 #include "planner/cost/hardware_profile.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // `file` names the text in messages. InvalidArgument: the text is not a profile that CheckProfile accepts.
 absl::StatusOr<HardwareProfile> ParseProfileFile(const std::string& text, const std::string& file);
 // Errors: NotFound and InvalidArgument name the file.
 absl::StatusOr<HardwareProfile> ReadProfileFile(const std::string& path);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_PROFILE_FILE_H_

@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/real_text.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Names = std::pair<const char*, const char*>;  // name in lower case -> the unit that is accepted
@@ -137,4 +137,4 @@ std::string DurationAdvice(const std::string& text) {
   return "";
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

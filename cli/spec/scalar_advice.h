@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace lynx {
+namespace lynx::cli {
 
 std::string WholeNumberAdvice(const std::string& text);  // "1e9", "1_000", "1,000", "4 gpus"
 std::string RealAdvice(const std::string& text);         // "0,1", "10%", "1_000"
@@ -15,6 +15,6 @@ std::string ByteRateAdvice(const std::string& text);     // "300GB", "200Gbps"
 std::string FlopRateAdvice(const std::string& text);     // "312TFLOPS"
 std::string DurationAdvice(const std::string& text);     // "30m", "12 hours", "3600", "12:00:00"
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_SCALAR_ADVICE_H_

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Units = std::vector<std::pair<std::string, double>>;
@@ -158,4 +158,4 @@ std::string QuotedText(const std::string& text) {
   return out.c_str();
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

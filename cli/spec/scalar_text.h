@@ -16,7 +16,7 @@
 #include "common/real_text.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // InvalidArgument: "expected WHAT, found 'GOT'", and the advice (scalar_advice.h).
 absl::Status Expected(const std::string& what, const std::string& got, const std::string& advice = "");
@@ -61,6 +61,6 @@ absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);
 // A YAML scalar in double quotes that reads back as the same text.
 std::string QuotedText(const std::string& text);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_SCALAR_TEXT_H_

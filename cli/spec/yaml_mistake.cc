@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using View = absl::string_view;
@@ -293,4 +293,4 @@ YamlMistake ExplainYamlError(const std::string& text, const YamlMistake& parser)
   return parser;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace lynx {
+namespace lynx::cli {
 
 struct YamlMistake {
   int32_t line = 1;  // from 1
@@ -38,6 +38,6 @@ bool QuoteCloses(const std::string& text, size_t begin);
 // not of that form.
 std::string WithBlankAfterColon(const std::string& text);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_YAML_MISTAKE_H_

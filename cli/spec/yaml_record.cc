@@ -9,7 +9,7 @@
 #include "cli/spec/yaml_mistake.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 size_t EditDistance(const std::string& a, const std::string& b) {
@@ -266,4 +266,4 @@ std::string ReferenceRow(const std::string& path, bool required, const std::stri
                       " | ", meaning, " |\n");
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "cli/spec/yaml_value.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 class YamlReader;
 
@@ -170,6 +170,6 @@ std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults
   return rows;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_YAML_RECORD_H_

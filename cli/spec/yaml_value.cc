@@ -13,7 +13,7 @@
 #include "cli/spec/yaml_mistake.h"
 #include "common/utf8.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The tags that the parser gives to unquoted and quoted values.
@@ -177,4 +177,4 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 enum class YamlKind : uint8_t { kNull, kScalar, kList, kMap };
 
@@ -45,6 +45,6 @@ inline constexpr int kMaxYamlDepth = 32;
 // text gives kNull.
 absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& file);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SPEC_YAML_VALUE_H_

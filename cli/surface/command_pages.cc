@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The word that stands for the option's value on a page: "FILE", "a|b".
@@ -146,4 +146,4 @@ std::vector<ManPage> ManPages(const CommandTree& tree, const std::string& versio
   return pages;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -8,7 +8,7 @@
 
 #include "cli/surface/command_tree.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 struct ManPage {
   std::string file;  // "lynxctl-queue-set.1"
@@ -20,6 +20,6 @@ std::string CommandReference(const CommandTree& tree, const std::string& closing
 // A page for the program, and one for each verb that does something or has verbs of its own.
 std::vector<ManPage> ManPages(const CommandTree& tree, const std::string& version, const std::string& closing);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SURFACE_COMMAND_PAGES_H_

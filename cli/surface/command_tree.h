@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lynx {
+namespace lynx::cli {
 
 // What kind of thing a value is, for completion.
 enum class ValueKind : uint8_t { kNone, kText, kFile, kJob, kNode, kQueue, kUser, kContext };
@@ -29,6 +29,6 @@ struct CommandTree {
   std::vector<CommandTree> verbs;
 };
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SURFACE_COMMAND_TREE_H_

@@ -13,7 +13,7 @@
 #include "cli/surface/command_pages.h"
 #include "cli/surface/completion.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // Time limit for a completion, because a person who pressed Tab waits for it. After this time the person gets no names.
@@ -96,4 +96,4 @@ int Reference(const CommandTree& tree) {
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

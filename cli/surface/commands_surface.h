@@ -8,7 +8,7 @@
 #include "cli/surface/command_tree.h"
 #include "cli/verbs/commands.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // Prints the names of `kind` (completion.h) that the server knows, one per line. Prints nothing if the server does not
 // answer within a second.
@@ -18,6 +18,6 @@ int Completion(const std::string& shell, const CommandTree& tree);
 int Man(const std::string& verb, const std::string& folder, const std::string& version, const CommandTree& tree);
 int Reference(const CommandTree& tree);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SURFACE_COMMANDS_SURFACE_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // A function that is called for each verb. `path`: the words that lead to the verb, such as "queue set"; "" is the program
@@ -292,4 +292,4 @@ absl::StatusOr<std::string> CompletionScript(const std::string& shell, const Com
   return absl::InvalidArgumentError(absl::StrCat("there is no completion for '", shell, "': give bash, zsh or fish"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

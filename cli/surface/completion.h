@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "cli/surface/command_tree.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // `shell`: bash, zsh or fish. InvalidArgument: another shell.
 absl::StatusOr<std::string> CompletionScript(const std::string& shell, const CommandTree& tree);
@@ -17,6 +17,6 @@ absl::StatusOr<std::string> CompletionScript(const std::string& shell, const Com
 // The word for `lynxctl __complete`: "jobs", "nodes", "queues", "users", "contexts"; "" for values that it cannot list.
 const char* CompletionKind(ValueKind value);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SURFACE_COMPLETION_H_

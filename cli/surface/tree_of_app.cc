@@ -7,7 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The name of the value of an option or positional argument; nullptr: the value can be any text.
@@ -98,4 +98,4 @@ void NameValues(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) NameValues(*verb);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -6,12 +6,12 @@
 
 #include "cli/surface/command_tree.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 CommandTree TreeOf(const CLI::App& app);
 // Gives the value of each option of the app and its verbs a name ("FILE", "JOB"), so that --help shows it too.
 void NameValues(CLI::App& app);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_SURFACE_TREE_OF_APP_H_

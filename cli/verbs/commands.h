@@ -14,7 +14,7 @@
 #include "cli/output/output.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 struct GlobalOptions {
   ConnectionFlags connection;
@@ -244,6 +244,6 @@ Client Connect(const GlobalOptions& global);
 // CellText for the chosen format and the current time.
 CellText Cells(const GlobalOptions& global);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_VERBS_COMMANDS_H_

@@ -15,7 +15,7 @@
 #include "security/context_file.h"
 #include "security/secret.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // Prints the message as JSON or YAML, or else the text.
@@ -191,4 +191,4 @@ int Audit(const GlobalOptions& global, const AuditOptions& options) {
   return Show(global.output, *response, listing);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

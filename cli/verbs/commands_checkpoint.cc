@@ -17,10 +17,24 @@
 #include "worker/checkpoint/hugging_face.h"
 #include "worker/checkpoint/offline.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using worker::CheckpointIdentity;
+using worker::CheckpointSummary;
+using worker::DataFingerprint;
+using worker::ExportToHuggingFace;
+using worker::FindCheckpoints;
+using worker::FingerprintText;
+using worker::FoundCheckpoints;
+using worker::ImportFromHuggingFace;
+using worker::NonFiniteWeights;
+using worker::ReadHuggingFaceConfig;
+using worker::ShardRecord;
+using worker::TensorsOf;
+using worker::TensorSummary;
+using worker::VerifyCheckpoint;
 
 std::string Absolute(const std::string& path) {
   std::error_code error;
@@ -218,4 +232,4 @@ int ImportCheckpoint(const CheckpointImportOptions& options) {
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -16,7 +16,7 @@
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // Reports the error. If no plan fits, this is an answer and not an error, so the exit code is another one.
@@ -195,4 +195,4 @@ int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
   return code == kExitOk && rows[1].plan == nullptr ? kExitJobFailed : code;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -8,7 +8,7 @@
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 int ListContextsCommand(const GlobalOptions& global) {
   Listing listing{
@@ -58,4 +58,4 @@ int RemoveContextCommand(const std::string& name) {
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

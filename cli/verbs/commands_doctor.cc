@@ -10,7 +10,7 @@
 #include "cli/verbs/commands.h"
 #include "common/clock.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 ServerFacts AskServer(const GlobalOptions& global) {
@@ -67,4 +67,4 @@ int Doctor(const GlobalOptions& global, const DoctorOptions& options) {
   return kExitRefused;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

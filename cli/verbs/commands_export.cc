@@ -11,7 +11,7 @@
 #include "node/file.h"
 #include "planner/report/export.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr char kMissingFile[] = "not_expressed.txt";
@@ -83,4 +83,4 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

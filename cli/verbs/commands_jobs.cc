@@ -31,7 +31,7 @@
 #include "proto/convert.h"
 #include "proto/event_kind.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // How long `watch` waits for a lost server before it gives up.
@@ -454,4 +454,4 @@ int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
   return Show(global.output, *response, NodeListing({response->nodes().begin(), response->nodes().end()}, Cells(global)));
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "cli/verbs/commands.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 std::string DirectoryOf(const LocalCommandOptions& options) {
@@ -120,4 +120,4 @@ int LocalDownCommand(const LocalCommandOptions& options) {
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

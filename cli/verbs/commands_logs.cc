@@ -15,7 +15,7 @@
 #include "planner/problem/layout.h"
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr Nanos kPatience{120'000'000'000};
@@ -160,4 +160,4 @@ int Logs(const GlobalOptions& global, const LogsOptions& options) {
   return PrintLogs(global, *std::move(response));
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

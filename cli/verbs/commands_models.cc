@@ -8,7 +8,7 @@
 #include "planner/problem/model_families.h"
 #include "planner/problem/model_presets.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 std::string PresetJson() {
@@ -92,4 +92,4 @@ int Models(const GlobalOptions& global, bool families) {
                   : ShowListing(global.output, PresetJson(), PresetListing());
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

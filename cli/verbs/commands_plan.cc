@@ -16,7 +16,7 @@
 #include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 int PrintActions(const Plan& plan, int32_t rank) {
@@ -96,4 +96,4 @@ int Defaults(const GlobalOptions& global, const std::string& file, const std::ve
   return kExitOk;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

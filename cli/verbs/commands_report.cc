@@ -17,7 +17,7 @@
 #include "report/job_report.h"
 #include "report/traced_job.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // The traced step. null: no step of the present plan has been traced, or the trace is inconsistent; then the rest of the job is
@@ -90,4 +90,4 @@ int Report(const GlobalOptions& global, const ReportOptions& options) {
   return written.ok() ? kExitOk : Fail(written);
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "common/utf8.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 // Prints the job; in table formats prints a line instead.
@@ -134,4 +134,4 @@ int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes)
       [](const v1::Node& node) { return absl::StrCat("node ", node.name(), " takes ranks"); });
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr int32_t kMaxJobs = 200;
@@ -219,4 +219,4 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   return ended == 0 ? kExitOk : kExitInterrupted;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -9,7 +9,7 @@
 #include "planner/report/chrome_trace.h"
 #include "report/traced_job.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 int Trace(const GlobalOptions& global, const TraceOptions& options) {
   v1::TraceJobRequest request;
@@ -31,4 +31,4 @@ int Trace(const GlobalOptions& global, const TraceOptions& options) {
               absl::StrCat(MeasuredTable(traced.plan, traced.measured, traced.simulation()), note));
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "node/solver_process.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
@@ -86,4 +86,4 @@ int PrintInfeasible(const Infeasible& infeasible) {
   return kExitJobFailed;
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

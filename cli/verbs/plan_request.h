@@ -10,7 +10,7 @@
 #include "cli/verbs/commands.h"
 #include "planner/plan/plan.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 // Errors: InvalidArgument and NotFound name the file or the option and say what would be right.
 absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
@@ -18,6 +18,6 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
 // Prints why the job cannot fit and the smallest change that makes it fit. Returns the exit code.
 int PrintInfeasible(const Infeasible& infeasible);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_VERBS_PLAN_REQUEST_H_

@@ -6,7 +6,7 @@
 
 #include "common/cores.h"
 
-namespace lynx {
+namespace lynx::cli {
 
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks) {
   std::atomic<size_t> next = 0;
@@ -21,4 +21,4 @@ void RunOnAllCores(const std::vector<std::function<void()>>& tasks) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace lynx {
+namespace lynx::cli {
 
 // Limit for tasks that run at once. Each task may hold the programs of a plan for thousands of devices, so more tasks would
 // need more memory than a laptop has.
@@ -16,6 +16,6 @@ inline constexpr size_t kMaxTasksAtOnce = 8;
 // The calling thread runs some of the tasks itself.
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks);
 
-}  // namespace lynx
+}  // namespace lynx::cli
 
 #endif  // LYNX_CLI_VERBS_RUN_TASKS_H_

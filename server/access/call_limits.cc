@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kShedDelay{1'000'000'000};
@@ -35,4 +35,4 @@ absl::Status CallLimits::CheckQueue(size_t queue) const {
                     kShedDelay);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

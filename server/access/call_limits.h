@@ -15,7 +15,7 @@
 #include "server/access/rpc_permissions.h"
 #include "server/loop/token_bucket.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct CallLimitOptions {
   // Limits for each caller; a rate of 0 means no limit.
@@ -48,6 +48,6 @@ class CallLimits {
   std::array<std::map<std::string, TokenBucket>, 2> buckets_;  // guarded by mutex_; first by CallerKey, then by cost and caller
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_ACCESS_CALL_LIMITS_H_

@@ -11,7 +11,7 @@
 #include "security/credentials.h"
 #include "security/secret.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr char kAuthorization[] = "authorization";
@@ -149,4 +149,4 @@ absl::Status Guard::CheckReport(const Caller& caller, const std::string& node) c
                    " has dialled has ended or been revoked: dial again with a renewed one, or join again"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -23,7 +23,7 @@
 #include "server/values/access.h"
 #include "server/values/audit.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct Caller {
   enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
@@ -88,6 +88,6 @@ class Guard {
   const Hooks hooks_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_ACCESS_GUARD_H_

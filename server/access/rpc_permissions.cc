@@ -3,7 +3,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 
 const std::vector<MethodRule>& MethodRules() {
   static const auto* rules = new std::vector<MethodRule>{
@@ -52,4 +52,4 @@ Role RoleNeeded(Need need) {
   return static_cast<Role>(static_cast<int>(need) - static_cast<int>(Need::kViewer));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

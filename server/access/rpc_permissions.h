@@ -8,7 +8,7 @@
 
 #include "server/values/access.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The least permission that a call needs.
 enum class Need : uint8_t {
@@ -35,6 +35,6 @@ const MethodRule& RuleOf(const std::string& method);
 // The role that `need` stands for. Only for kViewer to kAdmin.
 Role RoleNeeded(Need need);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_ACCESS_RPC_PERMISSIONS_H_

@@ -15,7 +15,7 @@
 #include "security/credentials.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // The thread looks at the clock at least this often, because somebody may adjust the clock.
@@ -99,4 +99,4 @@ void ServerTls::RenewForever() {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -19,7 +19,7 @@
 #include "security/authority.h"
 #include "security/identity_directory.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ServerTls {
  public:
@@ -55,6 +55,6 @@ class ServerTls {
 // this machine if it is the unspecified address), the machine's name, and loopback.
 std::vector<std::string> NamesOf(const std::string& listen_host);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_ACCESS_SERVER_TLS_H_

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 
 NodeView ClusterViews::ViewOf(const NodeId& name) const {
   NodeView view{.name = name};
@@ -119,4 +119,4 @@ std::vector<QueueView> ClusterViews::Queues() const {
   return all;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 #include "server/values/cluster_stats.h"
 #include "server/values/queue_config.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ClusterViews {
  public:
@@ -33,6 +33,6 @@ class ClusterViews {
   const DesiredStates& desired_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_CLUSTER_VIEWS_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is absent for this long is no longer listed
@@ -284,4 +284,4 @@ int32_t Controller::DevicesHeld(const JobId& id) const {
   return DevicesUsed(*found);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

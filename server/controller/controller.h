@@ -72,7 +72,7 @@
 #include "server/values/events.h"
 #include "server/values/rank_logs.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Controller {
  public:
@@ -155,6 +155,6 @@ class Controller {
   ClusterViews views_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_CONTROLLER_H_

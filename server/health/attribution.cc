@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // True if the process ended as a fault in its own program ends it. Other processes cause a kill or a request to end.
@@ -80,4 +80,4 @@ Attributed Attribute(const RankFailureFacts& failure, const std::deque<RankFailu
   return {};
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 #include "common/ids.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 enum class Attribution : uint8_t { kUnknown, kMemory, kData, kNode, kCode, kJob };
 const char* AttributionName(Attribution attribution);  // "unknown", "memory", "data", "node", "code", "the job"
@@ -46,6 +46,6 @@ inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 // `before`: earlier failures of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.
 Attributed Attribute(const RankFailureFacts& failure, const std::deque<RankFailureFacts>& before, bool spans_nodes);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_ATTRIBUTION_H_

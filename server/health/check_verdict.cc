@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using Links = std::map<NodeId, std::set<NodeId>>;  // bad links, in both directions
@@ -76,4 +76,4 @@ std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
   return bad;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -9,7 +9,7 @@
 
 #include "common/ids.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // What one rank reports.
 struct CheckFinding {
@@ -32,6 +32,6 @@ struct BadNode {
 std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
                                   const std::function<int(const NodeId&)>& failures_before);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_CHECK_VERDICT_H_

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::string SpeedText(const SlowLink& link) {
@@ -73,4 +73,4 @@ std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links) {
   return verdicts;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -8,7 +8,7 @@
 #include "common/ids.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // A slow link from one node to a different one.
 struct SlowLink {
@@ -29,6 +29,6 @@ struct SlowNodes {
 // the slower end of a link anyway.
 std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_LINK_VERDICT_H_

@@ -5,7 +5,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr double kShareOfStep = 0.1;
@@ -46,4 +46,4 @@ void LinkWatch::Rebase() {
   for (auto& [ends, link] : links_) link.busy.Rebase();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "server/health/time_window.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class LinkWatch {
  public:
@@ -47,6 +47,6 @@ class LinkWatch {
   std::map<std::pair<int32_t, int32_t>, Link> links_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_LINK_WATCH_H_

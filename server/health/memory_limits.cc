@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lynx {
+namespace lynx::server {
 
 Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind) {
   const StagePlan& stage = plan.stages[static_cast<size_t>(pipeline_rank)];
@@ -35,4 +35,4 @@ Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& d
   return limit == limits.end() ? Bytes(0) : limit->limit;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

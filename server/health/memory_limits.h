@@ -11,7 +11,7 @@
 #include "planner/plan/plan.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The device memory that the plan needs for a rank with this pipeline rank: states and activations; also offloaded tensors if
 // the device's memory is the host's.
@@ -30,6 +30,6 @@ inline constexpr int32_t kLeastMemoryCutPercent = 5;
 // 0: there is no limit.
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 int64_t Divided(int64_t rate, double factor) {
@@ -23,4 +23,4 @@ HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness) {
   return profile;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "planner/cost/hardware_profile.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct Slowness {
   double compute = 1;  // below 1: faster than measured
@@ -18,6 +18,6 @@ bool IsSlow(const Slowness& slowness);
 // The profile of the node with this slowness: longer times and lower rates. Pure.
 HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_SLOWNESS_H_

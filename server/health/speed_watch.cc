@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 double Positive(Nanos time) { return static_cast<double>(std::max<int64_t>(1, time.value)); }
@@ -35,4 +35,4 @@ void SpeedWatch::Rebase() {
   for (TimeWindow& rank : ranks_) rank.Rebase();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

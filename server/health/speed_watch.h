@@ -9,7 +9,7 @@
 #include "common/units.h"
 #include "server/health/time_window.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class SpeedWatch {
  public:
@@ -31,6 +31,6 @@ class SpeedWatch {
   std::vector<TimeWindow> ranks_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_SPEED_WATCH_H_

@@ -5,7 +5,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int64_t kWarmupSteps = 2;
@@ -58,4 +58,4 @@ void TimeWindow::Rebase() {
   next_ = 0;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

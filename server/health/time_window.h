@@ -8,7 +8,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class TimeWindow {
  public:
@@ -37,6 +37,6 @@ class TimeWindow {
   size_t next_ = 0;                    // index in newest_ of the oldest entry, once newest_ is full
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_TIME_WINDOW_H_

@@ -5,7 +5,7 @@
 
 #include "planner/report/step_trace.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 bool Whole(const TraceReport& trace) { return trace.times.size() == static_cast<size_t>(trace.actions) * kTimesPerAction; }
@@ -35,4 +35,4 @@ std::optional<std::vector<std::vector<int64_t>>> TraceAssembly::Add(size_t stage
   return stages;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

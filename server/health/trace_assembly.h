@@ -11,7 +11,7 @@
 #include "server/values/job.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class TraceAssembly {
  public:
@@ -30,6 +30,6 @@ class TraceAssembly {
   std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // the parts of each step that have come, joined by stage
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_

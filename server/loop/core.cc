@@ -11,7 +11,7 @@
 #include "server/wire/messages.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 
 namespace {
 
@@ -241,4 +241,4 @@ void ServerCore::OnTick() {
   });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

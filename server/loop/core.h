@@ -31,7 +31,7 @@
 #include "server/store/store.h"
 #include "server/wire/connection_key.h"
 
-namespace lynx {
+namespace lynx::server {
 
 using AgentStream = ReportStream<v1::AgentReport, v1::AgentDesired>;
 using WorkerStream = ReportStream<v1::WorkerReport, v1::WorkerDesired>;
@@ -125,6 +125,6 @@ class ServerCore {
   std::unique_ptr<PlanningPool> pool_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_CORE_H_

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Key of the effect. A newer effect with the same key sets the state of the same thing and replaces the older one; notices
@@ -69,4 +69,4 @@ std::vector<Effect> EffectList::Take() {
   return all;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

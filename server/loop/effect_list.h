@@ -12,7 +12,7 @@
 
 #include "server/values/events.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class EffectList {
  public:
@@ -39,6 +39,6 @@ class EffectList {
   std::unordered_map<std::string, size_t> newest_;  // index of the newest effect with this key
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_EFFECT_LIST_H_

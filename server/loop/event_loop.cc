@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // The owner thread handles this many items in some milliseconds. At this rate it handles more reports per second than 10,000
@@ -237,4 +237,4 @@ void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

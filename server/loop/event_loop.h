@@ -28,7 +28,7 @@
 #include "server/loop/effect_list.h"
 #include "server/values/events.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct EventLoopOptions {
   size_t queue_limit = 10'000;
@@ -116,6 +116,6 @@ class EventLoop {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_EVENT_LOOP_H_

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace lynx {
+namespace lynx::server {
 
 JobCurveCache::Entry& JobCurveCache::EntryOf(const JobId& job) {
   const auto [found, added] = jobs_.try_emplace(job);
@@ -61,4 +61,4 @@ void JobCurveCache::WriteAll() {
   if (!due.empty()) (void)store_.PutCurves(due);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "server/values/job.h"
 #include "server/values/job_curves.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobCurveCache {
  public:
@@ -43,6 +43,6 @@ class JobCurveCache {
   std::map<JobId, Entry> jobs_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_

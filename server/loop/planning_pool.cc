@@ -10,7 +10,7 @@
 
 #include "planner/report/timeline.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct PlanningPool::State {
   Planner planner;
@@ -87,4 +87,4 @@ void PlanningPool::Stop() {
   state_->changed.wait_for(lock, std::chrono::milliseconds(500), [this] { return state_->running == 0; });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 #include "planner/plan/plan.h"
 #include "server/values/events.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class PlanningPool {
  public:
@@ -32,6 +32,6 @@ class PlanningPool {
   std::shared_ptr<State> state_;  // shared with the threads
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_PLANNING_POOL_H_

@@ -21,7 +21,7 @@
 #include "server/loop/strand.h"
 #include "server/wire/grpc_status.h"
 
-namespace lynx {
+namespace lynx::server {
 
 template <class Report, class Desired>
 class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
@@ -165,6 +165,6 @@ class StreamTable {
   std::map<int64_t, std::shared_ptr<Stream>> streams_;  // guarded by mutex_
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_REPORT_STREAM_H_

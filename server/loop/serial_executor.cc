@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace lynx {
+namespace lynx::server {
 
 void SerialExecutor::Post(Task task) {
   const std::lock_guard lock(mutex_);
@@ -41,4 +41,4 @@ void SerialExecutor::Main() {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

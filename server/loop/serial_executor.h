@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-namespace lynx {
+namespace lynx::server {
 
 class SerialExecutor {
  public:
@@ -40,6 +40,6 @@ class SerialExecutor {
   std::thread thread_;      // the last member, because it uses the others
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace lynx {
+namespace lynx::server {
 
 class Strand {
  public:
@@ -41,6 +41,6 @@ class Strand {
   bool running_ = false;                     // guarded by mutex_
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_STRAND_H_

@@ -6,7 +6,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct Rate {
   double per_second = 1;
@@ -38,6 +38,6 @@ class TokenBucket {
   Nanos at_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_TOKEN_BUCKET_H_

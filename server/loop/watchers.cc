@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kBetweenProgress{50'000'000};  // 20 per second
@@ -84,4 +84,4 @@ void Watchers::Send(Watched& watched, const v1::WatchJobResponse& response, bool
   for (const Watcher& watcher : watched.watchers) watcher.stream->Send(response, last);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

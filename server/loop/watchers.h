@@ -16,7 +16,7 @@
 #include "lynx/v1/jobs.pb.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // One WatchJob call.
 class WatchStream {
@@ -62,6 +62,6 @@ class Watchers {
   size_t count_ = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_LOOP_WATCHERS_H_

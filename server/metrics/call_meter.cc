@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using grpc::experimental::InterceptionHookPoints;
@@ -48,4 +48,4 @@ grpc::experimental::Interceptor* CallMeter::CreateServerInterceptor(ServerRpcInf
   return new OneCall(metrics_, clock_, std::move(method));  // gRPC deletes it with the call
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

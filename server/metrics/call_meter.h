@@ -10,7 +10,7 @@
 #include "common/clock.h"
 #include "server/metrics/metrics.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The path "/lynx.v1.Jobs/SubmitJob" gives "Jobs.SubmitJob"; empty: the service is not ours.
 std::string MethodOfPath(const std::string& path);
@@ -28,6 +28,6 @@ class CallMeter : public grpc::experimental::ServerInterceptorFactoryInterface {
   const Clock& clock_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_CALL_METER_H_

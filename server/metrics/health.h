@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ServerHealth {
  public:
@@ -35,6 +35,6 @@ class ServerHealth {
   std::atomic<bool> listening_{false};
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_HEALTH_H_

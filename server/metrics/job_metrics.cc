@@ -14,7 +14,7 @@
 #include "server/metrics/job_series.h"
 #include "server/scheduling/slowest_profile.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
@@ -364,4 +364,4 @@ void JobMetrics::Prune(Nanos now) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

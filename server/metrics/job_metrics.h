@@ -18,7 +18,7 @@
 #include "server/values/events.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobMetrics {
  public:
@@ -59,6 +59,6 @@ class JobMetrics {
   std::deque<std::pair<Nanos, JobId>> ended_;  // newest last; monotonic time of the end
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_JOB_METRICS_H_

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/metric_table.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 prometheus::MetricType TypeOf(metric::Type type) {
@@ -68,4 +68,4 @@ void JobSeries::CollectTo(Families& families) const {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "common/metric_names.h"
 #include "prometheus/metric_family.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobSeries {
  public:
@@ -56,6 +56,6 @@ class JobSeries {
   std::map<const metric::Metric*, Histogram> histograms_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_JOB_SERIES_H_

@@ -6,7 +6,7 @@
 
 #include "proto/event_kind.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Why devices do not train after this event, if it ends the ranks of a generation; nullopt: it does not end them.
@@ -142,4 +142,4 @@ JobTimeline::Report JobTimeline::OnStep(int64_t step, Nanos duration, bool new_s
   return report;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

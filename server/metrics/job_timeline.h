@@ -18,7 +18,7 @@
 #include "common/units.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // What a job's devices are used for.
 enum class DeviceUse : uint8_t { kTraining, kPlanning, kStarting, kRedoing, kDetecting, kStopping };
@@ -81,6 +81,6 @@ class JobTimeline {
   std::optional<Recovery> recovery_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_JOB_TIMELINE_H_

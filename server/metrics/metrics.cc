@@ -7,7 +7,7 @@
 #include "common/metric_names.h"
 #include "proto/event_kind.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
@@ -163,4 +163,4 @@ void ServerMetrics::Account(const JobRecord& job, const JobTimeline::Report& rep
   recovery_total_->Observe(Seconds(total));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

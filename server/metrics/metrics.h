@@ -18,7 +18,7 @@
 #include "server/values/events.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ServerMetrics {
  public:
@@ -64,6 +64,6 @@ class ServerMetrics {
   prometheus::Counter *submitted_, *commit_failures_, *leases_, *fenced_, *refused_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_METRICS_METRICS_H_

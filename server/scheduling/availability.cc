@@ -9,7 +9,7 @@
 
 #include "server/scheduling/locality_selection.h"
 
-namespace lynx {
+namespace lynx::server {
 
 std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices) {
   std::map<NodeId, std::vector<int32_t>> added;
@@ -98,4 +98,4 @@ std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& 
   return chosen;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

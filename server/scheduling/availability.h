@@ -10,7 +10,7 @@
 #include "server/scheduling/placement.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Returns the devices that a job would get of the given ones; nullopt: they are not enough.
 using Fit = std::function<std::optional<std::vector<DeviceRef>>(const std::vector<NodeDevices>&)>;
@@ -41,6 +41,6 @@ std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::v
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
                                                 const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_AVAILABILITY_H_

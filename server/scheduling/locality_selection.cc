@@ -6,7 +6,7 @@
 
 #include "common/network_domain.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 bool ComesBefore(const NodeDevices& a, const NodeDevices& b) {
@@ -110,4 +110,4 @@ std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes,
   return chooser.chosen();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

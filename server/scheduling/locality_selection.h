@@ -8,7 +8,7 @@
 
 #include "server/scheduling/placement.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Sorts into locality order: by domain, then slow nodes last, then by name. Nodes in the same part of the network are then
 // neighbours.
@@ -23,6 +23,6 @@ using Capacity = std::function<int64_t(const NodeDevices&)>;
 // together do not offer enough, all are returned. `nodes` and the result are in locality order.
 std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_LOCALITY_SELECTION_H_

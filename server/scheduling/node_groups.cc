@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "server/scheduling/slowest_profile.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 bool Close(double a, double b) {
@@ -126,4 +126,4 @@ void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group) {
   });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

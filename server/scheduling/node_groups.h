@@ -9,7 +9,7 @@
 
 #include "planner/cost/cluster_topology.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Measurements of equal nodes differ by up to this much from run to run.
 inline constexpr int kAlikePercent = 25;
@@ -40,6 +40,6 @@ struct NodeShare {
 // blocks of them. `shares`: one for each of the group's nodes.
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_

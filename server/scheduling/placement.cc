@@ -5,7 +5,7 @@
 
 #include "server/scheduling/locality_selection.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 Bytes SmallerKnown(Bytes a, Bytes b) {
@@ -104,4 +104,4 @@ std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout&
   return PlaceRanks(layout, SelectByLocality(nodes, layout.ranks() / layout.tp, groups_of));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

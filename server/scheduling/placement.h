@@ -12,7 +12,7 @@
 #include "planner/problem/layout.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct NodeDevices {
   NodeId node;
@@ -51,6 +51,6 @@ std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, c
 // Like PlaceRanks, on the nodes that lie closest together. `nodes` in locality order.
 std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_PLACEMENT_H_

@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kWindow = 20;      // steps in the median
@@ -140,4 +140,4 @@ std::vector<StageMeasurement> StepStatistics::Measured() const {
   return measured;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -12,7 +12,7 @@
 #include "server/values/job.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class StepStatistics {
  public:
@@ -46,6 +46,6 @@ class StepStatistics {
   std::map<int64_t, WindowStep> window_;  // by step; the newest kWindow steps
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_PROGRESS_H_

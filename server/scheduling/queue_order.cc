@@ -3,7 +3,7 @@
 
 #include <optional>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 struct Line {
@@ -75,4 +75,4 @@ std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJo
   return turns;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

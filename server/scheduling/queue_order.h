@@ -10,7 +10,7 @@
 
 #include "server/values/queue_config.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // A job that could begin.
 struct WaitingJob {
@@ -35,6 +35,6 @@ struct Turn {
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
                                const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_QUEUE_ORDER_H_

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Adds the devices to `shared` if they need more cores than `permille`, the cores that they share in thousandths of a core.
@@ -87,4 +87,4 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
   return shared;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

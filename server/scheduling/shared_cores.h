@@ -10,7 +10,7 @@
 #include "planner/cost/cluster_topology.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The cores that a device uses.
 struct CoreUse {
@@ -28,6 +28,6 @@ CoreUse CoreUseOf(const AgentState& node, int32_t device);
 // at a time as the device with the most.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_SHARED_CORES_H_

@@ -5,7 +5,7 @@
 
 #include "planner/cost/cluster_topology.h"
 
-namespace lynx {
+namespace lynx::server {
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
   HardwareProfile slowest;
   bool any = false;
@@ -17,4 +17,4 @@ HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareP
   return any ? slowest : StatedCpuProfile();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -8,12 +8,12 @@
 
 #include "planner/cost/hardware_profile.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Contains the shapes that every profile has measured. Null profiles (of nodes that could not measure) are ignored; if there is
 // no profile at all, the result is the stated one.
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SCHEDULING_SLOWEST_PROFILE_H_

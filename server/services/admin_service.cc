@@ -12,7 +12,7 @@
 #include "server/wire/grpc_status.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
@@ -314,4 +314,4 @@ grpc::ServerUnaryReactor* AdminService::ListAudit(const Call& call, const v1::Li
   });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "server/loop/core.h"
 #include "server/values/access.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct AdminOptions {
   const Authority* authority = nullptr;  // null: no TLS
@@ -70,6 +70,6 @@ class AdminService {
   const AdminOptions options_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_

@@ -15,7 +15,7 @@
 #include "server/wire/messages.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxReasonLength = 512;
@@ -125,4 +125,4 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::
   return reactor;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -10,7 +10,7 @@
 #include "server/access/guard.h"
 #include "server/loop/core.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ClusterService {
  public:
@@ -33,6 +33,6 @@ class ClusterService {
   const Guard& guard_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_

@@ -13,7 +13,7 @@
 #include "server/services/jobs_service.h"
 #include "server/wire/grpc_status.h"
 
-namespace lynx {
+namespace lynx::server {
 
 template <class Work>
 grpc::ServerUnaryReactor* GuardUnary(Guard& guard, const MethodRule& rule, grpc::CallbackServerContext* context, Work work) {
@@ -117,6 +117,6 @@ class GuardedAdmin : public v1::Admin::CallbackService {
 #undef LYNX_GUARDED_UNARY
 #undef LYNX_GUARDED_NODE_STREAM
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_GUARDED_SERVICES_H_

@@ -15,7 +15,7 @@
 #include "server/wire/messages.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int64_t kMaxEvents = 1000;
@@ -376,4 +376,4 @@ grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call, const v1::Trac
   return OnLoop(core_, call, [this, request, response] { return FillTrace(*request, *response); });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -7,7 +7,7 @@
 #include "server/access/guard.h"
 #include "server/loop/core.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobsService {
  public:
@@ -40,6 +40,6 @@ class JobsService {
   ServerCore& core_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_JOBS_SERVICE_H_

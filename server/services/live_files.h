@@ -4,12 +4,12 @@
 
 #include <string_view>
 
-namespace lynx {
+namespace lynx::server {
 
 std::string_view LivePageHtml();
 std::string_view LivePageStyle();  // to be placed after PageStyle and ReportStyle
 std::string_view LivePageScript();
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_LIVE_FILES_H_

@@ -24,7 +24,7 @@
 #include "server/wire/retry_later.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxKept = 64;  // answers, and traced steps
@@ -360,4 +360,4 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
   return traced;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -34,7 +34,7 @@
 #include "server/loop/core.h"
 #include "server/services/jobs_service.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct LivePageOptions {
   std::vector<std::string> hosts;     // names and numeric addresses by which the page is reached, without ports
@@ -88,6 +88,6 @@ class LivePage {
   std::map<std::string, Traced> traces_;                // guarded by mutex_; key: job, generation and plan
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_LIVE_PAGE_H_

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/version.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using nlohmann::ordered_json;
@@ -132,4 +132,4 @@ std::string JobJson(const std::string& id, const std::string& name, const std::s
   return Text({{"id", id}, {"name", name}, {"state", state}, {"parts", list}});
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "server/values/job.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // One cell of the map: one node, or as many consecutive nodes by name as are needed to have at most kMaxCells cells.
 struct MapCell {
@@ -57,6 +57,6 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
                     const std::vector<ReportPart>& parts);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_SERVICES_LIVE_VIEWS_H_

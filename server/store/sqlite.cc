@@ -6,7 +6,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::server {
 
 absl::Status SqliteStatus(sqlite3* db, int code) {
   std::string text = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
@@ -109,4 +109,4 @@ absl::StatusOr<std::string> QueryText(sqlite3* db, const std::string& sql) {
   return statement.Text(0);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

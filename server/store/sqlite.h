@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct SqliteCloser {
   void operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -74,6 +74,6 @@ absl::Status Execute(sqlite3* db, const std::string& sql);
 // Returns the first column of the first row.
 absl::StatusOr<std::string> QueryText(sqlite3* db, const std::string& sql);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_STORE_SQLITE_H_

@@ -14,7 +14,7 @@
 #include "server/store/write_ahead_log.h"
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr int64_t kApplicationId = 0x4C594E58;  // "LYNX"
@@ -558,4 +558,4 @@ absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

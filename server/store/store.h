@@ -24,7 +24,7 @@
 #include "server/values/job.h"
 #include "server/values/job_curves.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The canonical bytes of a spec, and their SHA-256, which is used to compare two submissions.
 std::string SpecBytes(const JobSpec& spec);
@@ -115,6 +115,6 @@ class Store {
   bool log_has_remains_ = false;  // the log still contains data of a failed commit
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_STORE_STORE_H_

@@ -5,7 +5,7 @@
 #include "common/status.h"
 #include "server/store/store.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Anybody can cause refusals, so they must not push out the records of changes.
@@ -140,4 +140,4 @@ absl::StatusOr<std::vector<AuditRecord>> Store::LoadAudit(int64_t limit, int64_t
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -8,7 +8,7 @@
 
 #include "server/store/sqlite.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr uint32_t kMagic = 0x377F0682;  // the lowest bit: checksums use big-endian words
@@ -80,4 +80,4 @@ bool EmptyLog(sqlite3* db) {
   return sqlite3_wal_checkpoint_v2(db, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr) == SQLITE_OK;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // True if complete transactions follow a damaged place. Call it for an open database whose log SQLite has read but not yet
 // written. Unavailable: the log cannot be read.
@@ -21,6 +21,6 @@ absl::StatusOr<bool> LogIsDamaged(sqlite3* db);
 // mistake them for damage. False: this failed, such as on a full disk; the log is unchanged.
 bool EmptyLog(sqlite3* db);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_STORE_WRITE_AHEAD_LOG_H_

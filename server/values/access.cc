@@ -1,7 +1,7 @@
 // See access.h.
 #include "server/values/access.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr const char* kRoleNames[kRoleCount] = {"viewer", "submitter", "operator", "admin"};
@@ -138,4 +138,4 @@ std::vector<AccessChange> AccessBook::Expired(Nanos now) const {
   return expired;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

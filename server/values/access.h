@@ -16,7 +16,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Roles in ascending order: each may do everything that the roles before it may do.
 enum class Role : uint8_t { kViewer, kSubmitter, kOperator, kAdmin };
@@ -97,6 +97,6 @@ class AccessBook {
   std::map<std::string, NodeCertificate> certificates_;  // by serial
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_ACCESS_H_

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct AuditRecord {
   int64_t sequence = 0;  // the store assigns it
@@ -29,6 +29,6 @@ inline void SetOutcome(AuditRecord& record, const absl::Status& status) {
   record.detail = std::string(status.message()).substr(0, kLongest);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_AUDIT_H_

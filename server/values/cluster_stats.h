@@ -11,7 +11,7 @@
 #include "common/ids.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 enum class NodePresence : uint8_t { kAttached, kPartial, kAbsent, kLost };
 inline constexpr int kNodePresenceCount = 4;
@@ -41,6 +41,6 @@ struct ClusterStats {
   int64_t fenced_reports = 0;  // reports from ranks of generations that are over, since the server began
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_CLUSTER_STATS_H_

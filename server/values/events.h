@@ -24,7 +24,7 @@
 #include "server/values/node_state.h"
 #include "server/values/queue_config.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // ---- Events ----
 
@@ -226,6 +226,6 @@ inline bool IsDurable(const Effect& effect) {
          std::holds_alternative<InsertAudit>(effect);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_EVENTS_H_

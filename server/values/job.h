@@ -14,13 +14,17 @@
 #include "planner/plan/plan.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::server {
 
 enum class JobState : uint8_t { kQueued, kPlanning, kStarting, kRunning, kSucceeded, kFailed, kCancelled };
 inline constexpr int kJobStateCount = 7;
+}  // namespace lynx::server
+
 template <>
-inline constexpr auto kEnumNames<JobState> = EnumTable("queued", "planning", "starting", "running", "succeeded", "failed",
-                                                       "cancelled");
+inline constexpr auto lynx::kEnumNames<lynx::server::JobState> = lynx::EnumTable("queued", "planning", "starting", "running",
+                                                                                 "succeeded", "failed", "cancelled");
+
+namespace lynx::server {
 static_assert(kEnumNames<JobState>.size() == kJobStateCount);
 constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
@@ -156,6 +160,6 @@ struct JobRecord {
   Nanos expected_start;  // wall clock; 0: unknown
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_JOB_H_

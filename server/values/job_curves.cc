@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // True if the point `after` begins where `before` ends.
@@ -81,4 +81,4 @@ void JobCurves::Thin() {
   steps_ = std::move(joined);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

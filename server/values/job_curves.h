@@ -11,7 +11,7 @@
 #include "common/units.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Means over consecutive steps of one generation.
 struct StepPoint {
@@ -55,6 +55,6 @@ class JobCurves {
   std::vector<EvaluationPoint> evaluations_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_JOB_CURVES_H_

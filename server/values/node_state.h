@@ -20,7 +20,7 @@
 #include "server/values/job.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct Device {
   int32_t index = 0;
@@ -172,6 +172,6 @@ struct NodeView {
   std::string agent_version, worker_version;  // from the last reports
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_NODE_STATE_H_

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lynx {
+namespace lynx::server {
 
 inline constexpr char kDefaultQueue[] = "default";
 
@@ -24,6 +24,6 @@ struct QueueView {
   int32_t devices = 0;               // that its jobs have or are planned for
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_QUEUE_CONFIG_H_

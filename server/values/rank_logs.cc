@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Returns at most the first `limit` bytes, without a partial UTF-8 character at the end, which protobuf would refuse.
@@ -70,4 +70,4 @@ std::vector<std::string> RankLogs::LastOf(const RankKey& key, size_t limit) cons
   return lines;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -17,7 +17,7 @@
 #include "common/units.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct LogLine {
   int32_t rank = 0;
@@ -68,6 +68,6 @@ class RankLogs {
   std::map<JobId, JobLogs> jobs_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_VALUES_RANK_LOGS_H_

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "security/secret.h"
 
-namespace lynx {
+namespace lynx::server {
 
 absl::StatusOr<ConnectionKey> ConnectionKey::Open(const std::string& path) {
   absl::StatusOr<std::string> key = ReadSecretFile(path);
@@ -32,4 +32,4 @@ std::string ConnectionKey::SecretOf(const JobId& job, Generation generation) con
   return std::string(absl::BytesToHexString(std::string(secret.data(), secret.size())));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

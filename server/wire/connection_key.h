@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class ConnectionKey {
  public:
@@ -31,6 +31,6 @@ class ConnectionKey {
   std::string key_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_WIRE_CONNECTION_KEY_H_

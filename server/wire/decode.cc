@@ -9,7 +9,7 @@
 #include "proto/convert_report.h"
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxDevices = 64;
@@ -234,4 +234,4 @@ absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path) {
   return BadField(path, absl::StrCat(static_cast<int>(state)), "must be from queued (1) to cancelled (7)");
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -2,7 +2,7 @@
 #include "proto/convert_worker.h"
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // The configuration that a rank gets when it must start.
@@ -341,4 +341,4 @@ StepTrace Decode(const v1::StepTrace& message) {
   return trace;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -6,7 +6,7 @@
 #include "google/rpc/retry.pb.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
@@ -27,4 +27,4 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(code, text, details.SerializeAsString());
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

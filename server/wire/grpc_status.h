@@ -6,11 +6,11 @@
 
 #include "absl/status/status.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // If the status has a retry delay (server/wire/retry_later.h), the details contain google.rpc.RetryInfo.
 grpc::Status ToGrpc(const absl::Status& status);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_WIRE_GRPC_STATUS_H_

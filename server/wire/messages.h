@@ -18,7 +18,7 @@
 #include "server/values/rank_logs.h"
 #include "server/wire/connection_key.h"
 
-namespace lynx {
+namespace lynx::server {
 
 absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
@@ -46,6 +46,6 @@ StepTrace Decode(const v1::StepTrace& message);
 void SetFigures(const JobRecord& job, v1::Job& message);
 void GetFigures(const v1::Job& message, JobRecord& job);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_WIRE_MESSAGES_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr char kRetryDelay[] = "lynx/retry-delay-ns";
@@ -30,4 +30,4 @@ absl::Status Overloaded() {
   return RetryLater("the server's queue is full or it is stopping; try again in a moment", kOverloadDelay);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 absl::Status RetryLater(const std::string& message, Nanos delay);
 // nullopt: the status has no delay.
@@ -18,6 +18,6 @@ std::optional<Nanos> RetryDelayOf(const absl::Status& status);
 // The error when the event loop accepts no more events.
 absl::Status Overloaded();
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_WIRE_RETRY_LATER_H_

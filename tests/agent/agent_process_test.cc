@@ -20,10 +20,10 @@
 #include "proto/convert.h"
 #include "tests/agent/fake_driver.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
-using ::lynx::testing::FakeDriver;
+using ::lynx::agent::testing::FakeDriver;
 
 constexpr std::chrono::seconds kPatience{30};
 
@@ -356,4 +356,4 @@ TEST_F(AgentWithGpusTest, ExplicitCudaEndsTheAgentWithItsLastGpu) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

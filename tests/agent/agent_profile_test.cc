@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 LayerShape Shape(int32_t tp) {
@@ -177,4 +177,4 @@ TEST(AgentProfile, OneGpuHasNoLinkToMeasure) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

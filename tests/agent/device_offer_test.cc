@@ -11,10 +11,10 @@
 
 #include "tests/agent/fake_driver.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
-using ::lynx::testing::FakeDriver;
+using ::lynx::agent::testing::FakeDriver;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -189,4 +189,4 @@ TEST_F(DeviceOfferTest, CpuLooksForNoGpu) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace lynx::testing {
+namespace lynx::agent::testing {
 
 class FakeDriver {
  public:
@@ -41,6 +41,6 @@ class FakeDriver {
   std::string path_;
 };
 
-}  // namespace lynx::testing
+}  // namespace lynx::agent::testing
 
 #endif  // LYNX_TESTS_AGENT_FAKE_DRIVER_H_

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <string>
 
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
 namespace {
 

@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace lynx::nvml;  // NOLINT: a stand-in of one file
+using namespace lynx::agent::nvml;  // NOLINT: a stand-in of one file
 
 std::vector<std::string> ValuesOf(const std::string& key) {
   const char* const path = std::getenv("LYNX_FAKE_NVML");

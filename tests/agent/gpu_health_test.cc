@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using ::testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST_F(GpuHealthTest, ASlowedClockIsShownWhileItLastsAndAMinuteMore) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

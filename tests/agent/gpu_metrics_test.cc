@@ -5,7 +5,7 @@
 
 #include "prometheus/text_serializer.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using ::testing::HasSubstr;
@@ -39,4 +39,4 @@ TEST(GpuMetricsTest, ServesReadingsUnderTheNamesOfDcgm) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(LinkBlocks, MeshesThatAreNoBlocksHaveNone) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

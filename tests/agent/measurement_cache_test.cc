@@ -9,7 +9,7 @@
 
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 LayerShape Shape(int32_t tp) {
@@ -119,4 +119,4 @@ TEST_F(MeasurementCacheTest, TheNodesKeyHoldsAllThatResultsDependOn) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 LayerShape Shape(int32_t tp) {
@@ -141,4 +141,4 @@ TEST_F(MeasurementTest, AMissingBinaryIsAnError) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

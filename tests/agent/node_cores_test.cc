@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 class NodeCoresTest : public testing::Test {
@@ -87,4 +87,4 @@ TEST_F(NodeCoresTest, WhatCannotBeReadIsNoLimit) {
 TEST(FindNodeCores, KnowsThisMachine) { EXPECT_EQ(FindNodeCores(), FindNodeCores()); }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

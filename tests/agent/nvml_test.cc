@@ -7,10 +7,10 @@
 
 #include "tests/agent/fake_driver.h"
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
-using ::lynx::testing::FakeDriver;
+using ::lynx::agent::testing::FakeDriver;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -121,4 +121,4 @@ TEST(NvmlTest, TellsXidsOneByOne) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace lynx {
+namespace lynx::agent {
 namespace {
 
 TEST(CpuModel, IsTheFirstProcessors) {
@@ -51,4 +51,4 @@ TEST(CpuProbe, RefusesWhatTheNodeDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::agent

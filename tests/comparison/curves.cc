@@ -23,8 +23,8 @@ constexpr std::array<RecomputeMode, kBaselineCount> kModes = {
 absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setting& setting) {
   const ModelPreset* preset = FindModelPreset(setting.model);
   if (preset == nullptr) return absl::NotFoundError(absl::StrCat("no model preset is named ", setting.model));
-  LYNX_ASSIGN_OR_RETURN(const ClusterFile file,
-                        ReadClusterFile(absl::StrCat(source_dir, "/examples/clusters/", setting.cluster, ".yaml")));
+  LYNX_ASSIGN_OR_RETURN(const cli::ClusterFile file,
+                        cli::ReadClusterFile(absl::StrCat(source_dir, "/examples/clusters/", setting.cluster, ".yaml")));
   PlanRequest request{.cluster = file.cluster};
   JobSpec& spec = request.spec;
   spec.name = "comparison";
@@ -135,8 +135,8 @@ const std::vector<Setting>& Settings() {
 
 absl::StatusOr<Curve> CurveOf(const std::string& source_dir, const Setting& setting, const std::vector<double>& shares) {
   LYNX_ASSIGN_OR_RETURN(const PlanRequest request, RequestOf(source_dir, setting));
-  LYNX_ASSIGN_OR_RETURN(const ClusterFile file,
-                        ReadClusterFile(absl::StrCat(source_dir, "/examples/clusters/", setting.cluster, ".yaml")));
+  LYNX_ASSIGN_OR_RETURN(const cli::ClusterFile file,
+                        cli::ReadClusterFile(absl::StrCat(source_dir, "/examples/clusters/", setting.cluster, ".yaml")));
   LYNX_ASSIGN_OR_RETURN(const Nanos extra, ExtraOfMegatronFull(request, setting));
   LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> all, PlanWith(request, RecomputeMode::kNone, Bytes(0)));
   if (!all) return absl::InternalError("a plan without limits does not fit");

@@ -56,16 +56,16 @@ Plan SmallPlan() {
 void RunAgentReport(const std::string& input) {
   v1::AgentReport message;
   if (!FromJson(input, message)) return;
-  const absl::StatusOr<AgentState> state = Decode(message);
+  const absl::StatusOr<server::AgentState> state = server::Decode(message);
   if (!state.ok()) return CheckRefused(state.status());
   LYNX_CHECK(state->devices.size() <= 64 && !state->node.empty());
-  Encode(NodeView{.name = state->node, .devices = state->devices, .conditions = state->conditions});
+  server::Encode(server::NodeView{.name = state->node, .devices = state->devices, .conditions = state->conditions});
 }
 
 void RunWorkerReport(const std::string& input) {
   v1::WorkerReport message;
   if (!FromJson(input, message)) return;
-  const absl::StatusOr<WorkerState> state = Decode(message);
+  const absl::StatusOr<server::WorkerState> state = server::Decode(message);
   if (!state.ok()) CheckRefused(state.status());
 }
 
@@ -135,7 +135,7 @@ void RunDataIndex(const std::string& input) {
     return true;
   }();
   LYNX_CHECK(written);
-  const auto data = OpenDataset({DataKind::kMegatron, prefix}, kSeq, kVocab, 1);
+  const auto data = worker::OpenDataset({DataKind::kMegatron, prefix}, kSeq, kVocab, 1);
   if (!data.ok()) return CheckRefused(data.status());
   LYNX_CHECK((*data)->SamplesPerEpoch() >= 1);
   int32_t inputs[kSeq], targets[kSeq];
@@ -166,43 +166,43 @@ std::string DataIndex(uint8_t type, const std::vector<int32_t>& sizes, int width
 }
 
 void RunSafetensors(const std::string& input) {
-  if (input.size() < kSafetensorsPrefixBytes) return;  // the callers refuse such a file
+  if (input.size() < worker::kSafetensorsPrefixBytes) return;  // the callers refuse such a file
   const absl::StatusOr<int64_t> length =
-      DecodeSafetensorsPrefix(input.substr(0, kSafetensorsPrefixBytes), static_cast<int64_t>(input.size()));
+      worker::DecodeSafetensorsPrefix(input.substr(0, worker::kSafetensorsPrefixBytes), static_cast<int64_t>(input.size()));
   if (!length.ok()) return CheckRefused(length.status(), {Code::kDataLoss});
-  LYNX_CHECK(*length >= 0 && *length + kSafetensorsPrefixBytes <= static_cast<int64_t>(input.size()));
-  const std::string json = input.substr(kSafetensorsPrefixBytes, static_cast<size_t>(*length));
+  LYNX_CHECK(*length >= 0 && *length + worker::kSafetensorsPrefixBytes <= static_cast<int64_t>(input.size()));
+  const std::string json = input.substr(worker::kSafetensorsPrefixBytes, static_cast<size_t>(*length));
   for (const int64_t data_bytes :
-       {int64_t{0}, int64_t{96}, static_cast<int64_t>(input.size()) - kSafetensorsPrefixBytes - *length}) {
-    for (const SafetensorsTypes types : {SafetensorsTypes::kFloat32, SafetensorsTypes::kAll}) {
-      const absl::StatusOr<SafetensorsHeader> header = DecodeSafetensorsHeader(json, data_bytes, types);
+       {int64_t{0}, int64_t{96}, static_cast<int64_t>(input.size()) - worker::kSafetensorsPrefixBytes - *length}) {
+    for (const worker::SafetensorsTypes types : {worker::SafetensorsTypes::kFloat32, worker::SafetensorsTypes::kAll}) {
+      const absl::StatusOr<worker::SafetensorsHeader> header = worker::DecodeSafetensorsHeader(json, data_bytes, types);
       if (!header.ok()) {
         CheckRefused(header.status(), {Code::kDataLoss});
         continue;
       }
       LYNX_CHECK(header->DataBytes() == data_bytes);
-      const std::string again = EncodeSafetensorsHeader(*header).substr(kSafetensorsPrefixBytes);
-      LYNX_CHECK(*DecodeSafetensorsHeader(again, data_bytes, types) == *header);
+      const std::string again = worker::EncodeSafetensorsHeader(*header).substr(worker::kSafetensorsPrefixBytes);
+      LYNX_CHECK(*worker::DecodeSafetensorsHeader(again, data_bytes, types) == *header);
     }
   }
 }
 
 std::string SomeSafetensors() {
-  SafetensorsHeader header;
+  worker::SafetensorsHeader header;
   header.Append("wte", {4, 4});
   header.Append("bias", {8});
   header.metadata = {{"format", "pt"}, {"place.wte", "8x4: 4+4,0+4"}};
-  return EncodeSafetensorsHeader(header) + std::string(96, '\0');
+  return worker::EncodeSafetensorsHeader(header) + std::string(96, '\0');
 }
 
 void RunCheckpointIndex(const std::string& input) {
-  const absl::StatusOr<CheckpointIndex> index = DecodeIndex(input);
+  const absl::StatusOr<worker::CheckpointIndex> index = worker::DecodeIndex(input);
   if (!index.ok()) return CheckRefused(index.status(), {Code::kDataLoss, Code::kFailedPrecondition});
-  LYNX_CHECK(EncodeIndex(*index) == input || DecodeIndex(EncodeIndex(*index)).ok());
+  LYNX_CHECK(worker::EncodeIndex(*index) == input || worker::DecodeIndex(worker::EncodeIndex(*index)).ok());
 }
 
 std::string SomeCheckpointIndex() {
-  CheckpointIndex index;
+  worker::CheckpointIndex index;
   index.identity.job = JobId("job-1");
   index.identity.generation = Generation(2);
   index.identity.step = 100;
@@ -210,9 +210,9 @@ std::string SomeCheckpointIndex() {
   index.identity.layout = {1, 2, 1};
   index.identity.data = {DataKind::kMegatron, Bytes(12345), std::string(64, 'c')};
   for (const int32_t stage : {0, 1}) {
-    index.files.push_back({ShardFile(index.identity.layout, stage, 0, 0), Bytes(10), std::string(64, 'a')});
+    index.files.push_back({worker::ShardFile(index.identity.layout, stage, 0, 0), Bytes(10), std::string(64, 'a')});
   }
-  return EncodeIndex(index);
+  return worker::EncodeIndex(index);
 }
 
 void RunRankReport(const std::string& input) {
@@ -227,9 +227,9 @@ void RunRankReport(const std::string& input) {
 void RunRankFiles(const std::string& input) {
   const absl::StatusOr<RankConfig> config = ParseRankConfig(input);
   if (!config.ok()) CheckRefused(config.status());
-  const absl::StatusOr<StoredRank> record = ParseStoredRank(input);
+  const absl::StatusOr<worker::StoredRank> record = worker::ParseStoredRank(input);
   if (!record.ok()) return CheckRefused(record.status(), {Code::kInvalidArgument, Code::kDataLoss});
-  LYNX_CHECK(*ParseStoredRank(StoredRankText(*record)) == *record);
+  LYNX_CHECK(*worker::ParseStoredRank(worker::StoredRankText(*record)) == *record);
 }
 
 RankConfig SmallConfig() {
@@ -255,10 +255,10 @@ RankConfig SmallConfig() {
 void RunRunLog(const std::string& input) {
   static const RankConfig& config = *new RankConfig(SmallConfig());
   static const RealClock clock;
-  const std::string folder = RunLogPath(config.checkpoint_directory, config.job);
+  const std::string folder = worker::RunLogPath(config.checkpoint_directory, config.job);
   std::filesystem::remove_all(folder);
   Write(folder + "/metrics.csv", input);
-  RunLog log(config, 7, clock);
+  worker::RunLog log(config, 7, clock);
   log.Add({.step = 7, .loss = 1.5}, std::nullopt);
 }
 
@@ -313,13 +313,13 @@ std::vector<FuzzTarget> MachineTargets() {
   assignment.set_job_id("a1b2");
   assignment.set_generation(1);
   *assignment.mutable_spec() = ToProto(SmallConfig().spec);
-  const StoredRank record{
-      .key = {JobId("a1b2"), Generation(1), 0}, .phase = RecordedPhase::kExited, .exit_code = 3, .reason = "why"};
-  return {{"agent_report", RunAgentReport, {JsonText(agent)}},
-          {"worker_report", RunWorkerReport, {JsonText(worker)}},
-          {"submission", RunSubmission, {JsonText(submission)}},
-          {"plan", RunPlanMessage, {JsonText(ToProto(plan))}},
-          {"assignment", RunAssignment, {JsonText(assignment)}},
+  const worker::StoredRank record{
+      .key = {JobId("a1b2"), Generation(1), 0}, .phase = worker::RecordedPhase::kExited, .exit_code = 3, .reason = "why"};
+  return {{"agent_report", RunAgentReport, {cli::JsonText(agent)}},
+          {"worker_report", RunWorkerReport, {cli::JsonText(worker)}},
+          {"submission", RunSubmission, {cli::JsonText(submission)}},
+          {"plan", RunPlanMessage, {cli::JsonText(ToProto(plan))}},
+          {"assignment", RunAssignment, {cli::JsonText(assignment)}},
           {"program",
            RunProgram,
            {ProgramText(plan.stages[0].program), "0F3:2.mlp 0AR+3:2.mlp 0R3:1.attn(ln1,qkv)  # why\n0OPT\n"}},
@@ -327,7 +327,7 @@ std::vector<FuzzTarget> MachineTargets() {
           {"safetensors", RunSafetensors, {SomeSafetensors()}},
           {"checkpoint_index", RunCheckpointIndex, {SomeCheckpointIndex()}},
           {"rank_report", RunRankReport, lines},
-          {"rank_files", RunRankFiles, {RankConfigText(SmallConfig()), StoredRankText(record)}},
+          {"rank_files", RunRankFiles, {RankConfigText(SmallConfig()), worker::StoredRankText(record)}},
           {"run_log",
            RunRunLog,
            {"step,loss,learning_rate,gradient_norm,validation_loss\n1,5.5,0.001,1,\n2,5.25,0.001,1,5\n3,5,0.001,1,\n9,4,0.1,1,"

@@ -108,29 +108,29 @@ void PlanIt(const PlanRequest& request) {
 }
 
 JobSpec SmallJob() {
-  static const JobSpec& spec = *new JobSpec(ParseJobFile(kJob, "job.yaml", "/").value());
+  static const JobSpec& spec = *new JobSpec(cli::ParseJobFile(kJob, "job.yaml", "/").value());
   return spec;
 }
 
 void RunJob(const std::string& input) {
-  const absl::StatusOr<JobSpec> spec = ParseJobFile(input, "job.yaml", "/folder", {}, ReadConfig);
+  const absl::StatusOr<JobSpec> spec = cli::ParseJobFile(input, "job.yaml", "/folder", {}, ReadConfig);
   if (!spec.ok()) return CheckRefusal(spec.status());
   LYNX_CHECK(ValidateJobSpec(*spec).ok());
-  const absl::StatusOr<JobSpec> again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/other");
+  const absl::StatusOr<JobSpec> again = cli::ParseJobFile(cli::JobFileText(*spec), "printed.yaml", "/other");
   if (!again.ok()) std::fprintf(stderr, "%s\n", std::string(again.status().message()).c_str());
   LYNX_CHECK(again.ok() && *again == *spec);
   if (IsSmall(*spec)) PlanIt({.spec = *spec, .cluster = UniformCluster(2, 2, StatedCpuProfile())});
 }
 
 void RunCluster(const std::string& input) {
-  const absl::StatusOr<ClusterFile> file = ParseClusterFile(input, "cluster.yaml");
+  const absl::StatusOr<cli::ClusterFile> file = cli::ParseClusterFile(input, "cluster.yaml");
   if (!file.ok()) return CheckRefusal(file.status());
   LYNX_CHECK(CheckCluster(file->cluster).ok());
   PlanIt({.spec = SmallJob(), .cluster = file->cluster});
 }
 
 void RunConfig(const std::string& input) {
-  const absl::StatusOr<ModelSpec> model = ParseModelConfig(input, "config.json");
+  const absl::StatusOr<ModelSpec> model = cli::ParseModelConfig(input, "config.json");
   if (!model.ok()) return CheckRefusal(model.status());
   LYNX_CHECK(model->layers >= 1 && model->hidden >= 1 && model->heads >= 1 && model->seq >= 1 && model->vocab >= 1);
   JobSpec spec = SmallJob();
@@ -141,7 +141,7 @@ void RunConfig(const std::string& input) {
 }
 
 void RunProfile(const std::string& input) {
-  const absl::StatusOr<HardwareProfile> profile = ParseProfileFile(input, "profile.json");
+  const absl::StatusOr<HardwareProfile> profile = cli::ParseProfileFile(input, "profile.json");
   if (!profile.ok()) return CheckRefusal(profile.status());
   LYNX_CHECK(CheckProfile(*profile).ok());
   PlanIt({.spec = SmallJob(), .cluster = UniformCluster(2, 2, *profile)});
@@ -153,7 +153,7 @@ std::vector<std::string> FilesIn(const std::string& folder) {
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());  // the same order everywhere
-  for (const std::string& path : paths) texts.push_back(ReadTextFile(path).value());
+  for (const std::string& path : paths) texts.push_back(cli::ReadTextFile(path).value());
   return texts;
 }
 
@@ -166,9 +166,9 @@ std::vector<std::string> Profiles() {
     profile.measured.push_back(times);
     if (profile.measured.size() == 2) break;
   }
-  const std::string measured = JsonText(ToProto(profile));
-  profile = ParseClusterFile(FilesIn("examples/clusters").front(), "c")->cluster.groups[0].profile;
-  return {measured, JsonText(ToProto(profile)), JsonText(ToProto(StatedCpuProfile()))};
+  const std::string measured = cli::JsonText(ToProto(profile));
+  profile = cli::ParseClusterFile(FilesIn("examples/clusters").front(), "c")->cluster.groups[0].profile;
+  return {measured, cli::JsonText(ToProto(profile)), cli::JsonText(ToProto(StatedCpuProfile()))};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace lynx {
 namespace {
 
-void WriteSettings(const TinyJob& job, const std::string& path) {
+void WriteSettings(const worker::TinyJob& job, const std::string& path) {
   std::ofstream file(path);
   file.precision(17);
   const ModelSpec& model = job.model;
@@ -39,7 +39,7 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
        << train.warmup_steps << "\nmin_lr " << train.min_lr << "\n";
 }
 
-absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::string& path) {
+absl::Status WriteTokens(const worker::TinyJob& job, const worker::Dataset& dataset, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   std::vector<int32_t> tokens(2 * job.model.seq);
   for (int64_t i = 0; i < job.train.steps * job.train.global_batch; ++i) {
@@ -49,22 +49,23 @@ absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::
   return absl::OkStatus();
 }
 
-absl::Status Export(TinyModel model, const std::string& directory, int64_t steps, const ParallelLayout& layout) {
-  TinyJob job = ReferenceJob(model);
+absl::Status Export(worker::TinyModel model, const std::string& directory, int64_t steps, const ParallelLayout& layout) {
+  worker::TinyJob job = ReferenceJob(model);
   job.Lower(layout, RecomputeMode::kNone);
-  const std::vector<absl::Status> statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
-    const CheckpointIdentity identity{.job = JobId("reference"),
-                                      .generation = Generation(1),
-                                      .step = steps,
-                                      .seed = job.train.seed,
-                                      .model = job.model,
-                                      .layout = job.layout};
+  const std::vector<absl::Status> statuses = OnRanks(job, [&](worker::TinyRank& rank) -> absl::Status {
+    const worker::CheckpointIdentity identity{.job = JobId("reference"),
+                                              .generation = Generation(1),
+                                              .step = steps,
+                                              .seed = job.train.seed,
+                                              .model = job.model,
+                                              .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
     LYNX_RETURN_IF_ERROR(
-        WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
+        worker::WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
+            .status());
     LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
     if (rank.rank != 0) return absl::OkStatus();
-    LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
+    LYNX_RETURN_IF_ERROR(worker::PublishCheckpoint(directory, identity).status());
     WriteSettings(job, directory + "/settings.txt");
     return WriteTokens(job, *rank.dataset, directory + "/tokens.i32");
   });
@@ -72,9 +73,10 @@ absl::Status Export(TinyModel model, const std::string& directory, int64_t steps
   return absl::OkStatus();
 }
 
-std::map<std::string, TinyModel> Models() {
-  std::map<std::string, TinyModel> models;
-  for (int i = 0; i < kTinyModelCount; ++i) models[TinyModelName(static_cast<TinyModel>(i))] = static_cast<TinyModel>(i);
+std::map<std::string, worker::TinyModel> Models() {
+  std::map<std::string, worker::TinyModel> models;
+  for (int i = 0; i < worker::kTinyModelCount; ++i)
+    models[worker::TinyModelName(static_cast<worker::TinyModel>(i))] = static_cast<worker::TinyModel>(i);
   return models;
 }
 
@@ -82,7 +84,7 @@ std::map<std::string, TinyModel> Models() {
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  const std::map<std::string, lynx::TinyModel> models = lynx::Models();
+  const std::map<std::string, lynx::worker::TinyModel> models = lynx::Models();
   const auto model = argc > 1 ? models.find(argv[1]) : models.end();
   if (model == models.end() || (argc != 3 && argc != 6)) {
     std::fprintf(stderr, "usage: export_reference MODEL DIR [STEPS TP PP]\nmodels:");

@@ -7,8 +7,8 @@
 
 namespace lynx {
 
-inline TinyJob ReferenceJob(TinyModel model) {
-  TinyJob job{.model = SpecOf(model)};
+inline worker::TinyJob ReferenceJob(worker::TinyModel model) {
+  worker::TinyJob job{.model = SpecOf(model)};
   job.model.layers = 3;
   job.model.hidden = 32;
   job.model.ffn = 96;

@@ -16,7 +16,7 @@ struct ReferenceStep {
   double gradient_norm = 0;
 };
 
-std::vector<ReferenceStep> ReadGolden(TinyModel model) {
+std::vector<ReferenceStep> ReadGolden(worker::TinyModel model) {
   std::vector<ReferenceStep> steps;
   std::ifstream file(std::string(LYNX_SOURCE_DIR "/tests/golden/reference/") + TinyModelName(model) + "_reference_losses.txt");
   for (std::string line; std::getline(file, line);) {
@@ -28,14 +28,14 @@ std::vector<ReferenceStep> ReadGolden(TinyModel model) {
   return steps;
 }
 
-class Reference : public testing::TestWithParam<TinySetting> {};
+class Reference : public testing::TestWithParam<worker::TinySetting> {};
 
 TEST_P(Reference, LossesAgreeWithPyTorch) {
-  TinyJob job = ReferenceJob(GetParam().model);
+  worker::TinyJob job = ReferenceJob(GetParam().model);
   const std::vector<ReferenceStep> expected = ReadGolden(GetParam().model);
   ASSERT_EQ(expected.size(), job.train.steps);
   job.Lower(GetParam().layout, RecomputeMode::kFull);
-  const TinyRun run = Train(job, job.train.steps);
+  const worker::TinyRun run = Train(job, job.train.steps);
   for (size_t step = 0; step < expected.size(); ++step) {
     const StepReport& report = run.reports[0][step];
     EXPECT_NEAR(report.loss, expected[step].loss, kTolerance * expected[step].loss) << "step " << step;
@@ -46,18 +46,20 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
 }
 
 // Each family on one rank and with all kinds of parallelism, except tied models that other settings cover.
-std::vector<TinySetting> Settings() {
-  std::vector<TinySetting> settings;
-  for (const TinySetting& setting : AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}, ParallelLayout{1, 3, 2}})) {
+std::vector<worker::TinySetting> Settings() {
+  std::vector<worker::TinySetting> settings;
+  for (const worker::TinySetting& setting :
+       worker::AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}, ParallelLayout{1, 3, 2}})) {
     const bool over_tp = SpecOf(setting.model).key_heads() % 2 == 0;
-    if (setting.model == TinyModel::kTiedGpt || setting.model == TinyModel::kTiedLlama) continue;
+    if (setting.model == worker::TinyModel::kTiedGpt || setting.model == worker::TinyModel::kTiedLlama) continue;
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
   return settings;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Reference, testing::ValuesIn(Settings()), [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(, Reference, testing::ValuesIn(Settings()),
+                         [](const auto& info) { return worker::TestName(info.param); });
 
 }  // namespace
 }  // namespace lynx

@@ -24,7 +24,7 @@
 #include "server/store/store.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -300,4 +300,4 @@ absl::StatusOr<KillsResult> KillAgainAndAgain(const KillsOptions& options) {
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

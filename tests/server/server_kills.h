@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct KillsOptions {
   std::string directory;  // an empty directory for the database
@@ -32,6 +32,6 @@ struct KillsResult {
 // Unavailable: a server could not be started.
 absl::StatusOr<KillsResult> KillAgainAndAgain(const KillsOptions& options);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_SERVER_KILLS_H_

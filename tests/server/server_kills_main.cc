@@ -11,7 +11,7 @@
 #include "tests/server/server_kills.h"
 
 int main(int argc, char** argv) {
-  lynx::KillsOptions options;
+  lynx::server::KillsOptions options;
   if (argc < 2 || argc > 3 || !absl::SimpleAtoi(argv[1], &options.kills) || options.kills < 1 ||
       (argc == 3 && !absl::SimpleAtoi(argv[2], &options.seed))) {
     std::fprintf(stderr, "usage: lynx_server_kills KILLS [SEED]\n");
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   }
   std::string pattern = (std::filesystem::temp_directory_path() / "lynx_kills_XXXXXX").string();
   options.directory = ::mkdtemp(pattern.data());
-  absl::StatusOr<lynx::KillsResult> result = lynx::KillAgainAndAgain(options);
+  absl::StatusOr<lynx::server::KillsResult> result = lynx::server::KillAgainAndAgain(options);
   std::filesystem::remove_all(options.directory);
   if (!result.ok()) {
     std::fprintf(stderr, "lynx_server_kills: %s\n", std::string(result.status().message()).c_str());

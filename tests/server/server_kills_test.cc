@@ -14,7 +14,7 @@
 #include "node/process.h"
 #include "server/store/store.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,4 +57,4 @@ TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

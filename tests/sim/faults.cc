@@ -3,7 +3,7 @@
 
 #include "tests/sim/world.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 namespace {
 
 constexpr int kNodes = 4;
@@ -237,4 +237,4 @@ Outcome World::Run() {
 
 Outcome Simulate(const Options& options) { return World(options).Run(); }
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

@@ -4,7 +4,7 @@
 
 #include "tests/sim/world.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 namespace {
 
 constexpr double kConnectTimeout = 15;
@@ -264,4 +264,4 @@ void World::CheckGenerations(const Gang& gang) {
   }
 }
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

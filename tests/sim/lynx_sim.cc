@@ -10,13 +10,13 @@
 #include "tests/sim/simulation.h"
 
 int main(int argc, char** argv) {
-  using lynx::sim::Outcome;
+  using lynx::server::sim::Outcome;
   if (argc != 3) {
     std::fprintf(stderr, "lynx_sim: give the first and the last seed, or --seed SEED\n");
     return 2;
   }
   if (std::string(argv[1]) == "--seed") {
-    const Outcome outcome = lynx::sim::Simulate({.seed = std::strtoull(argv[2], nullptr, 10), .tells = true});
+    const Outcome outcome = lynx::server::sim::Simulate({.seed = std::strtoull(argv[2], nullptr, 10), .tells = true});
     for (const std::string& line : outcome.history) std::puts(line.c_str());
     return outcome.violations.empty() ? 0 : 1;
   }
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   int64_t violated = 0;
   const auto begin = std::chrono::steady_clock::now();
   for (uint64_t seed = first; seed <= last; ++seed) {
-    const Outcome outcome = lynx::sim::Simulate({.seed = seed});
+    const Outcome outcome = lynx::server::sim::Simulate({.seed = seed});
     for (const std::string& violation : outcome.violations)
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), violation.c_str());
     violated += outcome.violations.empty() ? 0 : 1;

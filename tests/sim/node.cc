@@ -4,7 +4,7 @@
 #include "tests/sim/world.h"
 #include "worker/daemon/reconcile.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 namespace {
 
 constexpr double kNodeTick = 0.2;
@@ -14,8 +14,8 @@ constexpr int32_t kExitLeaseOver = 6;
 constexpr size_t kMessagesPerReport = 500;
 
 // Converts an assignment in the same way as the daemons do; see proto/lynx/v1/cluster.proto.
-DesiredRank DesiredOf(const RankAssignment& assignment) {
-  DesiredRank desired{
+worker::DesiredRank DesiredOf(const RankAssignment& assignment) {
+  worker::DesiredRank desired{
       .key = assignment.key, .start = assignment.peers != nullptr && !assignment.started, .yield = assignment.yield};
   if (desired.start) {
     const RankAddress& own = assignment.peers->at(static_cast<size_t>(assignment.key.rank));
@@ -24,9 +24,10 @@ DesiredRank DesiredOf(const RankAssignment& assignment) {
   return desired;
 }
 
-ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRank& rank) {
-  StopStage stop = StopStage::kNone;
-  if (rank.phase == RankPhase::kRunning && rank.asked_to_end) stop = rank.killed ? StopStage::kKilled : StopStage::kAsked;
+worker::ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRank& rank) {
+  worker::StopStage stop = worker::StopStage::kNone;
+  if (rank.phase == RankPhase::kRunning && rank.asked_to_end)
+    stop = rank.killed ? worker::StopStage::kKilled : worker::StopStage::kAsked;
   return {.key = key,
           .phase = rank.phase,
           .address = {node.name.value, rank.port},
@@ -94,37 +95,37 @@ void World::TakeWish(SimNode& node, const WorkerDesired& wish) {
 
 void World::Obey(SimNode& node) {
   if (!node.wish.has_value()) return;
-  std::vector<DesiredRank> desired;
+  std::vector<worker::DesiredRank> desired;
   std::map<RankKey, const RankAssignment*> assignments;
   for (const RankAssignment& assignment : node.wish->ranks) {
     desired.push_back(DesiredOf(assignment));
     assignments[assignment.key] = &assignment;
   }
-  std::vector<ActualRank> actual;
+  std::vector<worker::ActualRank> actual;
   for (const auto& [key, rank] : node.ranks) actual.push_back(ActualOf(node, key, rank));
-  for (const RankOperation& operation : Reconcile(desired, actual, common_.timeline.now(), kGrace)) {
+  for (const worker::RankOperation& operation : Reconcile(desired, actual, common_.timeline.now(), kGrace)) {
     const RankKey& key = operation.key;
     node.news = true;
     switch (operation.kind) {
-      case SupervisorActionKind::kListen: node.ranks[key] = {.port = ++last_port_}; break;
-      case SupervisorActionKind::kStart:
+      case worker::SupervisorActionKind::kListen: node.ranks[key] = {.port = ++last_port_}; break;
+      case worker::SupervisorActionKind::kStart:
         node.ranks.at(key).assignment = *assignments.at(key);
         StartProcess(node, key, node.ranks.at(key));
         break;
-      case SupervisorActionKind::kRefuse:
+      case worker::SupervisorActionKind::kRefuse:
         node.ranks[key].phase = RankPhase::kExited;
         node.ranks[key].exit_code = 1;
         node.ranks[key].reason = operation.reason;
         break;
-      case SupervisorActionKind::kAskToYield:
-      case SupervisorActionKind::kTakeYieldBack:
-        node.ranks.at(key).yield = operation.kind == SupervisorActionKind::kAskToYield;
+      case worker::SupervisorActionKind::kAskToYield:
+      case worker::SupervisorActionKind::kTakeYieldBack:
+        node.ranks.at(key).yield = operation.kind == worker::SupervisorActionKind::kAskToYield;
         break;
-      case SupervisorActionKind::kTerminate:
-      case SupervisorActionKind::kKill: {
+      case worker::SupervisorActionKind::kTerminate:
+      case worker::SupervisorActionKind::kKill: {
         SimRank& rank = node.ranks.at(key);
         rank.asked_to_end = true;
-        rank.killed = operation.kind == SupervisorActionKind::kKill;
+        rank.killed = operation.kind == worker::SupervisorActionKind::kKill;
         rank.asked_at = common_.timeline.now();
         // Some ranks end slowly.
         const double delay = rank.killed ? 0.01 : (common_.random.Chance(0.1) ? 10 : 0.3);
@@ -134,7 +135,7 @@ void World::Obey(SimNode& node) {
         });
         break;
       }
-      case SupervisorActionKind::kForget: node.ranks.erase(key); break;
+      case worker::SupervisorActionKind::kForget: node.ranks.erase(key); break;
     }
   }
 }
@@ -245,4 +246,4 @@ void World::StartDaemons(SimNode& node) {
   Dial(node, true);
 }
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

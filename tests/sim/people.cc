@@ -4,7 +4,7 @@
 
 #include "tests/sim/world.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 
 void World::Meddle() {
   if (faults_over_) return;
@@ -76,4 +76,4 @@ void World::CheckNewGeneration(const JobRecord& job, const Plan& plan) {
   }
 }
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

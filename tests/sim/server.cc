@@ -4,7 +4,7 @@
 #include "planner/search/make_plan.h"
 #include "tests/sim/world.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 namespace {
 
 constexpr double kServerTick = 0.5;
@@ -63,7 +63,7 @@ void World::StartServer() {
 
 void World::Tick() {
   const int64_t epoch = epoch_;
-  if (!Give(lynx::Tick{})) return;
+  if (!Give(lynx::server::Tick{})) return;
   common_.timeline.After(Seconds(kServerTick), [this, epoch] {
     if (controller_ != nullptr && epoch == epoch_) Tick();
   });
@@ -352,4 +352,4 @@ void World::KeepAlive(int64_t stream) {
   });
 }
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

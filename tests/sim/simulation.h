@@ -14,9 +14,9 @@
 
 #include "server/controller/controller.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 
-// Mistakes in the controller's environment, for testing the checks. The controller's own are in lynx::Mistake.
+// Mistakes in the controller's environment, for testing the checks. The controller's own are in server::Mistake.
 enum class WorldMistake : uint8_t {
   kNone,
   kReplyBeforeCommit,  // a submission is acknowledged before it is stored
@@ -44,6 +44,6 @@ struct Outcome {
 
 Outcome Simulate(const Options& options);
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim
 
 #endif  // LYNX_TESTS_SIM_SIMULATION_H_

@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 namespace {
 
 constexpr uint64_t kSeeds = 500;
@@ -103,4 +103,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Seeded>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim

@@ -19,7 +19,7 @@
 #include "server/controller/controller.h"
 #include "tests/sim/simulation.h"
 
-namespace lynx::sim {
+namespace lynx::server::sim {
 
 inline Nanos Seconds(double seconds) { return Nanos(static_cast<int64_t>(seconds * 1e9)); }
 
@@ -257,6 +257,6 @@ class World {
   NodeId bad_;          // a node whose ranks fail their checks; empty: none
 };
 
-}  // namespace lynx::sim
+}  // namespace lynx::server::sim
 
 #endif  // LYNX_TESTS_SIM_WORLD_H_

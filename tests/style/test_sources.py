@@ -36,7 +36,7 @@ CONTRACTS = {
     "proto": {"worker/contract/rank_config.h", "worker/contract/rank_config_fields.h", "worker/contract/rank_report.h",
               "worker/contract/rank_report_fields.h"},
     "server": {"worker/contract/rank_report.h"},
-    "agent": {"worker/rank/measure/measure.h"},
+    "agent": {"worker/contract/measurement.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
 # The inner rooms of a room, from the lowest to the highest. A file may include files of its own inner room and of those
@@ -52,6 +52,9 @@ INNER_ORDER = {
                ("rank", "daemon")),
     "worker/rank": ("process", "measure", "records", "peers", "check", "states"),
 }
+# The rooms that have a namespace of their own, lynx::ROOM. All other rooms are what these share, in namespace lynx.
+NAMED_ROOMS = ("server", "cli", "agent", "worker")
+SHARED_FOLDERS = ("worker/contract",)
 # A folder with more files of its own is hard to survey and needs inner rooms.
 MOST_FILES = 40
 # A class of the server with a longer header, or with more private functions, is several classes.
@@ -113,6 +116,17 @@ def arrows_back_up(outer, order, included):
     return bad
 
 
+def wrong_namespace(path, text):
+    """The violation in a C++ file that opens another namespace than its room's; None if there is none."""
+    shared = any(path.startswith(folder + "/") for folder in SHARED_FOLDERS)
+    room = next((room for room in NAMED_ROOMS if path.startswith(room + "/") and not shared), None)
+    for namespace in re.findall(r"^namespace (lynx[\w:]*) \{", text, re.MULTILINE):
+        named = next((part for part in namespace.split("::")[1:2] if part in NAMED_ROOMS), None)
+        if named != room:
+            return f"{path}: opens {namespace}, but its room's namespace is lynx{'::' + room if room else ''}"
+    return None
+
+
 def full_folders(paths, most):
     """Folders that directly contain more than `most` of these paths."""
     counts = collections.Counter(path.rpartition("/")[0] for path in paths)
@@ -171,6 +185,10 @@ class SourcesTest(unittest.TestCase):
 
     def test_rooms_make_no_circle(self):
         graphlib.TopologicalSorter({room: targets - {room} for room, targets in MAY_INCLUDE.items()}).prepare()
+
+    def test_namespaces_name_the_room(self):
+        found = [wrong_namespace(path.relative_to(ROOT).as_posix(), path.read_text()) for path in sources()]
+        self.assert_none([line for line in found if line])
 
     def test_folders_stay_readable(self):
         paths = [p.relative_to(ROOT).as_posix() for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*")
@@ -308,6 +326,14 @@ struct Garden {
         self.assertEqual(functions_of_two_bools("a.h", "// f(x, true, false)\nint F(std::function<int(bool)> g,\n      bool open,"
                                                 "\n      bool last = false);"),
                          ["a.h:2: F takes 2 bools; use an enum or a struct"])
+
+    def test_another_rooms_namespace_is_reported(self):
+        self.assertIsNone(wrong_namespace("server/store/store.h", "namespace lynx::server {\nnamespace lynx::server::sim {\n"))
+        self.assertIsNone(wrong_namespace("planner/cost/cost.h", "namespace lynx {\n"))
+        self.assertEqual(wrong_namespace("server/store/store.h", "namespace lynx {\n"),
+                         "server/store/store.h: opens lynx, but its room's namespace is lynx::server")
+        self.assertEqual(wrong_namespace("worker/contract/lease.h", "namespace lynx::worker {\n"),
+                         "worker/contract/lease.h: opens lynx::worker, but its room's namespace is lynx")
 
     def test_a_folder_with_too_many_files_is_reported(self):
         paths = [f"house/hall/{i}.cc" for i in range(MOST_FILES)] + ["house/door.cc"]

@@ -84,7 +84,7 @@ double MedianError(const std::vector<Comparison>& all) { return AbsoluteErrors(a
 double WorstError(const std::vector<Comparison>& all) { return AbsoluteErrors(all).back(); }
 
 HardwareProfile ProfileOf(const std::string& cluster_file) {
-  const absl::StatusOr<ClusterFile> file = ReadClusterFile(cluster_file);
+  const absl::StatusOr<cli::ClusterFile> file = cli::ReadClusterFile(cluster_file);
   LYNX_CHECK(file.ok());
   return file->cluster.groups.front().profile;
 }

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <string>
 
-namespace lynx {
+namespace lynx::worker {
 
 // A folder of the running test. It is removed with the object.
 class TestFolder {
@@ -46,6 +46,6 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_TEST_FOLDER_H_

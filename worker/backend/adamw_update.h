@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The values that are the same for all elements. They are computed in double and rounded once.
 struct AdamWUpdate {
@@ -46,6 +46,6 @@ struct AdamWUpdate {
   }
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_ADAMW_UPDATE_H_

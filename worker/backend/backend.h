@@ -33,7 +33,7 @@
 #include "common/units.h"
 #include "worker/backend/device_queue.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Names one stream of dropout decisions. The mask is a pure function of these fields and of the element's place in the *global*
 // tensor. The mask does not depend on the layout, so recomputation and every parallel layout draw the same mask.
@@ -270,6 +270,6 @@ std::unique_ptr<Backend> MakeCpuBackend(int threads);
 // device; Unimplemented: this build has no CUDA.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_BACKEND_H_

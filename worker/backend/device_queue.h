@@ -10,7 +10,7 @@
 #include "common/moment.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class DeviceQueue {
  public:
@@ -28,6 +28,6 @@ class DeviceQueue {
   virtual void* native() = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_DEVICE_QUEUE_H_

@@ -12,7 +12,7 @@
 #include "common/rng.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The generator's key for one stream of decisions.
 constexpr std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key) {
@@ -33,6 +33,6 @@ constexpr PhiloxBlock DropoutWords(const std::array<uint32_t, 2>& key, uint64_t 
                 key);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_DROPOUT_WORDS_H_

@@ -6,7 +6,7 @@
 #ifndef LYNX_WORKER_BACKEND_GELU_FORMULA_H_
 #define LYNX_WORKER_BACKEND_GELU_FORMULA_H_
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr float kGeluTwoRootTwoOverPi = 1.5957691216057308f;
 inline constexpr float kGeluCubic = 0.044715f;
@@ -26,6 +26,6 @@ constexpr float GeluSlope(float x, float e) {
   return sigma + x * sigma * (e * sigma) * two_u_slope;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_GELU_FORMULA_H_

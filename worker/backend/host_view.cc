@@ -2,7 +2,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 HostView::HostView(std::span<float> device, Backend& backend) : device_(device), backend_(backend) {
   if (!backend.host_addressable()) copy_.resize(device.size());
@@ -21,4 +21,4 @@ void HostView::Store() {
   backend_.Copy(copy_.data(), Bytes(static_cast<int64_t>(device_.size_bytes())), device_.data());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

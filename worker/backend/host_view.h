@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class HostView {
  public:
@@ -34,6 +34,6 @@ class HostView {
   std::vector<float> copy_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_BACKEND_HOST_VIEW_H_

@@ -15,7 +15,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/tensor_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr Bytes kRecordLimit = kKiB * 4;
@@ -264,4 +264,4 @@ absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string
   return std::move(contents->checkpoints);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

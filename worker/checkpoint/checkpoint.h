@@ -41,7 +41,7 @@
 #include "worker/data/data_fingerprint.h"
 #include "worker/model/model_state.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The job that the checkpoint belongs to, and what it holds. All fields except generation and step stay the same throughout a
 // job.
@@ -152,6 +152,6 @@ absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, co
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory, std::vector<std::string>* damaged,
                                                                FileSystem& files = PosixFileSystem());
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_CHECKPOINT_H_

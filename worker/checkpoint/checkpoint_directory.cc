@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint_index.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Limit for the size of an index. An index with the largest allowed number of shards has some 10 MiB.
@@ -156,4 +156,4 @@ std::vector<std::string> LeftOvers(const DirectoryContents& contents, const Chec
   return left_overs;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 std::string StepName(int64_t step);
 std::string AttemptPath(const std::string& directory, const CheckpointIdentity& identity);
@@ -56,6 +56,6 @@ absl::Status CheckFence(FileSystem& files, const std::string& directory, const C
 // interrupted.
 std::vector<std::string> LeftOvers(const DirectoryContents& contents, const CheckpointIdentity& identity);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_

@@ -12,7 +12,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "planner/schedule/schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using nlohmann::json;
@@ -393,4 +393,4 @@ std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const Chec
   return absl::StrJoin(differences, "; ");
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr char kIndexFile[] = "index.json";
 
@@ -43,6 +43,6 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
 // differ.
 std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here, bool continues);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_CHECKPOINT_INDEX_H_

@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
@@ -193,4 +193,4 @@ absl::Status WriteWholeFile(FileSystem& files, const std::string& path, std::str
   return file->Sync();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

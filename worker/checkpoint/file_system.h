@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // A new file, written from beginning to end. The destructor closes it; what was not synced may be lost.
 class WritableFile {
@@ -66,6 +66,6 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem& files, const std::string& 
 // Writes and syncs a small file. Its name is durable after SyncFolder of its folder.
 absl::Status WriteWholeFile(FileSystem& files, const std::string& path, std::string_view content);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_FILE_SYSTEM_H_

@@ -18,7 +18,7 @@
 #include "worker/checkpoint/shard.h"
 #include "worker/checkpoint/tensor_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr char kConfigFile[] = "config.json";
@@ -259,4 +259,4 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   return ImportedWeights{std::move(checkpoint), source.notes()};
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -15,7 +15,7 @@
 #include "planner/problem/model_families.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Creates the folder and writes config.json and model.safetensors into it, in fp32. Verifies the checkpoint's files first.
 // Returns the bytes of the weights. InvalidArgument as for ExportFamilyOf; DataLoss when the checkpoint is damaged;
@@ -43,6 +43,6 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
                                                       NonFiniteWeights non_finite = NonFiniteWeights::kRefuse,
                                                       FileSystem& files = PosixFileSystem());
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_

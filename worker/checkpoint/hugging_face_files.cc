@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "worker/checkpoint/hugging_face_names.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using nlohmann::json;
@@ -403,4 +403,4 @@ absl::Status CheckNotLfsPointer(const std::string& path, std::string_view text) 
       absl::StrCat(path, " is a git-lfs pointer, not the file that it stands for: run `git lfs pull` in its folder"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -22,7 +22,7 @@
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/safetensors_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr char kHuggingFaceWeightsFile[] = "model.safetensors";
 inline constexpr char kHuggingFaceIndexFile[] = "model.safetensors.index.json";
@@ -58,6 +58,6 @@ absl::StatusOr<std::map<std::string, std::string>> ParseWeightMap(std::string_vi
 // downloaded.
 absl::Status CheckNotLfsPointer(const std::string& path, std::string_view text);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_HUGGING_FACE_FILES_H_

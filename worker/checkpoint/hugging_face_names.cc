@@ -10,7 +10,7 @@
 #include "planner/problem/model_families.h"
 #include "planner/program/action.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct Names {
@@ -195,4 +195,4 @@ std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& fa
   return config.dump(2) + "\n";
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -16,7 +16,7 @@
 #include "planner/problem/model_families.h"
 #include "worker/model/model_state.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct HuggingFaceTensor {
   std::string name;
@@ -36,6 +36,6 @@ bool IsHuggingFaceConstant(const std::string& name);
 // model's (ExportFamilyOf).
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/tensor_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<FoundCheckpoints> FindCheckpoints(const std::string& path, FileSystem& files) {
   FoundCheckpoints found;
@@ -51,4 +51,4 @@ std::vector<std::string> VerifyCheckpoint(const CheckpointSummary& checkpoint, F
   return wrong;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct FoundCheckpoints {
   std::vector<CheckpointSummary> checkpoints;  // newest first
@@ -34,6 +34,6 @@ absl::StatusOr<std::vector<TensorSummary>> TensorsOf(const CheckpointSummary& ch
 // Describes the damage of each damaged shard; empty if the checkpoint is whole. Reads the whole checkpoint.
 std::vector<std::string> VerifyCheckpoint(const CheckpointSummary& checkpoint, FileSystem& files = PosixFileSystem());
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_OFFLINE_H_

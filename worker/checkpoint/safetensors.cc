@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using nlohmann::json;
@@ -168,4 +168,4 @@ absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text,
   return header;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

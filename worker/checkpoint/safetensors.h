@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr int64_t kSafetensorsPrefixBytes = 8;
 // The size limit that the reference implementation sets for the JSON.
@@ -49,6 +49,6 @@ enum class SafetensorsTypes : uint8_t { kFloat32, kAll };
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view json, int64_t data_bytes,
                                                           SafetensorsTypes types = SafetensorsTypes::kFloat32);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_SAFETENSORS_H_

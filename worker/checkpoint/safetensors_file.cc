@@ -12,7 +12,7 @@
 #include "common/digest.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // A chunk is small enough to stay in the cache between its digest and its write.
@@ -150,4 +150,4 @@ absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const
   return true;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

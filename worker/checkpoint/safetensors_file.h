@@ -14,7 +14,7 @@
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/safetensors.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Returns the bytes of the header's tensor with this number; they stay valid until the next call.
 using TensorContent = std::function<absl::StatusOr<std::span<const char>>(size_t tensor)>;
@@ -49,6 +49,6 @@ struct TensorInFile {
 // and type, unless IsReadAsFloat holds for both.
 absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const TensorInFile& b);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_SAFETENSORS_FILE_H_

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "worker/backend/host_view.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The endings of the tensors' names, for each array.
@@ -95,4 +95,4 @@ std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only) {
   return parts;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

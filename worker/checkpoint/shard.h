@@ -21,7 +21,7 @@
 #include "worker/checkpoint/safetensors_file.h"
 #include "worker/checkpoint/tensor_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr char kShardFormat[] = "lynx-checkpoint-shard-1";
 // The endings of the moments' names.
@@ -41,6 +41,6 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
 // of their moments.
 std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_SHARD_H_

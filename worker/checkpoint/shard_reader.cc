@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // A chunk is small enough to stay in the cache between its read and its digest.
@@ -93,4 +93,4 @@ absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const 
   return ShardReader::Open(files, folder, record, ShardReading::kTrust).status();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/safetensors.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // kVerify reads every byte of the file, and Finish checks that it is the recorded file. kTrust reads only what is asked for.
 enum class ShardReading : uint8_t { kVerify, kTrust };
@@ -54,6 +54,6 @@ absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const
 // Like VerifyShardFile, without reading the content. DataLoss if the file is missing or has another size than recorded.
 absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_SHARD_READER_H_

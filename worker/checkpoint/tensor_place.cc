@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Limit for a row or column number, so that the product of two such numbers does not overflow.
@@ -90,4 +90,4 @@ absl::StatusOr<TensorPlace> ParsePlace(const std::string& text) {
   return absl::DataLossError(absl::StrCat("\"", text, "\" names no pieces of a tensor"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/model/model_state.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct TensorPlace {
   int64_t rows = 0;  // of the whole tensor; a vector has one row
@@ -30,6 +30,6 @@ std::string PlaceText(const TensorPlace& place);
 // DataLoss unless the text describes pieces within their tensor.
 absl::StatusOr<TensorPlace> ParsePlace(const std::string& text);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_TENSOR_PLACE_H_

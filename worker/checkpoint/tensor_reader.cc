@@ -11,7 +11,7 @@
 #include "worker/checkpoint/shard.h"
 #include "worker/checkpoint/shard_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Short runs (see Run) with a gap of at most kGapBytes are read with one call: reading a few KiB too much costs less than
@@ -204,4 +204,4 @@ absl::StatusOr<std::map<std::string, TensorReader::WholeTensor>> TensorReader::W
   return tensors;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

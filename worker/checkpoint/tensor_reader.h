@@ -18,7 +18,7 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/tensor_place.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // A part of a whole tensor, and the memory into which it is read.
 struct WantedPart {
@@ -87,6 +87,6 @@ class TensorReader {
   std::vector<std::optional<Shard>> shards_;  // by number; set for those whose header was read
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_CHECKPOINT_TENSOR_READER_H_

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "worker/collectives/socket_use.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // How long a peer whose data connection has ended may take to give the reason on its control connection.
@@ -462,4 +462,4 @@ std::string CommunicationThread::OperationText(const Lane& lane) const {
   return absl::StrCat(what, " ", lane.number, " ", lane.info.name);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -34,7 +34,7 @@
 #include "worker/collectives/transfer_board.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct CommunicationThreadOptions {
   ParallelLayout layout;
@@ -147,6 +147,6 @@ class CommunicationThread {
 // socket buffers.
 inline constexpr Bytes kCommunicatorStaging{256 * 1024};
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_COMMUNICATION_THREAD_H_

@@ -29,7 +29,7 @@
 #include "worker/collectives/group.h"
 #include "worker/contract/peer_address.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct TransferTicket {
   int64_t id = 0;
@@ -107,6 +107,6 @@ struct ListeningSocket {
 };
 absl::StatusOr<ListeningSocket> ListenTcp(const std::string& host);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_

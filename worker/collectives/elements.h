@@ -7,7 +7,7 @@
 #include "common/bfloat16.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 constexpr int64_t ElementBytes(DataType type) { return type == DataType::kBfloat16 ? 2 : 4; }
 
@@ -34,6 +34,6 @@ struct ConstElements {
   ConstElements(const Elements& elements) : data(elements.data), type(elements.type) {}
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_ELEMENTS_H_

@@ -12,7 +12,7 @@
 #include "worker/collectives/reduce.h"
 #include "worker/collectives/socket.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Maximum number of bytes that one receive writes directly into the data of the operation. After each receive, these bytes can
@@ -141,4 +141,4 @@ void Exchange::PlaceReduced(std::span<char> staging, int64_t bytes) {
   in_.Advance(whole);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "worker/collectives/ring.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class IoState : uint8_t {
   kBlocked,   // the socket accepts or gives nothing more now, or nothing may move yet
@@ -77,6 +77,6 @@ class Exchange {
   Nanos begun_both_{0};
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_EXCHANGE_H_

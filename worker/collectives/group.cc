@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "planner/problem/stage_context.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 namespace {
 
@@ -161,4 +161,4 @@ const char* GroupName(Group group) {
   return "unknown group";
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "planner/program/action.h"
 #include "planner/schedule/schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The stage of the data group's route for a tied embedding. Its members are the two ranks of a replica that hold copies of one
 // embedding: the rank with the model's first piece and the rank with its last piece. The route exists where these are two
@@ -72,6 +72,6 @@ std::string RankText(const ParallelLayout& layout, int32_t rank);  // "rank 3 (s
 const char* ChannelName(Channel channel);                          // "tensor"
 const char* GroupName(Group group);                                // "tensor group", "next stage"
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_GROUP_H_

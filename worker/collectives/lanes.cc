@@ -4,7 +4,7 @@
 #include "common/check.h"
 #include "planner/problem/stage_context.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Indices of a rank's lanes. First come the lanes of the tensor group, the world and the tied embedding. Then comes the lane of
@@ -82,4 +82,4 @@ int32_t LaneTable::Neighbour(const Route& route, Direction direction) const {
   return at(lane).out || at(lane).in ? lane : -1;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

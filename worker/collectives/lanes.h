@@ -13,7 +13,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/group.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct LaneInfo {
   std::string name;  // "of the tensor group", "to the next stage"
@@ -43,6 +43,6 @@ class LaneTable {
   std::vector<LaneInfo> lanes_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_LANES_H_

@@ -2,7 +2,7 @@
 #include "absl/status/status.h"
 #include "worker/collectives/nccl_communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 std::string NcclName() { return ""; }
 
@@ -12,4 +12,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOpt
       "and NCCL (its header and library)");
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

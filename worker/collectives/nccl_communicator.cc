@@ -25,7 +25,7 @@
 #include "common/status.h"
 #include "worker/collectives/lanes.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
@@ -590,4 +590,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOpt
   return host.Failure();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

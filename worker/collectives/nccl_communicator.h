@@ -29,7 +29,7 @@
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct NcclOptions {
   ParallelLayout layout;
@@ -51,6 +51,6 @@ std::string NcclName();
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,
                                                                    Backend& backend);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_NCCL_COMMUNICATOR_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr std::string_view kMark = "LXCH";
@@ -55,4 +55,4 @@ std::optional<Challenge> DecodeChallenge(std::string_view bytes) {
   return challenge;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -18,7 +18,7 @@
 
 #include "common/hmac.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Makes a secret for ranks that one process starts itself; the ranks of a job get theirs from the server.
 std::string NewConnectionSecret();
@@ -42,6 +42,6 @@ bool MayBeChallenge(std::string_view bytes);
 // `bytes` has kChallengeBytes. nullopt: not a challenge.
 std::optional<Challenge> DecodeChallenge(std::string_view bytes);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_PEER_PROOF_H_

@@ -2,7 +2,7 @@
 
 #include "common/simd.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 void AddInto(float* __restrict target, const float* __restrict source, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] += source[i];
@@ -12,4 +12,4 @@ LYNX_SIMD void AddInto(Bfloat16* __restrict target, const Bfloat16* __restrict s
   for (int64_t i = 0; i < count; ++i) target[i] = target[i] + source[i];
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

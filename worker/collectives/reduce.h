@@ -6,12 +6,12 @@
 
 #include "common/bfloat16.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // target (count) += source (count). The two do not overlap. Bfloat16 elements are added in fp32 and rounded to the nearest.
 void AddInto(float* target, const float* source, int64_t count);
 void AddInto(Bfloat16* target, const Bfloat16* source, int64_t count);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_REDUCE_H_

@@ -4,7 +4,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 void Append(std::vector<StreamPart>& parts, StreamPart part) {
@@ -98,4 +98,4 @@ void StreamCursor::Advance(int64_t bytes) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 
 // A contiguous range of bytes of the operation's buffer.
 struct StreamPart {
@@ -61,6 +61,6 @@ class StreamCursor {
   int64_t total_ = 0;  // bytes of the stream
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_RING_H_

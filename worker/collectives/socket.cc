@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -127,4 +127,4 @@ absl::StatusOr<ListeningSocket> ListenTcp(const std::string& host) {
   return ListeningSocket{fd.Release(), ntohs(port)};
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

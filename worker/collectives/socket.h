@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 Nanos MonotonicNow();  // CLOCK_MONOTONIC
 
@@ -29,6 +29,6 @@ int ConnectResult(int fd);
 // Sets the options of a connection between ranks: no delay, buffers, keepalive, pacing (bytes per second, 0 = off).
 absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_SOCKET_H_

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lynx {
+namespace lynx::worker {
 
 SocketUse UseOfSocket(int fd) {
   tcp_info info{};
@@ -19,4 +19,4 @@ SocketUse UseOfSocket(int fd) {
   return {.bytes = static_cast<int64_t>(info.tcpi_bytes_acked), .busy = Nanos(std::max<int64_t>(0, busy - unread) * 1000)};
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -6,7 +6,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Counted since the connection was made. See LinkUse.
 struct SocketUse {
@@ -17,6 +17,6 @@ struct SocketUse {
 // The use of a connected TCP socket; zero where the kernel does not provide it (before Linux 4.10).
 SocketUse UseOfSocket(int fd);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_SOCKET_USE_H_

@@ -7,7 +7,7 @@
 #include "worker/collectives/group.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 absl::Status CheckOptions(const CommunicatorOptions& options) {
@@ -140,4 +140,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptio
   return std::make_unique<TcpCommunicator>(options, std::move(links));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -14,7 +14,7 @@
 #include "worker/collectives/tcp_connect.h"
 #include "worker/collectives/transfer_board.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class TcpCommunicator : public Communicator {
  public:
@@ -46,6 +46,6 @@ class TcpCommunicator : public Communicator {
   std::unique_ptr<CommunicationThread> thread_;  // null in a world of one rank
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_

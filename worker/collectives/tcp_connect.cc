@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr Nanos kFirstRetry{20'000'000};
@@ -406,4 +406,4 @@ absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& option
   return Rendezvous(options, std::move(listener)).Run();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

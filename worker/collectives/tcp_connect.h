@@ -19,7 +19,7 @@
 #include "worker/collectives/group.h"
 #include "worker/collectives/socket.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct Link {
   LinkKey key;
@@ -31,6 +31,6 @@ struct Link {
 // socket and closes it.
 absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, UniqueFd listener);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_TCP_CONNECT_H_

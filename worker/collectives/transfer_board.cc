@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 namespace {
 
@@ -124,4 +124,4 @@ void TransferBoard::Wake() {
   LYNX_CHECK(written == sizeof(one));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

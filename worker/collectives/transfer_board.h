@@ -15,7 +15,7 @@
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/socket.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct Operation {
   int64_t ticket = 0;
@@ -82,6 +82,6 @@ class TransferBoard {
   bool stop_ = false;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_

@@ -9,7 +9,7 @@
 #include "common/digest.h"
 #include "planner/problem/layout_schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is written with native integers");
@@ -194,4 +194,4 @@ std::optional<Notice> DecodeNotice(std::string_view bytes) {
   return notice;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -25,7 +25,7 @@
 #include "worker/collectives/group.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr uint32_t kWireVersion = 6;
 inline constexpr size_t kMaxJobIdBytes = 128;
@@ -94,6 +94,6 @@ inline constexpr size_t kNoticeHeadBytes = 8;
 std::optional<size_t> DecodeNoticeHead(std::string_view bytes);  // length of the text
 std::optional<Notice> DecodeNotice(std::string_view bytes);      // head and text
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COLLECTIVES_WIRE_H_

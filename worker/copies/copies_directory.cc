@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/digest.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,4 +61,4 @@ void RemoveCopies(const std::string& directory, const JobId& job) {
   fs::remove_all(fs::path(directory) / job.value, error);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

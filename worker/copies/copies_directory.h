@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The default path of the directory. It is in memory, so it survives processes but not the machine. Its name depends on the
 // daemon's data directory, so that each daemon has its own.
@@ -25,6 +25,6 @@ std::vector<JobId> JobsWithCopies(const std::string& directory);
 // Removes the job's in-memory checkpoints, best effort.
 void RemoveCopies(const std::string& directory, const JobId& job);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPIES_DIRECTORY_H_

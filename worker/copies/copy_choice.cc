@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint_index.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using StepKey = std::pair<Generation, int64_t>;
@@ -136,4 +136,4 @@ absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text) {
   return copies;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "worker/copies/copy_store.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // A copy (copy_store.h) on a node.
 struct PlacedCopy {
@@ -41,6 +41,6 @@ std::optional<WholeCopies> NewestWhole(const std::vector<NodeCopies>& nodes, Gen
 std::string NodeCopiesText(const NodeCopies& copies, size_t most_bytes);
 absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_CHOICE_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
@@ -82,4 +82,4 @@ absl::Status CopyClient::Get(const CopyKey& key, int64_t offset, std::span<char>
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "worker/copies/copy_link.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class CopyClient {
  public:
@@ -41,6 +41,6 @@ class CopyClient {
   bool ended_ = false;              // guarded by mutex_
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_CLIENT_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr char kPath[] = "copies in memory";
@@ -83,4 +83,4 @@ absl::StatusOr<std::unique_ptr<ReadableFile>> CopyFiles::OpenFile(const std::str
   return absl::NotFoundError(absl::StrCat("there is no ", path));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "worker/copies/copy_choice.h"
 #include "worker/copies/copy_client.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class CopyFiles : public FileSystem {
  public:
@@ -42,6 +42,6 @@ class CopyFiles : public FileSystem {
   const std::function<CopyClient&(int32_t node)> client_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_FILES_H_

@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is written with native integers");
@@ -235,4 +235,4 @@ absl::StatusOr<UniqueFd> ConnectForCopies(const PeerAddress& address, int64_t pa
   return fd;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -21,7 +21,7 @@
 #include "worker/collectives/socket.h"
 #include "worker/copies/copy_store.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The two ends of a connection: the rank that asks and the rank that is asked.
 struct CopyEnds {
@@ -83,6 +83,6 @@ class CopyLink {
 absl::StatusOr<UniqueFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second);
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_LINK_H_

@@ -5,7 +5,7 @@
 #include "common/check.h"
 #include "worker/checkpoint/checkpoint_index.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The ranks that have the states of a shard, in ascending order.
@@ -74,4 +74,4 @@ std::vector<ShardKeepers> KeepersOf(const ParallelLayout& layout, const std::vec
   return shards;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 
 #include "planner/problem/layout.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Identifies the node of a rank. Several worker daemons on one host, each with its own directory, count as several nodes.
 struct NodePlace {
@@ -34,6 +34,6 @@ struct ShardKeepers {
 // The places of all shards, in the order of ShardFiles. `nodes`: by rank.
 std::vector<ShardKeepers> KeepersOf(const ParallelLayout& layout, const std::vector<int32_t>& nodes);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_MAP_H_

@@ -19,7 +19,7 @@
 #include "common/digest.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
@@ -196,4 +196,4 @@ absl::Status CopyServer::HandOut(const CopyRequest& request, CopyLink& link) con
   return status.ok() ? link.Send(bytes) : absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

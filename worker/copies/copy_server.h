@@ -19,7 +19,7 @@
 #include "worker/copies/copy_link.h"
 #include "worker/copies/copy_store.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct CopyServerOptions {
   std::string host;              // numeric address to listen on
@@ -85,6 +85,6 @@ class CopyServer {
 // so that other threads get them.
 std::thread StartCopyThread(const char* name, std::function<void()> run);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_SERVER_H_

@@ -18,7 +18,7 @@
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/shard_reader.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -210,4 +210,4 @@ Bytes CopyStore::Used() const {
   return used;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -30,7 +30,7 @@
 #include "worker/collectives/socket.h"
 #include "worker/copies/copies_directory.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct CopyKey {
   Generation generation;
@@ -100,6 +100,6 @@ absl::Status WriteAll(int fd, std::span<const char> bytes, const std::string& wh
 // Fills `out` from `offset` on; DataLoss when the file ends before.
 absl::Status ReadAt(int fd, int64_t offset, std::span<char> out, const std::string& what);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_COPIES_COPY_STORE_H_

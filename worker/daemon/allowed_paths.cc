@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,4 +76,4 @@ absl::Status CheckPaths(const AllowedPaths& allowed, const RankConfig& config) {
   return CheckWithin(allowed.checkpoint_roots, "checkpoint.from", config.spec.checkpoint.from);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

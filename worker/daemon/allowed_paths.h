@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/contract/rank_config.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct AllowedPaths {
   // Absolute paths without links. Empty = all paths are allowed.
@@ -30,6 +30,6 @@ absl::Status CheckWithin(const std::vector<std::string>& roots, const std::strin
 // Checks all of the job's paths. The content of the roots is trusted: if somebody makes a link there later, ranks follow it.
 absl::Status CheckPaths(const AllowedPaths& allowed, const RankConfig& config);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_ALLOWED_PATHS_H_

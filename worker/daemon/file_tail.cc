@@ -10,7 +10,7 @@
 
 #include "common/fd.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 int64_t FileSize(const std::string& path) {
@@ -76,4 +76,4 @@ std::string FileEnd(const std::string& path, int64_t limit_bytes) {
   return ReadAt(path, size - length, length);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

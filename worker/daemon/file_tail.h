@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 
 class FileTail {
  public:
@@ -38,6 +38,6 @@ class FileTail {
 // The last `limit_bytes` of a file; "" when it cannot be read.
 std::string FileEnd(const std::string& path, int64_t limit_bytes);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_FILE_TAIL_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<JobUser> FindJobUser(const std::string& name) {
   if (name.empty()) return JobUser{};
@@ -42,4 +42,4 @@ absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by) {
       "meant, in a container of its own for example");
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

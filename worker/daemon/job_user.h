@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct JobUser {
   uint32_t user = 0;  // 0 = as the daemon
@@ -29,6 +29,6 @@ enum class RootRanks : uint8_t { kNobody, kOperator, kNoTls };
 // FailedPrecondition when ranks would run as root and nobody allowed it.
 absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_JOB_USER_H_

@@ -8,7 +8,7 @@
 #include "node/file.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::string AddressText(const v1::PeerAddress& address) {
@@ -76,4 +76,4 @@ void LeaseKeeper::KeepTerms() {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

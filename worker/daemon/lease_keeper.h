@@ -19,7 +19,7 @@
 #include "worker/contract/lease_file.h"
 #include "worker/daemon/witness.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class LeaseKeeper {
  public:
@@ -53,6 +53,6 @@ class LeaseKeeper {
   bool over_ = false;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_LEASE_KEEPER_H_

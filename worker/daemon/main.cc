@@ -22,7 +22,7 @@
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/worker_daemon.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct WorkerFlags {
@@ -168,14 +168,14 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker
 
 int main(int argc, char** argv) {
-  lynx::WorkerFlags flags;
+  lynx::worker::WorkerFlags flags;
   lynx::ParseCommandLine(argc, argv, "lynx-worker", "runs the ranks of a node", flags.All());
   lynx::StopWatchingLockOrder();
   lynx::StopSignals signals;
-  const absl::Status status = lynx::Run(flags, signals);
+  const absl::Status status = lynx::worker::Run(flags, signals);
   if (status.ok()) return 0;
   std::fprintf(stderr, "lynx-worker: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;

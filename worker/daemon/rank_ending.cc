@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::string WithLastLine(std::string text, const std::string& line) {
@@ -110,4 +110,4 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
   return ending;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 #include "worker/contract/rank_report.h"
 #include "worker/daemon/reconcile.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // How the rank ended, for metrics and logs.
 enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled };
@@ -37,6 +37,6 @@ struct EndingFacts {
 
 RankEnding DescribeEnding(const EndingFacts& facts);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_RANK_ENDING_H_

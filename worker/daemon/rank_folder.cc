@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,4 +110,4 @@ void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey
   for (size_t i = newest; i < folders.size(); ++i) fs::remove_all(folders[i].second, error);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -25,11 +25,16 @@
 #include "node/process.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited, kReleased };
+}  // namespace lynx::worker
+
 template <>
-inline constexpr auto kEnumNames<RecordedPhase> = EnumTable("starting", "running", "exited", "released");
+inline constexpr auto lynx::kEnumNames<lynx::worker::RecordedPhase> = lynx::EnumTable("starting", "running", "exited",
+                                                                                      "released");
+
+namespace lynx::worker {
 
 struct StoredRank {
   RankKey key;
@@ -68,6 +73,6 @@ absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& k
 // Removes the folders of ranks that are not in `kept`, except the `newest` youngest of them.
 void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_RANK_FOLDER_H_

@@ -14,7 +14,7 @@
 #include "node/file.h"
 #include "proto/convert_worker.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Gives the file to the user. Creates it first if it does not exist, because the user cannot create files in the daemon's
@@ -82,4 +82,4 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
   return launched;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 RankKey KeyOf(const v1::RankAssignment& assignment);
 
@@ -38,6 +38,6 @@ struct RankProgram {
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_RANK_LAUNCH_H_

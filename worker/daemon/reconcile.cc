@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::string AddressText(const PeerAddress& address) { return absl::StrCat(address.host, ":", address.port); }
@@ -65,4 +65,4 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
   return operations;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -23,7 +23,7 @@
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // How far the daemon has gone in stopping a running rank.
 enum class StopStage : uint8_t { kNone, kAsked, kKilled };
@@ -67,6 +67,6 @@ struct RankOperation {
 std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual, Nanos now,
                                      Nanos grace);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_RECONCILE_H_

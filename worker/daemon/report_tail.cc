@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "spdlog/spdlog.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kReadBytes = 1 << 20;
@@ -133,4 +133,4 @@ std::vector<std::string> LogTail::Take(size_t limit) {
   return taken;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -21,7 +21,7 @@
 #include "worker/contract/rank_report.h"
 #include "worker/daemon/file_tail.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct NumberedReport {
   int64_t sequence = 0;  // 1-based number of its line
@@ -87,6 +87,6 @@ class LogTail {
   int64_t lost_bytes_ = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_REPORT_TAIL_H_

@@ -18,7 +18,7 @@
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/rank_launch.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
@@ -440,4 +440,4 @@ void RankSupervisor::FillStatus(const RankKey& key, Rank& rank, v1::RankStatus& 
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -31,7 +31,7 @@
 #include "worker/daemon/report_tail.h"
 #include "worker/daemon/worker_metrics.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct SupervisorOptions {
   std::string data_directory;  // absolute
@@ -135,6 +135,6 @@ class RankSupervisor {
   bool changed_ = true;  // since the last Fill
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_SUPERVISOR_H_

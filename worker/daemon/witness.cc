@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr std::chrono::seconds kAnswerWithin{1};
@@ -135,4 +135,4 @@ std::vector<WitnessClient::Answer> WitnessClient::Take() {
   return std::exchange(answers_, {});
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

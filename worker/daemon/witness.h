@@ -18,7 +18,7 @@
 #include "node/wake.h"
 #include "security/node_identity.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Answers the questions of other daemons. Thread-safe.
 class WitnessServer {
@@ -85,6 +85,6 @@ class WitnessClient {
   std::vector<Answer> answers_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_WITNESS_H_

@@ -17,7 +17,7 @@
 #include "spdlog/spdlog.h"
 #include "worker/daemon/lease_keeper.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
@@ -138,4 +138,4 @@ void StopAllRanks(RankSupervisor& supervisor) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

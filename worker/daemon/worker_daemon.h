@@ -8,7 +8,7 @@
 #include "security/node_identity.h"
 #include "worker/daemon/supervisor.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct WorkerDaemonOptions {
   std::string node;
@@ -27,6 +27,6 @@ absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor&
 // Ends all ranks that the supervisor has adopted, and returns when they are gone.
 void StopAllRanks(RankSupervisor& supervisor);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_WORKER_DAEMON_H_

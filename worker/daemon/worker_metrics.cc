@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "common/metric_names.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Buckets from 1 ms to about 17 minutes, in steps of a factor of two.
@@ -109,4 +109,4 @@ void WorkerMetrics::Observe(const RankKey& key, const StepReport& step) {
   for (const PhaseTime& phase : kPhases) series.phases[phase.phase]->Increment(Seconds(step.*phase.time));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

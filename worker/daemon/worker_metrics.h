@@ -11,7 +11,7 @@
 #include "node/metric_families.h"
 #include "worker/daemon/rank_ending.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class WorkerMetrics {
  public:
@@ -62,6 +62,6 @@ class WorkerMetrics {
   std::map<std::pair<JobId, int32_t>, RankSeries> ranks_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DAEMON_WORKER_METRICS_H_

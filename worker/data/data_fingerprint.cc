@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/digest.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 void AddFile(std::span<const std::byte> file, Sha256& digest) {
@@ -42,4 +42,4 @@ std::string FingerprintText(const DataFingerprint& fingerprint) {
                       fingerprint.sha256.substr(0, 16));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct DataFingerprint {
   DataKind kind = DataKind::kText;
@@ -34,6 +34,6 @@ DataFingerprint FingerprintOf(DataKind kind, std::initializer_list<std::span<con
 // "text of 120 bytes, SHA-256 ab12...": for messages.
 std::string FingerprintText(const DataFingerprint& fingerprint);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DATA_DATA_FINGERPRINT_H_

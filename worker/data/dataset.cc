@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "worker/data/token_dataset.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataSpec& data, int32_t seq, int32_t vocab, uint64_t seed) {
   switch (data.kind) {
@@ -13,4 +13,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataSpec& data, int32
   LYNX_CHECK(false);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

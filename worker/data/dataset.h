@@ -11,7 +11,7 @@
 #include "planner/problem/job_spec.h"
 #include "worker/data/data_fingerprint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class Dataset {
  public:
@@ -32,6 +32,6 @@ class Dataset {
 // magic, a .bin shorter than its index). Every message names the file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DataSpec& data, int32_t seq, int32_t vocab, uint64_t seed);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DATA_DATASET_H_

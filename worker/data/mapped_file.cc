@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a named pipe by mistake must not wait for a writer.
@@ -53,4 +53,4 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

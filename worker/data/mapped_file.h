@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class MappedFile {
  public:
@@ -29,6 +29,6 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DATA_MAPPED_FILE_H_

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "worker/data/token_dataset.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using namespace std::string_view_literals;
@@ -135,4 +135,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& 
   return TokenDataset::Create(std::move(bin), header.type, std::move(fingerprint), seq, vocab, seed);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

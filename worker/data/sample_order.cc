@@ -5,7 +5,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Four rounds give a good permutation of a large domain. Small domains, where a half has a bit or two, need more.
@@ -43,4 +43,4 @@ int64_t SampleAt(int64_t position, int64_t samples, int64_t epoch, uint64_t seed
   return static_cast<int64_t>(x);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

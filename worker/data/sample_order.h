@@ -9,11 +9,11 @@
 
 #include <cstdint>
 
-namespace lynx {
+namespace lynx::worker {
 
 // The sample at `position` of `epoch`. Needs 0 <= position < samples <= 2^62 and epoch >= 0.
 int64_t SampleAt(int64_t position, int64_t samples, int64_t epoch, uint64_t seed);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DATA_SAMPLE_ORDER_H_

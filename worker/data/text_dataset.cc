@@ -4,7 +4,7 @@
 #include "common/status.h"
 #include "worker/data/token_dataset.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab, uint64_t seed) {
   LYNX_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
@@ -12,4 +12,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path
   return TokenDataset::Create(std::move(file), TokenType::kUint8, std::move(fingerprint), seq, vocab, seed);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

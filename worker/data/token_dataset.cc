@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "worker/data/sample_order.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and read as they are");
@@ -87,4 +87,4 @@ absl::Status TokenDataset::Read(int64_t sample_number, int32_t* inputs, int32_t*
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,7 +9,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/mapped_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class TokenType : uint8_t { kUint8, kInt8, kUint16, kInt16, kInt32, kInt64 };
 int64_t TokenWidthBytes(TokenType type);
@@ -45,6 +45,6 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_DATA_TOKEN_DATASET_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // A quiet NaN with a special payload: arithmetic on numbers gives NaNs without this payload. Each 16-bit half is a NaN of
@@ -53,4 +53,4 @@ absl::Status ArenaWatch::CheckAllMarked() const {
       absl::StrCat("something was written before byte ", words * sizeof(float), " of the arena, where no buffer was alive"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -16,7 +16,7 @@
 #include "planner/program/memory_model.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class ArenaWatch {
  public:
@@ -48,6 +48,6 @@ class ArenaWatch {
   Bytes peak_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_ARENA_WATCH_H_

@@ -5,7 +5,7 @@
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 template <class T>
 void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) {
@@ -81,4 +81,4 @@ void TypedLayerOps<T>::NormBackward(int32_t layer, const T* x, Parameter weight,
 template void TypedLayerOps<float>::Backward(Op, int32_t, const MicrobatchInput&, const TensorTable&);
 template void TypedLayerOps<Bfloat16>::Backward(Op, int32_t, const MicrobatchInput&, const TensorTable&);
 
-}  // namespace lynx
+}  // namespace lynx::worker

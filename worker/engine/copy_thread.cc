@@ -8,7 +8,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 CopyThread::CopyThread(int32_t most_open) : tasks_(static_cast<size_t>(std::max(most_open, 1))) {
   // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
@@ -67,4 +67,4 @@ void CopyThread::Run() {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

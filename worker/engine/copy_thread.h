@@ -15,7 +15,7 @@
 #include "common/clock.h"
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct HostCopy {
   const void* from = nullptr;
@@ -59,6 +59,6 @@ class CopyThread {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_COPY_THREAD_H_

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cstdint>
 
-namespace lynx {
+namespace lynx::worker {
 
 Nanos CoreWait(std::string_view schedstat) {
   const size_t space = schedstat.find(' ');
@@ -26,4 +26,4 @@ Nanos ThreadCoreWait() {
   return size > 0 ? CoreWait({text, static_cast<size_t>(size)}) : Nanos(0);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

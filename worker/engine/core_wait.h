@@ -6,7 +6,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Reads the second number (time waiting on a run queue) from the text of /proc/PID/schedstat (Linux,
 // Documentation/scheduler/sched-stats: time on a core, time waiting on a run queue, time slices). 0: the text has another form.
@@ -15,6 +15,6 @@ Nanos CoreWait(std::string_view schedstat);
 // asleep and time that a hypervisor took from the core are not included. 0 if the kernel does not record it. Allocates nothing.
 Nanos ThreadCoreWait();
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_CORE_WAIT_H_

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<DeviceSums> DeviceSums::Create(Backend& backend) {
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(Bytes(sizeof(StepSums)), "a step's sums"));
@@ -20,4 +20,4 @@ absl::StatusOr<StepSums> DeviceSums::Fetch() const {
   return sums;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

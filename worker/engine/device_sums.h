@@ -8,7 +8,7 @@
 #include "worker/backend/backend.h"
 #include "worker/engine/world_sum.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class DeviceSums {
  public:
@@ -29,6 +29,6 @@ class DeviceSums {
   Backend* backend_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_DEVICE_SUMS_H_

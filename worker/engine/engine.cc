@@ -10,7 +10,7 @@
 #include "worker/engine/core_wait.h"
 #include "worker/engine/lr_schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Keeps the clipping factor finite if the gradient is all zeros. PyTorch's clip_grad_norm_ uses the same value.
@@ -525,4 +525,4 @@ StepReport Engine::MakeReport(const Before& before) {
           .core_wait = ThreadCoreWait() - before.core_wait};
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -43,7 +43,7 @@
 #include "worker/engine/world_sum.h"
 #include "worker/model/model_state.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The content of a dead buffer. kPoison marks it (see arena_watch.h). So a program that reads the buffer later, or that writes
 // where no buffer is, is noticed.
@@ -210,6 +210,6 @@ class Engine {
   int32_t skips_in_a_row_ = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_ENGINE_H_

@@ -2,7 +2,7 @@
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 template <class T>
 void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) {
@@ -68,4 +68,4 @@ void TypedLayerOps<T>::NormForward(int32_t layer, const T* x, Parameter weight, 
 template void TypedLayerOps<float>::Forward(Op, int32_t, const MicrobatchInput&, const TensorTable&);
 template void TypedLayerOps<Bfloat16>::Forward(Op, int32_t, const MicrobatchInput&, const TensorTable&);
 
-}  // namespace lynx
+}  // namespace lynx::worker

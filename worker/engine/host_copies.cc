@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 class ThreadCopies : public HostCopies {
@@ -61,4 +61,4 @@ absl::StatusOr<std::unique_ptr<HostCopies>> HostCopies::Make(int32_t most_open, 
   return std::make_unique<QueueCopies>(most_open, std::move(out), std::move(in), backend);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -15,7 +15,7 @@
 #include "worker/backend/backend.h"
 #include "worker/engine/copy_thread.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class CopyDirection : uint8_t { kToHost, kToDevice };
 
@@ -36,6 +36,6 @@ class HostCopies {
   virtual Moment Wait(Ticket ticket) = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_HOST_COPIES_H_

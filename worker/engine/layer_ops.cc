@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lynx {
+namespace lynx::worker {
 
 LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
                    Backend& backend, ModelState& state)
@@ -50,4 +50,4 @@ std::unique_ptr<LayerOps> LayerOps::Make(const StageContext& context, int32_t tp
   return std::make_unique<TypedLayerOps<float>>(context, tp_rank, seed, loss_scale, loss_sum, backend, backend, state);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -18,7 +18,7 @@
 #include "worker/model/model_state.h"
 #include "worker/model/rotary_table.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The addresses of the tensors that an action uses; the other entries are null. Elements have the model's data type, or fp32
 // where the layer graph says so.
@@ -133,6 +133,6 @@ class TypedLayerOps final : public LayerOps {
   LayerBackend<T>& ops_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_LAYER_OPS_H_

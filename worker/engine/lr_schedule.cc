@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 double LearningRate(const TrainSpec& train, int64_t step) {
   const double lr = train.optimizer.lr;
@@ -24,4 +24,4 @@ double LearningRate(const TrainSpec& train, int64_t step) {
   return lr;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

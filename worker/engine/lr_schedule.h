@@ -6,12 +6,12 @@
 
 #include "planner/problem/job_spec.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Needs 0 <= step < train.steps. During warm-up it is lr * (step + 1) / warmup_steps, so the last warm-up step has lr. After
 // that a decay goes from lr to min_lr, which is reached exactly in the last step of the run.
 double LearningRate(const TrainSpec& train, int64_t step);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_LR_SCHEDULE_H_

@@ -5,7 +5,7 @@
 #include "common/check.h"
 #include "planner/program/hidden_time.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The phase that counts the time of a communication action.
@@ -73,4 +73,4 @@ StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& hiding, 
   return phases;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "common/units.h"
 #include "planner/program/action.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Times are of CLOCK_MONOTONIC.
 struct ActionTrace {
@@ -38,6 +38,6 @@ Nanos HiddenTime(const std::vector<int32_t>& hiding, const std::vector<ActionTra
 
 StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_PHASES_H_

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 int64_t StagedCommunicator::MembersIn(Group group) const {
   return static_cast<int64_t>(MembersOf(layout_, rank_, group).ranks.size());
@@ -72,4 +72,4 @@ absl::StatusOr<TransferTimes> StagedCommunicator::Wait(TransferTicket ticket) {
   return times;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

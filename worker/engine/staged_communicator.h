@@ -14,7 +14,7 @@
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class StagedCommunicator : public Communicator {
  public:
@@ -58,6 +58,6 @@ class StagedCommunicator : public Communicator {
   std::multimap<size_t, Staging> free_;  // by capacity
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_

@@ -2,7 +2,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 StepBatch::StepBatch(const StageContext& context, int32_t dp_rank, Backend& backend)
     : backend_(backend), needs_tokens_(context.has_embedding() || context.has_head()), micro_batch_(context.micro_batch),
@@ -51,4 +51,4 @@ MicrobatchInput StepBatch::Of(int32_t microbatch) const {
   return input;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -14,7 +14,7 @@
 #include "worker/data/dataset.h"
 #include "worker/engine/layer_ops.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class StepBatch {
  public:
@@ -47,6 +47,6 @@ class StepBatch {
   Tokens inputs_, targets_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_STEP_BATCH_H_

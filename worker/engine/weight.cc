@@ -2,7 +2,7 @@
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 template <class T>
 void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
@@ -33,4 +33,4 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
 template void TypedLayerOps<float>::Weight(Op, int32_t, const TensorTable&);
 template void TypedLayerOps<Bfloat16>::Weight(Op, int32_t, const TensorTable&);
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kSlotFloats = sizeof(StepSums) / sizeof(float);
@@ -45,4 +45,4 @@ int32_t WorldSum::FirstNotFinite() const {
   return -1;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

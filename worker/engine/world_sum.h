@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct StepSums {
   double squared_norm = 0;  // of all gradients, each parameter once
@@ -50,6 +50,6 @@ class WorldSum {
   std::vector<float> slots_;  // (ranks, sizeof(StepSums) / sizeof(float)): bit patterns, never used as floats
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_ENGINE_WORLD_SUM_H_

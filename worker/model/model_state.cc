@@ -14,7 +14,7 @@
 #include "planner/program/state_sharing.h"
 #include "worker/backend/host_view.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // How a parameter is divided among tensor-parallel ranks.
@@ -453,4 +453,4 @@ ModelState::Range ModelState::LayerRange(int32_t layer) const {
   return range;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

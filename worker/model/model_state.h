@@ -42,7 +42,7 @@
 #include "planner/program/state_sharing.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class Parameter : uint8_t {
   kEmbedTok,
@@ -162,6 +162,6 @@ class ModelState {
   std::span<Bfloat16> rounded_weights_;  // empty unless the model is bfloat16
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_MODEL_MODEL_STATE_H_

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "planner/problem/layout.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 static_assert(kMaxRotaryDims == 2 * RotaryTable::kMaxPairs);
@@ -66,4 +66,4 @@ RotaryTable RotaryTableOf(const ModelSpec& model) {
   return table;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

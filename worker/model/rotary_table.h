@@ -17,11 +17,11 @@
 #include "planner/problem/job_spec.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // `model` must have passed ValidateJobSpec and CheckEngineRuns. The table has no pairs if positions are learned.
 RotaryTable RotaryTableOf(const ModelSpec& model);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_MODEL_ROTARY_TABLE_H_

@@ -2,7 +2,7 @@
 //
 //   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--run-as UID:GID:GROUPS]
 //                                                    trains; started by the worker daemon (cancellation.h: yield)
-//   lynx-rank --measure FILE | --measure-link FILE   measures; started by the agent (see measure.h)
+//   lynx-rank --measure FILE | --measure-link FILE   measures; started by the agent (see worker/contract/measurement.h)
 //   lynx-rank --measure-gpu-links FILE               measures the links between a node's GPUs; started by the agent
 //   lynx-rank --check-cuda UUID                      prints the backend's name and, in a second line, how many bytes of the
 //                                                    GPU are free then; or why it cannot use the GPU
@@ -27,8 +27,8 @@
 
 #include "common/status.h"
 #include "worker/backend/backend.h"
+#include "worker/contract/measurement.h"
 #include "worker/contract/rank_config.h"
-#include "worker/rank/measure/measure.h"
 #include "worker/rank/measure/measure_device.h"
 #include "worker/rank/measure/measure_gpu_links.h"
 #include "worker/rank/measure/measure_link.h"
@@ -42,7 +42,7 @@
 #include "worker/rank/rank_run.h"
 #include "worker/rank/records/report_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int kExitUsage = 2;
@@ -235,6 +235,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker
 
-int main(int argc, char** argv) { return lynx::Main(argc, argv); }
+int main(int argc, char** argv) { return lynx::worker::Main(argc, argv); }

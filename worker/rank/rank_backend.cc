@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 void ShowGpus(const std::vector<std::string>& uuids) { ::setenv("CUDA_VISIBLE_DEVICES", absl::StrJoin(uuids, ",").c_str(), 1); }
 
@@ -20,4 +20,4 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeRankBackend(const RankDevice& devic
   return Annotate(backend.status(), absl::StrCat("GPU ", device.index, " of this node (", device.uuid, ")"));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "worker/backend/backend.h"
 #include "worker/contract/rank_config.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Makes CUDA show only these GPUs to this process, in this order. Call it before the process first uses CUDA.
 void ShowGpus(const std::vector<std::string>& uuids);
@@ -21,6 +21,6 @@ void ShowGpus(const std::vector<std::string>& uuids);
 // Internal if the GPU or the driver does not work.
 absl::StatusOr<std::unique_ptr<Backend>> MakeRankBackend(const RankDevice& device, int threads);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_RANK_BACKEND_H_

@@ -31,7 +31,7 @@
 #include "worker/rank/states/peer_copies.h"
 #include "worker/rank/states/resume.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Detaches the communicator from the cancellation before it is destroyed.
@@ -330,4 +330,4 @@ int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFil
   return failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,12 +13,12 @@
 #include "worker/rank/peers/cancellation.h"
 #include "worker/rank/records/report_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Returns the process's exit code (kRankExit...). When it returns, it has reported any failure; a cancelled run reports
 // nothing. Takes ownership of `listen_fd`. The calling thread should already be pinned, and must be the backend's thread.
 int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports, Cancellation& cancellation);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_RANK_RUN_H_

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 
 RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, const LiveNode& node) const {
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
@@ -83,4 +83,4 @@ void DesiredStates::AcknowledgeOrphans(const WorkerState& state, const LiveNode&
   if (ended) step_.LookAtQueue();  // its devices may be free now
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "server/controller/state/memory_checkpoints.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class DesiredStates {
  public:
@@ -47,6 +47,6 @@ class DesiredStates {
   int64_t fenced_reports_ = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_DESIRED_STATES_H_

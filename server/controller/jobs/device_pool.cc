@@ -6,7 +6,7 @@
 #include "server/scheduling/availability.h"
 #include "server/scheduling/locality_selection.h"
 
-namespace lynx {
+namespace lynx::server {
 
 void DevicePool::SetQueue(QueueConfig queue) {
   const std::string name = queue.name;
@@ -210,4 +210,4 @@ bool DevicePool::IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& pl
   return false;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -20,7 +20,7 @@
 #include "server/scheduling/placement.h"
 #include "server/values/queue_config.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class DevicePool {
  public:
@@ -83,6 +83,6 @@ class DevicePool {
   std::map<std::string, QueueConfig> queues_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_DEVICE_POOL_H_

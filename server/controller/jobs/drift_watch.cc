@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "server/health/link_verdict.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // A change is noticed only if it is at least by this factor. Two measurements of the same thing differ by less
@@ -128,4 +128,4 @@ std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
   return texts;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -14,7 +14,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class DriftWatch {
  public:
@@ -40,6 +40,6 @@ class DriftWatch {
   const Replanner& replanner_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "server/scheduling/availability.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kLogLinesInReason = 3;
@@ -189,4 +189,4 @@ std::optional<int32_t> FailureAnalysis::Culprit(const LiveJob& job) {
   return culprit;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -17,7 +17,7 @@
 #include "server/health/check_verdict.h"
 #include "server/values/rank_logs.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class FailureAnalysis {
  public:
@@ -65,6 +65,6 @@ class FailureAnalysis {
   std::deque<RankFailureFacts> faults_;  // newest last
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_

@@ -5,7 +5,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // The part of an ended job's plan that people see. The store keeps the programs.
@@ -149,4 +149,4 @@ void Generations::EndJob(LiveJob& job, JobState state, EventKind kind, std::stri
   step_.LookAtQueue();
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -16,7 +16,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Generations {
  public:
@@ -52,6 +52,6 @@ class Generations {
   JobPlanning& planning_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_GENERATIONS_H_

@@ -8,7 +8,7 @@
 #include "server/controller/state/reason_text.h"
 #include "server/scheduling/shared_cores.h"
 
-namespace lynx {
+namespace lynx::server {
 
 void JobPlanning::BeginPlanning(LiveJob& job, Reservation reservation) {
   waiting_.Dequeue(job);
@@ -176,4 +176,4 @@ bool JobPlanning::ReplanForLess(LiveJob& job, const std::vector<NodeDevices>& fr
   return true;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

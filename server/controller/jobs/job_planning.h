@@ -16,7 +16,7 @@
 #include "server/controller/state/present_step.h"
 #include "server/scheduling/node_groups.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobPlanning {
  public:
@@ -64,6 +64,6 @@ class JobPlanning {
   Measurements& measurements_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_JOB_PLANNING_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/controller/state/reason_text.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxShapes = 64;             // in one AgentDesired
@@ -107,4 +107,4 @@ void Measurements::TellDuration(LiveJob& job) const {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

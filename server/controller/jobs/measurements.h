@@ -13,7 +13,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Measurements {
  public:
@@ -50,6 +50,6 @@ class Measurements {
   std::map<NodeId, std::set<JobId>> awaited_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_MEASUREMENTS_H_

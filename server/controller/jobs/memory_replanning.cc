@@ -7,7 +7,7 @@
 #include "server/controller/state/reason_text.h"
 #include "server/health/memory_limits.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr char kTrigger[] = "out_of_memory";
@@ -58,4 +58,4 @@ bool MemoryReplanning::PlanForMore(LiveJob& job, const std::string& refusal) {
   return PlanForLess(job, devices_.FreeDevices(devices_.KindOf(job), &job), absl::StrCat("no plan fits: ", refusal));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class MemoryReplanning {
  public:
@@ -38,6 +38,6 @@ class MemoryReplanning {
   JobPlanning& planning_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_MEMORY_REPLANNING_H_

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "server/controller/state/reason_text.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // At most this many jobs of each queue are examined. For jobs behind them, only their place in the queue is noted.
@@ -430,4 +430,4 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
   return reasons;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -23,7 +23,7 @@
 #include "server/scheduling/availability.h"
 #include "server/scheduling/queue_order.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class QueuePass {
  public:
@@ -90,6 +90,6 @@ class QueuePass {
   Nanos not_before_, next_look_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_QUEUE_PASS_H_

@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "planner/report/step_trace.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
@@ -325,4 +325,4 @@ void RankEvents::CheckDeadlines(LiveJob& job) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

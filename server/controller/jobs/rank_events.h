@@ -13,7 +13,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class RankEvents {
  public:
@@ -63,6 +63,6 @@ class RankEvents {
   Stopping& stopping_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_RANK_EVENTS_H_

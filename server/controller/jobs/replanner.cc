@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/controller/state/reason_text.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kHour{3'600'000'000'000};
@@ -245,4 +245,4 @@ double Replanner::SlowedSincePlanned(const LiveJob& job) const {
   return most;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -17,7 +17,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Replanner {
  public:
@@ -64,6 +64,6 @@ class Replanner {
   Stopping& stopping_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_REPLANNER_H_

@@ -10,7 +10,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::server {
 
 Requests::Requests(const Parts& parts)
     : options_(parts.options), step_(parts.step), jobs_(parts.jobs), nodes_(parts.nodes), devices_(parts.devices),
@@ -249,4 +249,4 @@ void Requests::Check(LiveJob& job) {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -17,7 +17,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Requests {
  public:
@@ -65,6 +65,6 @@ class Requests {
   Stopping& stopping_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_REQUESTS_H_

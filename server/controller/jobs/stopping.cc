@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kSlack{1'000'000'000};  // difference allowed between the two clocks
@@ -294,4 +294,4 @@ void Stopping::TakeYieldBack(LiveJob& job) {
   step_.Touch(job);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -20,7 +20,7 @@
 #include "server/controller/state/present_step.h"
 #include "server/values/rank_logs.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Stopping {
  public:
@@ -86,6 +86,6 @@ class Stopping {
   FailureAnalysis& failures_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_STOPPING_H_

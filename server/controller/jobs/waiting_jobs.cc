@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) { return {-record.spec->scheduling.priority, record.submission}; }
@@ -99,4 +99,4 @@ void WaitingJobs::SetPending(LiveJob& job, std::vector<PendingReason> pending) {
   step_.Notify(job.record.id);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -15,7 +15,7 @@
 #include "server/controller/state/live_job.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class WaitingJobs {
  public:
@@ -61,6 +61,6 @@ class WaitingJobs {
   JobId favoured_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_JOBS_WAITING_JOBS_H_

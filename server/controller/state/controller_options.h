@@ -13,7 +13,7 @@
 #include "planner/problem/job_spec.h"
 #include "server/controller/state/seeded_mistake.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // Limit for the programs in one desired state. It leaves room for all other fields within the largest message
 // (proto/message_limit.h).
@@ -71,6 +71,6 @@ struct ControllerOptions {
   bool Makes(Mistake m) const { return mistake == m; }
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_CONTROLLER_OPTIONS_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 
 LiveJob& JobTable::Add(JobRecord record, Nanos wall) {
   const JobId id = record.id;
@@ -125,4 +125,4 @@ std::vector<const JobRecord*> JobTable::List(size_t limit, const std::vector<Job
   return records;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

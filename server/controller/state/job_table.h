@@ -14,7 +14,7 @@
 #include "common/units.h"
 #include "server/controller/state/live_job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class JobTable {
  public:
@@ -66,6 +66,6 @@ class JobTable {
   int64_t last_submission_ = 0;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_JOB_TABLE_H_

@@ -6,7 +6,7 @@
 
 #include "common/rng.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kWitnesses = 5;
@@ -140,4 +140,4 @@ void Leases::Forget(const NodeId& name) {
   std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

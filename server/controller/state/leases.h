@@ -16,7 +16,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class Leases {
  public:
@@ -57,6 +57,6 @@ class Leases {
   Nanos began_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_LEASES_H_

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/program/action.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // A change of plan is assumed to take at least this long. The measured start time includes neither the checkpoint nor the first
@@ -106,4 +106,4 @@ std::string SummaryOf(const Plan& plan) {
                       ", predicted step ", FormatDuration(plan.step), ")");
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -23,7 +23,7 @@
 #include "server/values/job.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // What is known about a rank of the current generation in addition to its record.
 struct LiveRank {
@@ -167,6 +167,6 @@ std::string SummaryOf(const Plan& plan);
 // Sizes of the programs as text, by stage.
 std::vector<Bytes> ProgramTextOf(const Plan& plan);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_

@@ -15,7 +15,7 @@
 #include "server/values/cluster_stats.h"
 #include "server/values/node_state.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The stream of an agent or of a worker daemon.
 struct Attachment {
@@ -57,6 +57,6 @@ struct LiveNode {
 
 NodePresence PresenceOf(const LiveNode& node);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_LIVE_NODE_H_

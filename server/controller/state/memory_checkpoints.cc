@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lynx {
+namespace lynx::server {
 
 void MemoryCheckpoints::Note(LiveNode& node, const std::set<JobId>& copies) {
   if (node.copies == copies) return;
@@ -35,4 +35,4 @@ void MemoryCheckpoints::TellHoldersOf(const LiveJob& job) {
   for (const NodeId& node : holders->second) step_.TellWorker(node);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

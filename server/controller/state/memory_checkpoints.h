@@ -13,7 +13,7 @@
 #include "server/controller/state/live_node.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class MemoryCheckpoints {
  public:
@@ -35,6 +35,6 @@ class MemoryCheckpoints {
   std::map<JobId, std::set<NodeId>> holders_;  // the nodes whose `copies` name the job
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_MEMORY_CHECKPOINTS_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 
 NodePresence PresenceOf(const LiveNode& node) {
   const bool agent = node.agent_attached(), worker = node.worker_attached();
@@ -108,4 +108,4 @@ std::string NodeTable::ModelOf(const DeviceRef& where, DeviceKind kind) const {
   return "";
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -15,7 +15,7 @@
 #include "server/controller/state/live_node.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class NodeTable {
  public:
@@ -62,6 +62,6 @@ class NodeTable {
   std::map<NodeId, Cordon> cordons_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_NODE_TABLE_H_

@@ -2,7 +2,7 @@
 
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::server {
 
 void PresentStep::Begin(Nanos now, Nanos wall) {
   LYNX_CHECK(now >= now_);
@@ -28,4 +28,4 @@ void PresentStep::TellNodesOf(const LiveJob& job) {
   for (const RankRecord& rank : job.record.ranks) TellWorker(rank.where.node);
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -16,7 +16,7 @@
 #include "server/controller/state/live_job.h"
 #include "server/values/events.h"
 
-namespace lynx {
+namespace lynx::server {
 
 class PresentStep {
  public:
@@ -62,6 +62,6 @@ class PresentStep {
   bool queue_changed_ = false;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxNames = 16;
@@ -38,4 +38,4 @@ int32_t CountDevices(const std::vector<NodeDevices>& nodes) {
   return count;
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

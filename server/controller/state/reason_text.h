@@ -10,7 +10,7 @@
 #include "server/scheduling/placement.h"
 #include "server/values/job.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // A count with its noun, such as "1 job", "3 jobs".
 std::string Plural(int64_t count, const std::string& one);
@@ -22,6 +22,6 @@ std::string NodeNames(const std::vector<DeviceRef>& devices);
 std::string NodeNames(const std::vector<NodeId>& nodes);
 int32_t CountDevices(const std::vector<NodeDevices>& nodes);
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_REASON_TEXT_H_

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace lynx {
+namespace lynx::server {
 
 enum class Mistake : uint8_t {
   kNone,
@@ -25,6 +25,6 @@ enum class Mistake : uint8_t {
   kForgetQuorum,         // a server that has lost contact to most nodes gives their work to the others
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_SERVER_CONTROLLER_STATE_SEEDED_MISTAKE_H_

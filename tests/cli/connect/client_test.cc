@@ -20,7 +20,7 @@
 #include "node/file.h"
 #include "node/process.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -360,4 +360,4 @@ TEST(ClientTest, DoesNotCallAgainWhereThatIsTooLateOrNotSaid) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

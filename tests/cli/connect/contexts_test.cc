@@ -12,7 +12,7 @@
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -127,4 +127,4 @@ TEST_F(ContextsTest, OneThatCannotBeReadIsListedAndNotUsed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

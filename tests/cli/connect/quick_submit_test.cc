@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -67,4 +67,4 @@ TEST(QuickSubmitTest, LeavesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

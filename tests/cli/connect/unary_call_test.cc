@@ -16,7 +16,7 @@
 #include "lynx/v1/jobs.grpc.pb.h"
 #include "proto/message_limit.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr Nanos kPatience{30'000'000'000};
@@ -172,4 +172,4 @@ TEST(UnaryCallPatienceTest, AServerThatHangsUpIsLeft) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr Nanos kSecond{1'000'000'000};
@@ -61,4 +61,4 @@ TEST(WaitingReason, AJobThatWaitsAgainIsNew) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

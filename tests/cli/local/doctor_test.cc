@@ -11,7 +11,7 @@
 #include "prometheus/gauge.h"
 #include "prometheus/registry.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST(Doctor, LooksAtARealMachineAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

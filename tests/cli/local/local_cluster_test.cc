@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST_F(LocalClusterTest, ARateThatIsNoneInTheFileIsAnotherThanTheOneGiven) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

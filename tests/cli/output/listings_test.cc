@@ -5,7 +5,7 @@
 
 #include "cli/output/output.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(Formats, AVerbSaysWhatItPrints) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

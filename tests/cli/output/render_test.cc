@@ -12,7 +12,7 @@
 #include "cli/verbs/commands.h"
 #include "common/fd.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

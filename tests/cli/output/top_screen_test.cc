@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_split.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST(TopScreen, SeveralQueuesAreShown) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::EndsWith;
@@ -64,4 +64,4 @@ TEST(WaitingLine, WritesNothingWhereThereIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

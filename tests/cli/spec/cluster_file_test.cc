@@ -13,7 +13,7 @@
 #include "planner/plan/plan.h"
 #include "planner/search/make_plan.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -248,4 +248,4 @@ TEST(ClusterFile, MissingAndEmptyFilesSaySo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -8,7 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "planner/problem/model_presets.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -330,4 +330,4 @@ TEST(JobFile, OverridesMayGiveWhatTheFileLeavesOut) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

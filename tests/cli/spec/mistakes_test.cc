@@ -5,7 +5,7 @@
 #include "cli/spec/cluster_file.h"
 #include "cli/spec/job_file.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 constexpr char kGood[] = R"(apiVersion: lynx/v1
@@ -371,4 +371,4 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -278,4 +278,4 @@ TEST(ModelConfig, OtherJsonIsRefused) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 TEST(ByteSize, ReadsUnits) {
@@ -72,4 +72,4 @@ TEST(ScalarText, RealsReadBackTheSame) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -5,7 +5,7 @@
 
 #include "cli/spec/yaml_record.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(YamlRecord, PrintsWhatItReads) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

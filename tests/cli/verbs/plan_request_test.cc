@@ -11,7 +11,7 @@
 
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST_F(PlanRequestTest, HostMemoryIsStated) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <vector>
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 TEST(RunTasks, EachRunsOnce) {
@@ -19,4 +19,4 @@ TEST(RunTasks, EachRunsOnce) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

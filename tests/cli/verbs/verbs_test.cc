@@ -12,7 +12,7 @@
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
 
-namespace lynx {
+namespace lynx::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -152,4 +152,4 @@ TEST_F(VerbsTest, AServerThatIsAwayIsAskedOnce) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::cli

@@ -27,7 +27,7 @@
 #include "security/join_token.h"
 #include "server/server.h"
 
-namespace lynx {
+namespace lynx::server {
 
 // The real time plus an offset that the test sets.
 class ShiftedClock : public Clock {
@@ -164,6 +164,6 @@ class AccessTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> people_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_ACCESS_ACCESS_FIXTURE_H_

@@ -11,7 +11,7 @@
 #include "security/secret.h"
 #include "tests/server/access/access_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -459,4 +459,4 @@ TEST_F(ForgottenTest, AWatchOfAJobThatIsForgottenAsItEndsEndsToo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

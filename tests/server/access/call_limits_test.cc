@@ -8,7 +8,7 @@
 #include "server/wire/grpc_status.h"
 #include "server/wire/retry_later.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(RetryLaterTest, TravelsAsRetryInfo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -12,7 +12,7 @@
 
 #include "tests/server/access/access_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Method -> the lowest role that may call the method. The server's table is repeated here so that nobody changes it by
@@ -168,4 +168,4 @@ TEST_F(EveryMethodTest, IsForEverybodyWithoutTls) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -4,13 +4,13 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::kFour;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::kFour;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::HasSubstr;
 
 bool Checks(Cluster& cluster, const JobId& job) {
@@ -248,4 +248,4 @@ TEST(ControllerCheck, ARuleThatFailsTheJobComesFirst) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -10,12 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::FakeNode;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::FakeNode;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::HasSubstr;
 
 JobSpec SpecFor(DeviceKind kind, const std::string& name = "gpt") {
@@ -232,4 +232,4 @@ TEST_F(GpuRestartTest, RanksStartOnTheGpusThatTheyWereGivenWithoutTheirAgent) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

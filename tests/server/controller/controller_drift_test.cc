@@ -4,16 +4,16 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::Elastic;
-using ::lynx::testing::GiveWay;
-using ::lynx::testing::kOne;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::PlanOf;
-using ::lynx::testing::RunSteps;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::Elastic;
+using ::lynx::server::testing::GiveWay;
+using ::lynx::server::testing::kOne;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::PlanOf;
+using ::lynx::server::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -244,4 +244,4 @@ TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -4,12 +4,12 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::FakeNode;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::FakeNode;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::HasSubstr;
 
 const ParallelLayout kFour{2, 2, 1};
@@ -591,4 +591,4 @@ TEST(ControllerStreamsTest, NodesAreBoundedAndIdleOnesForgotten) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

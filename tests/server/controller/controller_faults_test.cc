@@ -4,13 +4,13 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::kFour;
-using ::lynx::testing::kOne;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::kFour;
+using ::lynx::server::testing::kOne;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -235,4 +235,4 @@ TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

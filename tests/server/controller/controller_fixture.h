@@ -14,7 +14,7 @@
 
 #include "server/controller/controller.h"
 
-namespace lynx::testing {
+namespace lynx::server::testing {
 
 inline JobSpec MakeSpec(const std::string& name, int32_t min_ranks, int32_t max_ranks) {
   JobSpec spec;
@@ -478,6 +478,6 @@ class Cluster {
   int32_t ports_ = 4000;
 };
 
-}  // namespace lynx::testing
+}  // namespace lynx::server::testing
 
 #endif  // LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_FIXTURE_H_

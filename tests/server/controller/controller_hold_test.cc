@@ -4,16 +4,16 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Answer;
-using ::lynx::testing::Cluster;
-using ::lynx::testing::Elastic;
-using ::lynx::testing::GiveWay;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::MakeSpec;
-using ::lynx::testing::RunSteps;
+using ::lynx::server::testing::Answer;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::Elastic;
+using ::lynx::server::testing::GiveWay;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::MakeSpec;
+using ::lynx::server::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -440,4 +440,4 @@ TEST(ControllerHold, ALineOfARankMayExcludeItsNode) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

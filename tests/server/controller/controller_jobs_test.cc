@@ -6,13 +6,13 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::FakeNode;
-using ::lynx::testing::MakeSpec;
-using ::lynx::testing::MakeTestPlan;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::FakeNode;
+using ::lynx::server::testing::MakeSpec;
+using ::lynx::server::testing::MakeTestPlan;
 using ::testing::HasSubstr;
 
 const ParallelLayout kFour{2, 2, 1};
@@ -555,4 +555,4 @@ TEST(ControllerJobsTest, RepeatedReportsCountOnce) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -6,7 +6,7 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx::testing {
+namespace lynx::server::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -279,4 +279,4 @@ TEST_F(ControllerWithoutLeases, NodesGoOnAndTheirWorkIsGivenAway) {
 }
 
 }  // namespace
-}  // namespace lynx::testing
+}  // namespace lynx::server::testing

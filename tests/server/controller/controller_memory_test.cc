@@ -5,14 +5,14 @@
 #include "server/health/memory_limits.h"
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::Elastic;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::MakeSpec;
-using ::lynx::testing::MakeTestPlan;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::Elastic;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::MakeSpec;
+using ::lynx::server::testing::MakeTestPlan;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -233,4 +233,4 @@ TEST(ControllerMemory, WhatIsOffloadedCountsWhereTheDeviceIsTheHost) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -4,22 +4,22 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Answer;
-using ::lynx::testing::Cluster;
-using ::lynx::testing::Elastic;
-using ::lynx::testing::FakeRank;
-using ::lynx::testing::GiveWay;
-using ::lynx::testing::kExitYielded;
-using ::lynx::testing::kFour;
-using ::lynx::testing::kOne;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::MakeSpec;
-using ::lynx::testing::MakeTestPlan;
-using ::lynx::testing::PlanOf;
-using ::lynx::testing::RunSteps;
+using ::lynx::server::testing::Answer;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::Elastic;
+using ::lynx::server::testing::FakeRank;
+using ::lynx::server::testing::GiveWay;
+using ::lynx::server::testing::kExitYielded;
+using ::lynx::server::testing::kFour;
+using ::lynx::server::testing::kOne;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::MakeSpec;
+using ::lynx::server::testing::MakeTestPlan;
+using ::lynx::server::testing::PlanOf;
+using ::lynx::server::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -434,4 +434,4 @@ TEST(ControllerReplan, APlannedJobThatLosesItsNodesWhileItWaitsIsPlannedForOther
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

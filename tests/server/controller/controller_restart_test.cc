@@ -4,11 +4,11 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::HasSubstr;
 
 const ParallelLayout kFour{2, 2, 1};
@@ -90,4 +90,4 @@ TEST(ControllerRestartTest, GoesOnStopping) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

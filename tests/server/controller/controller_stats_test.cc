@@ -3,15 +3,15 @@
 
 #include "tests/server/controller/controller_steps.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::Elastic;
-using ::lynx::testing::kFour;
-using ::lynx::testing::kTwo;
-using ::lynx::testing::MakeSpec;
-using ::lynx::testing::RunSteps;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::Elastic;
+using ::lynx::server::testing::kFour;
+using ::lynx::server::testing::kTwo;
+using ::lynx::server::testing::MakeSpec;
+using ::lynx::server::testing::RunSteps;
 
 int64_t Jobs(const ClusterStats& stats, JobState state) { return stats.jobs[static_cast<size_t>(state)]; }
 int64_t Nodes(const ClusterStats& stats, NodePresence presence) { return stats.nodes[static_cast<size_t>(presence)]; }
@@ -116,4 +116,4 @@ TEST(ControllerStats, PlansSayWhatTheyAreFor) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

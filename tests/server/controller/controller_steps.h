@@ -7,7 +7,7 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx::testing {
+namespace lynx::server::testing {
 
 inline const ParallelLayout kOne{1, 1, 1};
 inline const ParallelLayout kTwo{1, 2, 1};
@@ -51,6 +51,6 @@ inline void GiveWay(Cluster& cluster, const JobId& job, int64_t steps) {
   for (int32_t r = 0; r < ranks; ++r) cluster.Exit(job, r, kExitYielded);
 }
 
-}  // namespace lynx::testing
+}  // namespace lynx::server::testing
 
 #endif  // LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_STEPS_H_

@@ -12,7 +12,7 @@
 #include "server/controller/state/node_table.h"
 #include "server/controller/state/present_step.h"
 
-namespace lynx::testing {
+namespace lynx::server::testing {
 
 struct PartsFixture {
   ControllerOptions options;
@@ -54,6 +54,6 @@ struct PartsFixture {
   }
 };
 
-}  // namespace lynx::testing
+}  // namespace lynx::server::testing
 
 #endif  // LYNX_TESTS_SERVER_CONTROLLER_PARTS_FIXTURE_H_

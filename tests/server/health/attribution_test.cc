@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST(Attribution, FailuresThatStayWithANodeAreItsFault) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -6,7 +6,7 @@
 
 #include "server/health/check_verdict.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(CheckVerdict, WhoSaysNothingIsToBlame) {
 TEST(CheckVerdict, ABadDeviceExplainsItsLinks) { EXPECT_EQ(Blamed({Link("n0", "n1"), Device("n0")}, {{"n1", 5}}), "n0"); }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

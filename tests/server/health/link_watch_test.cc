@@ -5,7 +5,7 @@
 
 #include "server/health/link_verdict.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -127,4 +127,4 @@ TEST(NodesOfSlowLinks, SeveralAreNamedUntilAllLinksAreExplained) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

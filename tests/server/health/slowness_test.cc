@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 TEST(Slowed, OneThatIsAsMeasuredStaysAsItIs) {
@@ -26,4 +26,4 @@ TEST(Slowed, ComputeAndLinksAreSlowedEachByItsOwn) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

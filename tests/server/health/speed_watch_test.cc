@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 void AddSteps(SpeedWatch& watch, const std::vector<int64_t>& micros, int steps) {
@@ -43,4 +43,4 @@ TEST(SpeedWatch, WhatSlowsAllSaysNothingOfOne) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

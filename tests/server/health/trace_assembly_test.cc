@@ -5,7 +5,7 @@
 #include "planner/report/step_trace.h"
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using testing::Cluster;
@@ -74,4 +74,4 @@ TEST(ControllerTraces, KeepsTheNewestStepOfTheRanksThatStandForTheirStages) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -17,7 +17,7 @@
 #include "tests/node/http_get.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST_F(CoreMetricsTest, SoItIsOfOneThatWaitedMeanwhile) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

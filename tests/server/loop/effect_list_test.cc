@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::string Text(const Effect& effect) {
@@ -83,4 +83,4 @@ TEST(EffectList, WhatIsErasedTakesNoPlace) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

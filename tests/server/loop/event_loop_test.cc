@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -329,4 +329,4 @@ TEST_F(LoopTest, Ticks) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

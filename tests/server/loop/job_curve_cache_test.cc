@@ -9,7 +9,7 @@
 #include "tests/server/store/full_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr Nanos kBegin{1'000'000'000};
@@ -99,4 +99,4 @@ TEST_F(JobCurveCacheTest, OfAJobThatNobodyKnowsNothingIsKept) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 TEST(SerialExecutor, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
@@ -81,4 +81,4 @@ TEST(SerialExecutor, AnErrandIsForgottenOnceItIsDoneAndNothingIsTakenAfterTheSto
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(WatchersTest, ThoseOfAForgottenJobAreClosed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

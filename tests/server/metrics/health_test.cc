@@ -14,7 +14,7 @@
 #include "prometheus/registry.h"
 #include "tests/node/http_get.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::EndsWith;
@@ -102,4 +102,4 @@ TEST(MetricsEndpointTest, ANodesDaemonIsReadyWhileAServerIsAttached) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

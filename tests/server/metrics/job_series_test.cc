@@ -5,7 +5,7 @@
 
 #include "prometheus/text_serializer.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(JobSeriesDeathTest, OnlyListedMetricsOfTheRightType) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 Nanos At(double seconds) { return NanosFromSeconds(seconds); }
@@ -173,4 +173,4 @@ TEST(JobTimeline, AClockThatIsSetBackCountsNothing) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 #include "planner/problem/flops.h"
 #include "prometheus/text_serializer.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -359,4 +359,4 @@ TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

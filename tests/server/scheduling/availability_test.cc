@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::vector<DeviceRef> On(const std::string& node, std::vector<int32_t> devices) {
@@ -74,4 +74,4 @@ TEST(Availability, OnlyThoseMakeRoomWhoseDevicesAreNeeded) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

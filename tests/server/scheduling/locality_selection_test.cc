@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/network_domain.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // A node with `devices` free devices.
@@ -103,4 +103,4 @@ TEST(SelectByLocality, HoldsForRandomNetworks) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

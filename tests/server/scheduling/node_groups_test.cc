@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -127,4 +127,4 @@ TEST(TakeShares, OnlyLinksOfWholeBlocksStay) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

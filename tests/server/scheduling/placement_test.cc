@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::vector<NodeDevices> NodesWith(const std::vector<int>& free) {
@@ -87,4 +87,4 @@ TEST(PlaceRanksTest, RandomPlacementsAreGangs) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 #include "server/scheduling/slowest_profile.h"
 #include "server/values/rank_logs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 StepReport Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
@@ -175,4 +175,4 @@ TEST(SlowestProfileTest, TakesTheWorstOfEveryFigure) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using Waiting = std::map<std::string, std::vector<WaitingJob>>;
@@ -52,4 +52,4 @@ TEST(QueueOrder, ThoseBeyondTheirQuotaComeLastOrNotAtAll) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,11 +5,11 @@
 
 #include "tests/server/controller/controller_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
-using ::lynx::testing::Cluster;
-using ::lynx::testing::MakeSpec;
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::MakeSpec;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -81,4 +81,4 @@ TEST(SharedCores, AJobOnTwoNodesOfOneMachineIsPlannedForTheCoresThatTheyShare) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -18,7 +18,7 @@
 #include "planner/search/make_plan.h"
 #include "tests/server/access/access_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using nlohmann::json;
@@ -345,4 +345,4 @@ TEST_F(LivePageLimitsTest, AfterTheServerHasStoppedThereIsAnAnswerToo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

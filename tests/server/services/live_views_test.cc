@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using nlohmann::json;
@@ -96,4 +96,4 @@ TEST(LiveViews, NodesInFullAreBounded) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

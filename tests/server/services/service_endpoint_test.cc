@@ -9,7 +9,7 @@
 #include "tests/node/http_get.h"
 #include "tests/server/services/service_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST_F(ServiceTest, ASecondServerOnTheSameDataIsRefused) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -20,7 +20,7 @@
 #include "proto/convert.h"
 #include "server/server.h"
 
-namespace lynx {
+namespace lynx::server {
 
 inline v1::JobSpec MakeSpec(const std::string& name = "gpt", int ranks = 2) {
   JobSpec spec;
@@ -107,6 +107,6 @@ class ServiceTest : public ::testing::Test {
   std::unique_ptr<v1::Cluster::Stub> cluster_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_SERVICES_SERVICE_FIXTURE_H_

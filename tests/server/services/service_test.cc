@@ -8,7 +8,7 @@
 #include "common/version.h"
 #include "tests/server/services/service_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -503,4 +503,4 @@ TEST_F(ServiceTest, StoppingEndsWatchesAndStreams) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -6,7 +6,7 @@
 #include <new>
 #include <random>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr size_t kSectorBytes = 512;
@@ -211,4 +211,4 @@ void FaultDisk::DescribeDisk() {
   vfs_.xGetLastError = [](sqlite3_vfs* vfs, int, char*) { return Of(vfs)->errno_; };
 }
 
-}  // namespace lynx
+}  // namespace lynx::server

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace lynx {
+namespace lynx::server {
 
 enum class DiskFault {
   kError,       // EIO
@@ -90,6 +90,6 @@ class FaultDisk {
   sqlite3_io_methods methods_{};
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_STORE_FAULT_DISK_H_

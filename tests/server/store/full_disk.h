@@ -7,7 +7,7 @@
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
 
-namespace lynx {
+namespace lynx::server {
 
 struct StoreForTests {
   static void LimitPages(Store& store, int64_t pages) {
@@ -15,6 +15,6 @@ struct StoreForTests {
   }
 };
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_STORE_FULL_DISK_H_

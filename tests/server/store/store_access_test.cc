@@ -7,7 +7,7 @@
 
 #include "server/store/store.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 class StoreAccessTest : public ::testing::Test {
@@ -116,4 +116,4 @@ TEST_F(StoreAccessTest, TheOldestRefusalsGoAndChangesStay) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

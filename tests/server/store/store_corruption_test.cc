@@ -13,7 +13,7 @@
 #include "tests/server/store/fault_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 constexpr char kPath[] = "/data/lynx.db";
@@ -185,4 +185,4 @@ TEST(StoreCorruption, OfAKilledServersLog) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

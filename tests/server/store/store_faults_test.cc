@@ -12,7 +12,7 @@
 #include "tests/server/store/fault_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::AnyOf;
@@ -245,4 +245,4 @@ TEST(StoreOnAFullDisk, ANewDatabaseIsRefusedAndMadeWhenThereIsSpace) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

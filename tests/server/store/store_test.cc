@@ -14,7 +14,7 @@
 #include "tests/server/store/full_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -438,4 +438,4 @@ TEST_F(StoreTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

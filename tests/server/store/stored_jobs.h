@@ -12,7 +12,7 @@
 #include "planner/search/make_plan.h"
 #include "server/store/store.h"
 
-namespace lynx {
+namespace lynx::server {
 
 inline JobSpec MakeSpec(const std::string& name) {
   JobSpec spec;
@@ -46,6 +46,6 @@ inline std::shared_ptr<const Plan> MakeSmallPlan(const JobSpec& spec) {
   return std::make_shared<const Plan>(std::get<Plan>(*result));
 }
 
-}  // namespace lynx
+}  // namespace lynx::server
 
 #endif  // LYNX_TESTS_SERVER_STORE_STORED_JOBS_H_

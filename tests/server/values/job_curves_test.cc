@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 StepReport Step(int64_t step, double loss, int64_t millis = 100, int64_t tokens = 1000) {
@@ -81,4 +81,4 @@ TEST(JobCurvesTest, StepsWithoutATimeHaveNoRate) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -11,7 +11,7 @@
 
 #include "common/connection_secret.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST_F(ConnectionKeyTest, ADamagedFileIsNamedAndNotTold) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -6,7 +6,7 @@
 
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(DecodeTest, BadDevicesAndConditionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

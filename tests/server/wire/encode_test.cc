@@ -13,7 +13,7 @@
 #include "proto/convert_worker.h"
 #include "server/wire/messages.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // A job of two ranks in a pipeline of two stages.
@@ -107,4 +107,4 @@ TEST_F(EncodeTest, ARankThatNeedNotStartIsOnlyNamed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 TEST(HostOfPeerTest, TakesTheHost) {
@@ -13,4 +13,4 @@ TEST(HostOfPeerTest, TakesTheHost) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

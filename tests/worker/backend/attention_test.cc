@@ -8,7 +8,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -192,4 +192,4 @@ TEST(FusedAttention, LargeScoresAreFinite) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,7 +9,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongBfloat16Attention,
                          CaseName);
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

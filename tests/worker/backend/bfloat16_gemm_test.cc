@@ -7,7 +7,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/one_dnn_gemm.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, OneDnn, testing::Values(Shape{1, 1, 1}, Shape{3
                          ShapeName);
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -108,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Linear,
                          ShapeName);
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -253,4 +253,4 @@ TEST_F(Bfloat16Ops, LossGradientMayLieWhereTheLogitsDo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "worker/backend/cuda/stream.h"
 #include "worker/backend/host_view.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -208,4 +208,4 @@ TEST(CudaBackend, AnyCallMayFail) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/host_view.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using cuda_on_host::Order;
@@ -134,4 +134,4 @@ TEST(CudaPinned, SaysWhatCouldNotBeHad) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kB = 2, kS = 70, kN = kB * kS, kA = 3, kD = 11, kH = 33, kV = 50, kF = 130;
@@ -306,4 +306,4 @@ TEST(Concurrency, BackendsOnSeveralThreadsDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "tests/worker/backend/reference.h"
 #include "tests/worker/backend/test_memory.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr DropoutKey kKey{0.1, 1234, 17, 3, 9, 1000};
@@ -101,4 +101,4 @@ TEST(Dropout, MicrobatchesDrawAsOneBatchWould) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -166,4 +166,4 @@ INSTANTIATE_TEST_SUITE_P(Dropout, Elementwise, testing::Values(kNoDropout, kDrop
                          [](const auto& info) { return info.param.rate > 0 ? "On" : "Off"; });
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

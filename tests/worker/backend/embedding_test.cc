@@ -4,7 +4,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(Embedding, ShardsAddUpToTheWholeTable) {
@@ -50,4 +50,4 @@ TEST(Embedding, BackwardAddsEachTokensGradientToItsRow) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -5,7 +5,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr float kEpsilon = 3e-3f;  // large enough to matter
@@ -76,4 +76,4 @@ TEST(LayerNormPrecision, SurvivesALargeMean) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

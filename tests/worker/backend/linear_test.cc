@@ -5,7 +5,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -70,4 +70,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::Values(Shape{1, 1, 1}, Shape{3
                          });
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

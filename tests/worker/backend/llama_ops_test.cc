@@ -9,7 +9,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -205,4 +205,4 @@ TEST(Silu, FarOutItIsFlat) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

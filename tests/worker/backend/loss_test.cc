@@ -8,7 +8,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using reference::Vector;
@@ -96,4 +96,4 @@ TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(Allocate, GivesExactlyTheBytesAskedForAlignedAndZeroed) {
@@ -67,4 +67,4 @@ TEST(Fill, WritesTheGivenRangeOnly) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

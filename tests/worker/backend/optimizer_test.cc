@@ -9,7 +9,7 @@
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(SumOfSquares, IsSummedInDouble) {
@@ -125,4 +125,4 @@ TEST(AdamW, FollowsTheReferenceOverManySteps) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

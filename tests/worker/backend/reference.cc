@@ -6,7 +6,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 
-namespace lynx::reference {
+namespace lynx::worker::reference {
 
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element) {
   if (key.rate == 0) return 1;
@@ -236,4 +236,4 @@ double Dot(const Vector& x, const Vector& y) {
   return sum;
 }
 
-}  // namespace lynx::reference
+}  // namespace lynx::worker::reference

@@ -9,7 +9,7 @@
 
 #include "worker/backend/backend.h"
 
-namespace lynx::reference {
+namespace lynx::worker::reference {
 
 using Vector = std::vector<double>;
 
@@ -38,6 +38,6 @@ double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int
 Vector Gradient(const std::function<double(const Vector&)>& f, Vector x);
 double Dot(const Vector& x, const Vector& y);
 
-}  // namespace lynx::reference
+}  // namespace lynx::worker::reference
 
 #endif  // LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_

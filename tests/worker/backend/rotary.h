@@ -7,7 +7,7 @@
 
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Rotates the first `dims` elements of a head, with this base and scale.
 inline RotaryTable PlainRotary(int64_t dims, double theta = 1e4, double scale = 1) {
@@ -18,6 +18,6 @@ inline RotaryTable PlainRotary(int64_t dims, double theta = 1e4, double scale = 
   return table;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_BACKEND_ROTARY_H_

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 double UlpsOff(float got, double want) { return std::fabs(got - want) / std::ldexp(1.0, std::ilogb(want) - 23); }
@@ -29,4 +29,4 @@ TEST(Exp, IsZeroFarBelowAndKeepsNan) {
 }
 
 }  // namespace
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

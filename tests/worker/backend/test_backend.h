@@ -8,7 +8,7 @@
 
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // `threads`: the number of threads of a CPU backend.
 std::unique_ptr<Backend> MakeTestBackend(int threads = 1);
@@ -21,6 +21,6 @@ using TestFloats = std::unique_ptr<float[], std::function<void(float*)>>;
 // `count` floats that this process can read and write too, when no op runs.
 TestFloats TestFloatsOf(int64_t count);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_BACKEND_TEST_BACKEND_H_

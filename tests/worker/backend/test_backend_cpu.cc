@@ -1,6 +1,6 @@
 #include "tests/worker/backend/test_backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 std::unique_ptr<Backend> MakeTestBackend(int threads) { return MakeCpuBackend(threads); }
 
@@ -10,4 +10,4 @@ TestFloats TestFloatsOf(int64_t count) {
   return TestFloats(new float[static_cast<size_t>(count)], [](float* floats) { delete[] floats; });
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

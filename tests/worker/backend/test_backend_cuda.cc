@@ -4,7 +4,7 @@
 #include "common/check.h"
 #include "tests/worker/backend/test_backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 std::unique_ptr<Backend> MakeTestBackend(int) {
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeCudaBackend(0);
@@ -20,4 +20,4 @@ TestFloats TestFloatsOf(int64_t count) {
   return TestFloats(static_cast<float*>(memory), [](float* floats) { cudaFreeHost(floats); });
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kAlignFloats = 256 / sizeof(float);
@@ -133,4 +133,4 @@ void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double to
   ExpectAllClose(got, want, kBfloat16Rounding, tolerance, what);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 #include "common/bfloat16.h"
 #include "tests/worker/backend/test_backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class TestMemory {
  public:
@@ -56,6 +56,6 @@ void ExpectClose(const float* got, const std::vector<double>& want, double toler
 // The same, with an additional tolerance for one rounding to bfloat16.
 void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double tolerance, const std::string& what);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_

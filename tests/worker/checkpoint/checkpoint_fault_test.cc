@@ -10,7 +10,7 @@
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/checkpoint/faulty_file_system.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AnyOf;
@@ -131,4 +131,4 @@ TEST(FaultyFileSystem, LosesWhatWasNotSynced) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 #include "common/limits.h"
 #include "planner/problem/layout_schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -226,4 +226,4 @@ TEST(CheckpointIndex, ReadsPreviousVersions) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

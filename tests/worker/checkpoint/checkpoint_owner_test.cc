@@ -12,7 +12,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -300,4 +300,4 @@ TEST(CheckpointOwner, EachRankVerifiesItsOwnShard) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

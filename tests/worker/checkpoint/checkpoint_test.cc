@@ -11,7 +11,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/safetensors.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -349,4 +349,4 @@ TEST(Checkpoint, AFullDiskIsResourceExhaustedAndLeavesTheOldCheckpoint) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

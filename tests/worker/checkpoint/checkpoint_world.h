@@ -14,7 +14,7 @@
 #include "worker/backend/backend.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // 13 words: the vocabulary has padding when it is divided by two.
 inline ModelSpec WorldModel() {
@@ -155,6 +155,6 @@ class CheckpointWorld {
   CheckpointIdentity identity_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_

@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::vector<std::string> PartsOf(const std::string& path) { return absl::StrSplit(path, '/', absl::SkipEmpty()); }
@@ -213,4 +213,4 @@ absl::StatusOr<std::vector<std::string>> FaultyFileSystem::List(const std::strin
   return names;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -12,7 +12,7 @@
 
 #include "worker/checkpoint/file_system.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class Fault {
   kFailOnce,  // only this call fails
@@ -70,6 +70,6 @@ class FaultyFileSystem : public FileSystem {
   std::string damage_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_

@@ -8,7 +8,7 @@
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -69,4 +69,4 @@ TEST(FileSystem, PosixErrorsNameThePath) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,7 +9,7 @@
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/checkpoint/hugging_face_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using absl::StatusCode;
@@ -481,4 +481,4 @@ TEST(HuggingFaceFiles, EveryCallOfTheDiskMayFail) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

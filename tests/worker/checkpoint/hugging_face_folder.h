@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "worker/checkpoint/safetensors.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct ForeignTensor {
   std::vector<int64_t> shape;
@@ -46,6 +46,6 @@ inline std::string LfsPointer() {
   return "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 4976698672\n";
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_CHECKPOINT_HUGGING_FACE_FOLDER_H_

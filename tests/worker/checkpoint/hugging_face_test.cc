@@ -19,7 +19,7 @@
 #include "worker/checkpoint/offline.h"
 #include "worker/checkpoint/safetensors_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -282,4 +282,4 @@ TEST_F(HuggingFaceImport, EveryCallOfTheDiskMayFail) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

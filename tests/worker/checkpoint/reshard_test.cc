@@ -9,7 +9,7 @@
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/tensor_place.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -202,4 +202,4 @@ TEST(TensorPlace, RefusesAnythingElse) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/safetensors_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(SafetensorsFile, SameContentComparesValuesToTheLastOne) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/collectives/reduce.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 Bfloat16 ValueAt(int32_t rank, int64_t element, uint64_t salt) {
@@ -140,4 +140,4 @@ TEST(Bfloat16Reduce, AddsInFloat) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

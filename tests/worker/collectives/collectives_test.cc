@@ -14,7 +14,7 @@
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // A value that depends on rank, element and salt. Its mantissa makes the order of additions matter.
@@ -383,4 +383,4 @@ TEST(CollectivesTest, AWorldOfOneNeedsNoSockets) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

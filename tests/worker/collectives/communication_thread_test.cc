@@ -12,7 +12,7 @@
 #include "worker/collectives/group.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 const ParallelLayout kPair{.tp = 2};
@@ -177,4 +177,4 @@ TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -18,7 +18,7 @@
 #include "worker/collectives/socket.h"
 #include "worker/collectives/wire.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -392,4 +392,4 @@ TEST(ConnectTest, VersionSixWorksToo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

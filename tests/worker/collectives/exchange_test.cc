@@ -7,7 +7,7 @@
 
 #include "worker/collectives/socket.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kCount = 256 << 10;
@@ -71,4 +71,4 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

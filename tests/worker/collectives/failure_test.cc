@@ -15,7 +15,7 @@
 
 #include "tests/worker/collectives/rank_threads.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -252,4 +252,4 @@ TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

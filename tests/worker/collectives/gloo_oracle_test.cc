@@ -14,7 +14,7 @@
 #include "common/rng.h"
 #include "tests/worker/collectives/rank_threads.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr uint64_t kSeed = 42;
@@ -90,4 +90,4 @@ TEST_P(GlooOracleTest, AllGatherIsEqual) {
 INSTANTIATE_TEST_SUITE_P(Sizes, GlooOracleTest, testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 17, 100'003)));
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

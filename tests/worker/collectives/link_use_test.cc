@@ -3,7 +3,7 @@
 
 #include "tests/worker/collectives/rank_threads.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // A pipeline of two ranks. The second is on another host than the first, or on the same.
@@ -66,4 +66,4 @@ TEST(LinkUses, ASlowLinkIsBusyForAsLongAsItTakes) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -5,7 +5,7 @@
 #include "worker/collectives/nccl_communicator.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(NcclAbsent, HasNoName) { EXPECT_EQ(NcclName(), ""); }
@@ -22,4 +22,4 @@ TEST(NcclAbsent, SaysWhatTheBuildLacks) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 std::vector<CommunicatorOptions> LoopbackOptions(const ParallelLayout& layout) {
   std::vector<PeerAddress> peers;
@@ -50,4 +50,4 @@ void RunRanks(const std::vector<CommunicatorOptions>& options, const RankBody& b
 
 void RunRanks(const ParallelLayout& layout, const RankBody& body) { RunRanks(LoopbackOptions(layout), body); }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Options of every rank of `layout`, each with a listening socket of its own.
 std::vector<CommunicatorOptions> LoopbackOptions(const ParallelLayout& layout);
@@ -22,6 +22,6 @@ void RunRanks(const ParallelLayout& layout, const RankBody& body);
 // Runs `body` on one thread per rank without connecting anything.
 void OnThreads(int32_t count, const std::function<void(int32_t)>& body);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_COLLECTIVES_RANK_THREADS_H_

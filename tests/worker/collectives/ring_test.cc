@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::vector<int64_t> BytesInOrder(const std::vector<StreamPart>& parts) {
@@ -145,4 +145,4 @@ TEST(RingTest, AllGatherFillsEverySlot) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -6,7 +6,7 @@
 
 #include "common/rng.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 Hello SomeHello() {
@@ -123,4 +123,4 @@ TEST(WireTest, RandomBytesAreNeverMisread) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 class LeaseFileTest : public testing::Test {
  protected:
   std::string path() const { return folder_.path() + "/lease"; }
-  TestFolder folder_;
+  worker::TestFolder folder_;
 };
 
 TEST_F(LeaseFileTest, WhatIsWrittenIsReadAtOnceAndOutlivesTheWriter) {

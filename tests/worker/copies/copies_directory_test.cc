@@ -9,7 +9,7 @@
 
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -58,4 +58,4 @@ TEST(CopiesDirectoryTest, JobsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

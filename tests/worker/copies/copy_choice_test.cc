@@ -5,7 +5,7 @@
 
 #include "tests/worker/copies/some_copy.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -111,4 +111,4 @@ TEST(CopyChoiceTest, OtherTextsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

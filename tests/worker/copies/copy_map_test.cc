@@ -8,7 +8,7 @@
 
 #include "worker/checkpoint/checkpoint_index.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(CopyMapTest, OneNodeKeepsItsOwnOnly) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "tests/worker/copies/some_copy.h"
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST_F(CopyStoreTest, AFullMemoryIsResourceExhausted) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

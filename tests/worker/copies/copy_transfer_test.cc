@@ -18,7 +18,7 @@
 #include "worker/copies/copy_files.h"
 #include "worker/copies/copy_server.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -325,4 +325,4 @@ TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/copies/copy_store.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline CopyRecord SomeCopy(int64_t generation, int64_t step, int32_t tp_rank, Bytes bytes, const std::string& sha256) {
   CopyRecord copy;
@@ -21,6 +21,6 @@ inline CopyRecord SomeCopy(int64_t generation, int64_t step, int32_t tp_rank, By
   return copy;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_COPIES_SOME_COPY_H_

@@ -10,7 +10,7 @@
 
 #include "worker/daemon/job_user.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST(JobUserTest, JobsOfPeopleDoNotRunAsRootUnlessToldSo) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 const RankReport kDone = RankDone{10};
@@ -83,4 +83,4 @@ TEST(DescribeEnding, WhatWasAskedToEndWasStopped) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 
 #include "node/file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 class RankFolderTest : public testing::Test {
@@ -96,4 +96,4 @@ TEST_F(RankFolderTest, PruningKeepsTheNewestAndThoseInUse) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr Nanos kGrace{5'000'000'000};
@@ -101,4 +101,4 @@ TEST(Reconcile, RefusalsSayWhy) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

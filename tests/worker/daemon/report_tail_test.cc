@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 class TailTest : public testing::Test {
@@ -243,4 +243,4 @@ TEST(CleanLine, KeepsUtf8AndReplacesTheRest) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

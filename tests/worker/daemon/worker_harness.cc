@@ -17,7 +17,7 @@
 #include "node/file.h"
 #include "proto/convert.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr std::chrono::seconds kPatience{30};
@@ -320,4 +320,4 @@ pid_t WorkerTest::RunRank(v1::RankAssignment assignment) {
   return static_cast<pid_t>(StatusOf(cluster_.told(), generation, rank)->pid());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -19,7 +19,7 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/process.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // A valid assignment of one rank, without peers. `ranks`: the size of the (tensor-parallel) world.
 v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks = 1);
@@ -118,6 +118,6 @@ class WorkerTest : public testing::Test {
 
 bool ProcessLives(pid_t pid);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_

@@ -15,7 +15,7 @@
 #include "worker/contract/lease_file.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -168,4 +168,4 @@ TEST_F(WorkerLeaseTest, DamagedTermsAreSaidAndPassedOver) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -6,7 +6,7 @@
 
 #include "prometheus/text_serializer.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::string Page(const WorkerMetrics& metrics) {
@@ -87,4 +87,4 @@ TEST(WorkerMetrics, CountsExitsByOutcomeFromZero) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

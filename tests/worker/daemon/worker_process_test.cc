@@ -11,7 +11,7 @@
 #include "tests/worker/daemon/worker_harness.h"
 #include "worker/contract/rank_config.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using Sequences = std::vector<int64_t>;
@@ -346,4 +346,4 @@ TEST_F(WorkerTest, AMetricsAddressInUseIsSaid) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -3,7 +3,7 @@
 
 #include "tests/worker/daemon/worker_harness.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using Sequences = std::vector<int64_t>;
@@ -154,4 +154,4 @@ TEST_F(WorkerReportsTest, HeartbeatsComeAtTheIntervalThatTheServerAsksFor) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

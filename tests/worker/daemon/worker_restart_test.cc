@@ -8,7 +8,7 @@
 #include "tests/worker/daemon/worker_harness.h"
 #include "worker/daemon/rank_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 class WorkerRestartTest : public WorkerTest {
@@ -279,4 +279,4 @@ TEST_F(WorkerRestartTest, RanksGoOnWithoutAServer) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

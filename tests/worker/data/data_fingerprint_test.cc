@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(DataFingerprint, AHugeFileIsSampled) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

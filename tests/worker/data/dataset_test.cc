@@ -9,7 +9,7 @@
 
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -108,4 +108,4 @@ TEST(TextDataset, BadFilesAreNamed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

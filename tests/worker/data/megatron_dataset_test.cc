@@ -9,7 +9,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/data/dataset.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -226,4 +226,4 @@ TEST(MegatronDataset, RandomDamageIsSafe) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/data/dataset.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST(PrepareTokens, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

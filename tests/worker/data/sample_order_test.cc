@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 std::vector<int64_t> EpochOf(int64_t samples, int64_t epoch, uint64_t seed) {
@@ -65,4 +65,4 @@ TEST(SampleOrder, HoldsForVeryLargeEpochs) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -56,7 +56,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memo
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kWarmUp = 4;
@@ -97,4 +97,4 @@ INSTANTIATE_TEST_SUITE_P(, Allocation,
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(ArenaWatch, ASingleStrayWordIsFound) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(CopyThread, CopiesInTheOrderOfTheStarts) {
@@ -47,4 +47,4 @@ TEST(CopyThreadDeathTest, MoreOpenCopiesThanSaidAreAProgramError) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(CoreWait, IsTheSecondNumber) {
@@ -69,4 +69,4 @@ TEST(CoreWait, DoesNotCountSleep) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

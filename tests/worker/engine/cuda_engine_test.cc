@@ -13,7 +13,7 @@
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using cuda_on_host::Order;
@@ -147,4 +147,4 @@ TEST(CudaEngine, ActionsHaveTheirTimes) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -16,7 +16,7 @@
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/engine/lr_schedule.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -252,4 +252,4 @@ TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

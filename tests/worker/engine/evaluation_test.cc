@@ -8,7 +8,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr double kTolerance = 1e-4;  // relative, between layouts; as in layouts_test.cc
@@ -81,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(, Evaluation, testing::ValuesIn(ModelsIn(SomeLayouts())
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

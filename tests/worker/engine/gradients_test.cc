@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // fp32 rounds the loss by about 1e-7, so a difference over 2 * kStep has an error of about 1e-5, for gradients of 0.01
@@ -125,4 +125,4 @@ INSTANTIATE_TEST_SUITE_P(, Gradients,
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kSteps = 50;
@@ -201,4 +201,4 @@ TEST(Microbatches, TheirSizeDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TrainSpec Train(LrSchedule schedule) {
@@ -54,4 +54,4 @@ TEST(LrSchedule, WarmUpLongerThanTheRunNeverDecays) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -15,7 +15,7 @@
 #include "worker/collectives/nccl_communicator.h"
 #include "worker/collectives/peer_proof.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using cuda_on_host::Order;
@@ -378,4 +378,4 @@ TEST(NcclCommunicator, WaitsForItsPeersNoLongerThanItIsTold) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

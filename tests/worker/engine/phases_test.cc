@@ -4,7 +4,7 @@
 
 #include "planner/program/hidden_time.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct Case {
@@ -112,4 +112,4 @@ TEST(Phases, EveryActionCountsInItsPhase) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

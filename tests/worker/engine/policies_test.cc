@@ -9,7 +9,7 @@
 #include "planner/search/make_plan.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kSteps = 6;
@@ -216,4 +216,4 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

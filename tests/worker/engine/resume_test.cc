@@ -12,7 +12,7 @@
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The relative difference between layouts that is allowed; the same as in layouts_test.cc.
@@ -264,4 +264,4 @@ TEST(SampleLedger, EverySampleIsUsedOnceAnEpochInOneOrderForAnyLayout) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

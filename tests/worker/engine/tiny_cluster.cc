@@ -19,7 +19,7 @@
 #include "worker/collectives/peer_proof.h"
 #include "worker/engine/staged_communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int kTextBytes = 20'000;
@@ -305,4 +305,4 @@ const std::string& TextFile() {
   return path;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -13,7 +13,7 @@
 #include "planner/recompute/recompute_policy.h"
 #include "worker/engine/engine.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The program that a stage runs, with its context and arena.
 struct StageProgram {
@@ -128,6 +128,6 @@ const std::string& TemporaryFolder();
 // A file with a few thousand words of text: letters, digits and spaces, all bytes below 67; the same in every run.
 const std::string& TextFile();
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_

@@ -8,7 +8,7 @@
 #include "planner/problem/layer_graph.h"
 #include "planner/program/memory_model.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // With a vocabulary of 13, shards have padding for tp 2 and 4; for tp 8 the last shard is only padding.
@@ -360,4 +360,4 @@ TEST(InitialWeights, KnownValues) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

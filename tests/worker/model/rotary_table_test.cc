@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 ModelSpec Model(const RotarySpec& rotary, int32_t head_dim, int32_t seq = 8192) {
@@ -83,4 +83,4 @@ TEST(RotaryTable, YarnMixesBetweenTwoPairs) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

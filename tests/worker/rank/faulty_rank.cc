@@ -33,7 +33,7 @@
 #include "worker/rank/process/memory_report.h"
 #include "worker/rank/rank_run.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 enum class Fault : uint8_t {
@@ -205,62 +205,65 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker
 
 extern "C" {
 
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  static auto* const next = lynx::Next<ssize_t(int, const msghdr*, int)>("sendmsg");
-  if (lynx::fault == lynx::Fault::kCorruptLink) return lynx::SendCorrupted(fd, *message, flags, next);
-  if (!lynx::send_is_fatal) return next(fd, message, flags);
+  static auto* const next = lynx::worker::Next<ssize_t(int, const msghdr*, int)>("sendmsg");
+  if (lynx::worker::fault == lynx::worker::Fault::kCorruptLink) return lynx::worker::SendCorrupted(fd, *message, flags, next);
+  if (!lynx::worker::send_is_fatal) return next(fd, message, flags);
   const iovec half{message->msg_iov[0].iov_base, message->msg_iov[0].iov_len / 2};
   msghdr part{};
   part.msg_iov = const_cast<iovec*>(&half);
   part.msg_iovlen = 1;
   next(fd, &part, flags);
-  lynx::Die();
+  lynx::worker::Die();
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
-  static auto* const next = lynx::Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
-  return lynx::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
+  static auto* const next =
+      lynx::worker::Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  return lynx::worker::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
 // The function with which C++ streams open files.
 FILE* fopen64(const char* path, const char* mode) {
-  static auto* const next = lynx::Next<FILE*(const char*, const char*)>("fopen64");
-  if (lynx::fault == lynx::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo") return nullptr;
+  static auto* const next = lynx::worker::Next<FILE*(const char*, const char*)>("fopen64");
+  if (lynx::worker::fault == lynx::worker::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo")
+    return nullptr;
   return next(path, mode);
 }
 
 int fsync(int fd) {
-  static auto* const next = lynx::Next<int(int)>("fsync");
-  using lynx::Fault;
-  const bool slow = lynx::fault == Fault::kSlowShard || lynx::fault == Fault::kSlowUncopiedShard;
-  if (!slow && lynx::fault != Fault::kKillShard) return next(fd);
+  static auto* const next = lynx::worker::Next<int(int)>("fsync");
+  using lynx::worker::Fault;
+  const bool slow =
+      lynx::worker::fault == lynx::worker::Fault::kSlowShard || lynx::worker::fault == lynx::worker::Fault::kSlowUncopiedShard;
+  if (!slow && lynx::worker::fault != lynx::worker::Fault::kKillShard) return next(fd);
   const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
-  if (path.find(lynx::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos) {
-    if (!slow) lynx::Die();
+  if (path.find(lynx::worker::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos) {
+    if (!slow) lynx::worker::Die();
     static std::atomic<bool> slept = false;
-    if (lynx::fault == Fault::kSlowShard) {
+    if (lynx::worker::fault == lynx::worker::Fault::kSlowShard) {
       sleep(1);
     } else if (!slept.exchange(true)) {
-      sleep(lynx::kSlowUncopiedShardSeconds);
+      sleep(lynx::worker::kSlowUncopiedShardSeconds);
     }
   }
   return next(fd);
 }
 
 int rename(const char* from, const char* to) {
-  static auto* const next = lynx::Next<int(const char*, const char*)>("rename");
-  const bool publishes = std::string_view(to).ends_with("/" + lynx::CheckpointName());
-  if (publishes && lynx::fault == lynx::Fault::kKillBeforePublish) lynx::Die();
-  if (publishes && lynx::fault == lynx::Fault::kStopBeforePublish) kill(getpid(), SIGSTOP);
+  static auto* const next = lynx::worker::Next<int(const char*, const char*)>("rename");
+  const bool publishes = std::string_view(to).ends_with("/" + lynx::worker::CheckpointName());
+  if (publishes && lynx::worker::fault == lynx::worker::Fault::kKillBeforePublish) lynx::worker::Die();
+  if (publishes && lynx::worker::fault == lynx::worker::Fault::kStopBeforePublish) kill(getpid(), SIGSTOP);
   const int result = next(from, to);
-  if (publishes && lynx::fault == lynx::Fault::kKillAfterPublish) lynx::Die();
+  if (publishes && lynx::worker::fault == lynx::worker::Fault::kKillAfterPublish) lynx::worker::Die();
   return result;
 }
 
 }  // extern "C"
 
-int main(int argc, char** argv) { return lynx::Main(argc, argv); }
+int main(int argc, char** argv) { return lynx::worker::Main(argc, argv); }

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::StartsWith;
@@ -29,4 +29,4 @@ TEST(RankBackend, AnErrorNamesTheGpu) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

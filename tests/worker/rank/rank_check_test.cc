@@ -4,7 +4,7 @@
 
 #include "tests/worker/rank/rank_processes.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::AllOf;
@@ -78,4 +78,4 @@ TEST(RankCheck, ASlowLinkEndsTheRanksAtItsEnds) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -409,4 +409,4 @@ TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -14,7 +14,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/copies/copy_store.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -331,4 +331,4 @@ TEST(RankCopies, EverySoManySteps) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -14,7 +14,7 @@
 #include "tests/worker/rank/records/event_records.h"
 #include "worker/rank/records/event_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST(RankEvaluation, HeldOutDataIsLookedAtBeforeTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

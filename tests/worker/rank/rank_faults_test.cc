@@ -14,7 +14,7 @@
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/data/sample_order.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -319,4 +319,4 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

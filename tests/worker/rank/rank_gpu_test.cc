@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "tests/worker/rank/rank_processes.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

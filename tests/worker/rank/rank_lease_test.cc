@@ -10,7 +10,7 @@
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/contract/lease_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AnyOf;
@@ -53,4 +53,4 @@ TEST(RankLease, ADamagedFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

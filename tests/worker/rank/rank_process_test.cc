@@ -12,7 +12,7 @@
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -254,4 +254,4 @@ TEST(RankProcess, WrongUsageSaysWhatIsNeeded) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

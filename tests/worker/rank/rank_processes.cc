@@ -19,7 +19,7 @@
 #include "planner/recompute/recompute_policy.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using std::chrono::steady_clock;
@@ -227,4 +227,4 @@ Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arg
   return {exit_code, ReadFile(out), ReadFile(err)};
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

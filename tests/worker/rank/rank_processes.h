@@ -14,7 +14,7 @@
 #include "worker/contract/rank_config.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
 // A job of `steps` steps that recomputes everything and keeps checkpoints in the folder. The configurations lack only
@@ -92,6 +92,6 @@ struct Output {
 };
 Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments, const std::string& binary = kLynxRank);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_

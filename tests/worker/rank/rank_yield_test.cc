@@ -8,7 +8,7 @@
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/checkpoint/checkpoint.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ TEST(RankYield, ARunThatIsAtItsEndIsDone) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

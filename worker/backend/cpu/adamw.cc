@@ -6,7 +6,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 LYNX_SIMD void Update(const AdamWUpdate update, float keep, int64_t count, const float* gradient, float* w, float* m,
@@ -32,4 +32,4 @@ void CpuBackend::AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tenso
   }
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

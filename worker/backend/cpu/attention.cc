@@ -16,7 +16,7 @@
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 // row (s): replaces the scores of the first `visible` columns by their softmax, and the others by 0.
@@ -226,4 +226,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -11,7 +11,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 // One query head of one sample, with the keys and values that it uses.
 template <class T>
@@ -70,6 +70,6 @@ inline void CheckShape(const AttentionShape& shape) {
   LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_

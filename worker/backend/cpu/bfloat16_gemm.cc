@@ -5,7 +5,7 @@
 #include "worker/backend/cpu/conversion.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 // Sizes of the panels in floats: blocks of a, b and c. They are as large as a part of a core's outer cache, so that each block
@@ -100,4 +100,4 @@ void Bfloat16Gemm::MultiplyWidened(const ProductShape& shape, MatrixView<const B
   }
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

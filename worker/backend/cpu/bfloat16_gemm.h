@@ -14,7 +14,7 @@
 #include "worker/backend/cpu/gemm.h"
 #include "worker/backend/cpu/one_dnn_gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 class Bfloat16Gemm {
  public:
@@ -36,6 +36,6 @@ class Bfloat16Gemm {
   std::unique_ptr<float[]> panels_;      // used where one_dnn_ is null
 };
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_BFLOAT16_GEMM_H_

@@ -3,7 +3,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 LYNX_SIMD void WidenAll(const Bfloat16* from, int64_t count, float* to) {
 #pragma omp simd
@@ -34,4 +34,4 @@ void Store(MatrixView<float> accumulator, int64_t rows, int64_t columns, MatrixV
 
 void CpuBackend::Round(const float* from, int64_t count, Bfloat16* to) { RoundAll(from, count, to); }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

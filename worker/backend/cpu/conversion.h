@@ -8,7 +8,7 @@
 #include "common/bfloat16.h"
 #include "worker/backend/cpu/gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 void WidenAll(const Bfloat16* from, int64_t count, float* to);
 void RoundAll(const float* from, int64_t count, Bfloat16* to);
@@ -26,6 +26,6 @@ inline MatrixView<float> Accumulator(MatrixView<Bfloat16>, int64_t columns, floa
 inline void Store(MatrixView<float>, int64_t, int64_t, MatrixView<float>) {}
 void Store(MatrixView<float> accumulator, int64_t rows, int64_t columns, MatrixView<Bfloat16> to);
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_CONVERSION_H_

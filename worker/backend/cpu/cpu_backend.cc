@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace cpu {
 namespace {
 
@@ -113,4 +113,4 @@ std::unique_ptr<Backend> MakeCpuBackend(int threads) {
   return std::make_unique<cpu::CpuBackend>();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

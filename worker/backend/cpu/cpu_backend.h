@@ -17,7 +17,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/cpu_ops.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 class CpuBackend : public CpuOps<float> {
  public:
@@ -61,6 +61,6 @@ class CpuBackend : public CpuOps<float> {
   std::vector<Mapping> mappings_;
 };
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_

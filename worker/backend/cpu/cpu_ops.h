@@ -10,7 +10,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/bfloat16_gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 // For fp32, CpuOps is the base of the backend itself.
 template <class T>
@@ -68,6 +68,6 @@ class CpuOps : public InterfaceOf<T> {
   [[no_unique_address]] std::conditional_t<std::is_same_v<T, float>, Nothing, Bfloat16Gemm> gemm_;
 };
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_CPU_OPS_H_

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "worker/backend/dropout_words.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 void DrawFactorsPortable(const FactorRange& range, float* factors) {
   for (int64_t i = 0; i < range.blocks; ++i) {
@@ -118,4 +118,4 @@ const float* DropoutStream::Factors(int64_t sample, int64_t first, int64_t count
   return factors_ + (first - first_block * 4);
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -9,7 +9,7 @@
 
 #include "worker/backend/backend.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 // A range of consecutive counters; each gives the factors of four elements.
 struct FactorRange {
@@ -44,6 +44,6 @@ class DropoutStream {
   alignas(64) float factors_[kChunk + 4 * (1 + kBlocksAtOnce)];
 };
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_DROPOUT_H_

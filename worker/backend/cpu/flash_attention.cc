@@ -17,7 +17,7 @@
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 constexpr int64_t kRows = 64, kColumns = 256;  // size of a tile
@@ -284,4 +284,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -3,7 +3,7 @@
 #include "worker/backend/cpu/simd.h"
 #include "worker/backend/gelu_formula.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 template <class T>
@@ -37,4 +37,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

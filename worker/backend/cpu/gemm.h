@@ -9,7 +9,7 @@
 
 #include "common/check.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 enum class Transpose { kNo, kYes };
 
@@ -32,6 +32,6 @@ inline void Gemm(Transpose transpose_a, Transpose transpose_b, int64_t m, int64_
               beta, c.data, static_cast<blasint>(c.stride));
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_GEMM_H_

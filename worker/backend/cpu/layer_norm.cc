@@ -6,7 +6,7 @@
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 struct RowStats {
@@ -81,4 +81,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

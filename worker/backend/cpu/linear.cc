@@ -4,7 +4,7 @@
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 // y (n, out) = x (n, in) w^T
@@ -77,4 +77,4 @@ void CpuOps<Bfloat16>::LinearWeight(const Bfloat16* x, const Bfloat16* dy, int64
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

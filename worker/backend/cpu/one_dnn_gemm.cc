@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 using dnnl::memory;
@@ -115,4 +115,4 @@ void OneDnnGemm::RunUntyped(const Request& request, MatrixView<const void> a, Ma
   primitives_->Run(key, a.data, b.data, bias, c.data);
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -12,7 +12,7 @@
 #include "common/bfloat16.h"
 #include "worker/backend/cpu/gemm.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 // op(a) is (m, k), op(b) is (k, n).
 struct ProductShape {
@@ -65,6 +65,6 @@ class OneDnnGemm {
   std::unique_ptr<Primitives> primitives_;
 };
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_ONE_DNN_GEMM_H_

@@ -6,7 +6,7 @@
 #include "worker/backend/cpu/rms_norm_row.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 template <class T>
@@ -57,4 +57,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 template <class T>
 inline float InverseRootMeanSquare(const T* x, int64_t h, float epsilon) {
@@ -48,6 +48,6 @@ inline void NormRowBackward(const T* x, const T* gamma, const T* dy, int64_t h, 
   }
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_RMS_NORM_ROW_H_

@@ -9,7 +9,7 @@
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 constexpr int64_t kPairs = 64;  // rotated together
@@ -105,4 +105,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

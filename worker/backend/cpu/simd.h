@@ -8,7 +8,7 @@
 
 #include "common/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 
 // e^x with an error of at most 2 ulp for x <= 88; 0 below -87.3, where the normal floats end. x = n ln 2 + r with |r| <=
 // ln(2)/2; a polynomial gives e^r (Cephes, Moshier 1992), and 2^n is built from its bits.
@@ -28,6 +28,6 @@ inline float Exp(float x) {
   return x < -87.3f ? 0.0f : p * two_to_n;
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu
 
 #endif  // LYNX_WORKER_BACKEND_CPU_SIMD_H_

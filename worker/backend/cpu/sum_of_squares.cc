@@ -2,7 +2,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 LYNX_SIMD double Sum(const float* x, size_t count) {
@@ -18,4 +18,4 @@ void CpuBackend::SumOfSquares(std::span<const std::span<const float>> tensors, d
   for (const std::span<const float> tensor : tensors) *sum += Sum(tensor.data(), tensor.size());
 }
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

@@ -2,7 +2,7 @@
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
-namespace lynx::cpu {
+namespace lynx::worker::cpu {
 namespace {
 
 // e^(-x), limited to e^87 so that its reciprocal is still a normal number.
@@ -79,4 +79,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cpu
+}  // namespace lynx::worker::cpu

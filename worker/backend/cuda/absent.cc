@@ -2,7 +2,7 @@
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int) {
   return absl::UnimplementedError(
@@ -10,4 +10,4 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int) {
       "missing)");
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -5,7 +5,7 @@
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/tensor_list.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 constexpr int64_t kMaxChunks = int64_t{1} << 30;  // of a grid
@@ -36,4 +36,4 @@ void CudaBackend::AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tens
   });
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

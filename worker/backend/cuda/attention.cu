@@ -4,7 +4,7 @@
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 // Goes over a row's tiles twice: first for the row's largest score and sum, then for the softmax.
@@ -105,4 +105,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

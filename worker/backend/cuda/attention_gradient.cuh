@@ -12,7 +12,7 @@
 #include "worker/backend/cuda/attention_softmax.cuh"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 template <class T>
 struct GradientArgs {
@@ -176,6 +176,6 @@ void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& sour
   });
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_

@@ -10,7 +10,7 @@
 #include "worker/backend/cuda/elementwise.cuh"
 #include "worker/backend/cuda/tensor_core.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
@@ -298,6 +298,6 @@ inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& arg
   });
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_ATTENTION_MMA_CUH_

@@ -8,7 +8,7 @@
 #include "worker/backend/cuda/attention_tile.cuh"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 // The values of a thread's two rows; the kSide threads of a row hold the same values.
 struct SoftmaxRows {
@@ -53,6 +53,6 @@ inline dim3 TileGrid(const AttentionShape& shape, int64_t heads) {
   return dim3(BlocksOf(shape.s, kTile), BlocksOf(heads, 1), BlocksOf(shape.b, 1));
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_ATTENTION_SOFTMAX_CUH_

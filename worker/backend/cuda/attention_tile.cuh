@@ -12,7 +12,7 @@
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/dropout.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr int kTile = 32;
 inline constexpr int kSide = kTile / 2;  // threads in each direction
@@ -168,6 +168,6 @@ struct Rows {
   }
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_

@@ -4,7 +4,7 @@
 #include "worker/backend/cuda/dropout.cuh"
 #include "worker/backend/cuda/elementwise.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 // The place of a pack's elements in the tensor that dropout numbers. kWidth is 1, or 4 if the row length is a multiple of 4.
@@ -111,4 +111,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr int kWarp = 32;
@@ -62,6 +62,6 @@ struct alignas(sizeof(T) * kWidth) Pack {
 // The index of this thread in the whole grid, in one dimension.
 __device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_

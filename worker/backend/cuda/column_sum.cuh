@@ -6,7 +6,7 @@
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr int kColumns = 32, kRowsAtOnce = 16;
 
@@ -49,6 +49,6 @@ struct ColumnsOf {
   __device__ float& At(int, int64_t column) const { return sums[column]; }
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_

@@ -2,7 +2,7 @@
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/elementwise.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 struct RoundEach {
@@ -27,4 +27,4 @@ void CudaBackend::Round(const float* from, int64_t count, Bfloat16* to) {
 
 void CudaBackend::Fill(float* x, int64_t count, float value) { ForEach(stream_, "fill", count, FillEach{x, value}); }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "worker/backend/cuda/queue.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace cuda {
 
 CudaBackend::CudaBackend(DeviceParts parts, std::string name)
@@ -109,4 +109,4 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device) {
   return std::make_unique<cuda::CudaBackend>(std::move(parts), std::move(name));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -19,7 +19,7 @@
 #include "worker/backend/cuda/marks.h"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 // The parts that are made before the ops and outlive them.
 struct DeviceParts {
@@ -75,6 +75,6 @@ T CudaBackend::Fetch(const T* value, T failed) {
   return stream_.Synchronize().ok() ? fetched : failed;
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_

@@ -11,7 +11,7 @@
 #include "worker/backend/cuda/gemm.h"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 // For fp32, CudaOps is the base of the backend itself.
 template <class T>
@@ -72,6 +72,6 @@ class CudaOps : public InterfaceOf<T> {
   Gemm& gemm_;
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_

@@ -10,7 +10,7 @@
 #include "common/check.h"
 #include "worker/backend/dropout_words.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 // A DropoutKey in the form that kernels take by value.
 struct Dropout {
@@ -39,6 +39,6 @@ struct Dropout {
   }
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_

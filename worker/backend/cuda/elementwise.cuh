@@ -5,7 +5,7 @@
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr int kElements = 4;  // elements of a pack; also the words of one block of dropout's generator
 
@@ -28,6 +28,6 @@ void ForEach(Stream& stream, const char* name, int64_t count, const Function& fu
   stream.Launch(name, &OnEach<Function>, dim3(BlocksOf(count, kBlock)), dim3(kBlock), count, function);
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_

@@ -3,7 +3,7 @@
 #include "worker/backend/cuda/elementwise.cuh"
 #include "worker/backend/gelu_formula.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 template <class T, int kWidth>
@@ -57,4 +57,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

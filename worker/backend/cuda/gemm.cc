@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
@@ -171,4 +171,4 @@ template void Gemm::Multiply(const ProductShape&, const float*, const float*, Pr
 template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const Bfloat16*, Bfloat16*);
 template void Gemm::Multiply(const ProductShape&, const Bfloat16*, const Bfloat16*, ProductInto, const float*, float*);
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -15,7 +15,7 @@
 #include "common/bfloat16.h"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
@@ -66,6 +66,6 @@ class Gemm {
   std::map<Key, std::unique_ptr<Product>> products_;
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_GEMM_H_

@@ -7,7 +7,7 @@
 #include "worker/backend/cuda/column_sum.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 struct RowStats {
@@ -104,4 +104,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -1,7 +1,7 @@
 // Linear layers as matrix products.
 #include "worker/backend/cuda/cuda_ops.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 template <class T>
@@ -44,4 +44,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -6,7 +6,7 @@
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_backend.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 constexpr int64_t kStats = 3;  // max, sum, target logit
@@ -120,4 +120,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

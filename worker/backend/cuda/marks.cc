@@ -2,7 +2,7 @@
 
 #include "common/check.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 Marks::~Marks() {
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
@@ -55,4 +55,4 @@ Nanos Marks::TimeOf(Moment moment) {
   return ops_.ok() ? begin_ + Nanos(static_cast<int64_t>(double{milliseconds} * 1e6)) : Nanos(0);
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

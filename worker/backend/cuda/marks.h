@@ -15,7 +15,7 @@
 #include "common/units.h"
 #include "worker/backend/cuda/stream.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 class Marks {
  public:
@@ -48,6 +48,6 @@ class Marks {
   Nanos begin_;  // time of the first event
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_MARKS_H_

@@ -3,7 +3,7 @@
 #include "worker/backend/cuda/dropout.cuh"
 #include "worker/backend/cuda/elementwise.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 template <class T>
@@ -61,4 +61,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -2,7 +2,7 @@
 
 #include "common/status.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> Queue::Create(Stream& ops, Marks& marks) {
   std::unique_ptr<Queue> queue(new Queue(ops, marks));
@@ -24,4 +24,4 @@ void Queue::Copy(const void* from, Bytes bytes, void* to) {
   ops_.Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes.value), cudaMemcpyDefault, handle_), "a copy");
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -12,7 +12,7 @@
 #include "worker/backend/cuda/stream.h"
 #include "worker/backend/device_queue.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 class Queue : public DeviceQueue {
  public:
@@ -35,6 +35,6 @@ class Queue : public DeviceQueue {
   cudaStream_t handle_ = nullptr;
 };
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_QUEUE_H_

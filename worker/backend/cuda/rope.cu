@@ -5,7 +5,7 @@
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 template <class T>
@@ -57,4 +57,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

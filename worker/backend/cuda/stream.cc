@@ -4,7 +4,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 absl::Status StatusOf(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return absl::OkStatus();
@@ -56,4 +56,4 @@ absl::Status Stream::Synchronize() {
   return status_;
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 // The status for a CUDA error: ResourceExhausted where memory is short, Aborted where the device has failed, else Internal.
 // `what`: what was being done.
@@ -84,6 +84,6 @@ T* Stream::ScratchOf(int64_t count) const {
 // The number of blocks of `size` that cover `count`.
 constexpr unsigned BlocksOf(int64_t count, int64_t size) { return static_cast<unsigned>((count + size - 1) / size); }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_STREAM_H_

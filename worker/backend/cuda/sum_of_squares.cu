@@ -5,7 +5,7 @@
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/tensor_list.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 constexpr int64_t kMaxParts = 65'536;  // plus one for each tensor
@@ -48,4 +48,4 @@ void CudaBackend::SumOfSquares(std::span<const std::span<const float>> tensors, 
   stream_.Launch("sum of sums", &SumOfParts, dim3(count > 0), dim3(kBlock), parts, count, sum);
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

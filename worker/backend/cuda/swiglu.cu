@@ -2,7 +2,7 @@
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 // e^(-x), limited to e^87 so that its reciprocal is still a normal number.
@@ -134,4 +134,4 @@ LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

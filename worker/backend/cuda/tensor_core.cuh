@@ -17,7 +17,7 @@
 #include "common/bfloat16.h"
 #include "worker/backend/cuda/block.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 struct LeftFragment {
   uint32_t at[4];
@@ -115,6 +115,6 @@ __device__ inline LeftFragment LeftOf(const SumFragment& first, const SumFragmen
            RoundedPair(second.at[0], second.at[1]), RoundedPair(second.at[2], second.at[3])}};
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_TENSOR_CORE_CUH_

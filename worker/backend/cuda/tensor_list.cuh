@@ -9,7 +9,7 @@
 
 #include "worker/backend/cuda/block.cuh"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 
 inline constexpr int kListed = 56;  // at 64 bytes for each tensor this stays below the 4 KiB limit of a kernel's parameters
 inline constexpr int64_t kChunk = 16 * kBlock;  // elements of a block are this or a multiple of it
@@ -74,6 +74,6 @@ void ForLists(const Tensors& tensors, int64_t chunk, Launch launch) {
   flush();
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda
 
 #endif  // LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_

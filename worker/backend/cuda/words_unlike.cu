@@ -6,7 +6,7 @@
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_backend.h"
 
-namespace lynx::cuda {
+namespace lynx::worker::cuda {
 namespace {
 
 constexpr int64_t kParts = 1024;
@@ -38,4 +38,4 @@ int64_t CudaBackend::WordsUnlike(float mark, const float* x, int64_t count) {
   return Fetch(words + kParts, count);
 }
 
-}  // namespace lynx::cuda
+}  // namespace lynx::worker::cuda

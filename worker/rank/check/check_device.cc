@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "worker/backend/host_view.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr Nanos kDuration{100'000'000};
@@ -150,4 +150,4 @@ absl::Status CheckDevice(const DeviceCheck& check, Backend& backend) {
   return CheckProducts(check, memory.first(count), memory.subspan(count, count), memory.last(count), backend);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "planner/problem/job_spec.h"
 #include "worker/backend/backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct DeviceCheck {
   int32_t size = 0;                    // side of the square matrices, from 1 to kMaxCheckedProduct
@@ -30,6 +30,6 @@ DeviceCheck DeviceCheckOf(const Backend& backend, DataType type);
 // which word or element is wrong, its value and the correct value. Errors of the backend are returned unchanged.
 absl::Status CheckDevice(const DeviceCheck& check, Backend& backend);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_

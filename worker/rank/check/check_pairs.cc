@@ -8,7 +8,7 @@
 
 #include "worker/collectives/group.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The median of sorted values, without the value at index `skipped`.
@@ -71,4 +71,4 @@ Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair) {
   return MedianOfOthers(TimesByKind(pairs), pairs[pair]);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

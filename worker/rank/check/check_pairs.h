@@ -9,7 +9,7 @@
 #include "common/units.h"
 #include "planner/problem/layout.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Two ranks that communicate while they train. In a round no rank is in two pairs. Each rank checks its own pairs in the order
 // of their rounds, so ranks never wait for each other in a circle.
@@ -34,6 +34,6 @@ std::vector<size_t> SlowPairs(const std::vector<PairTime>& pairs);
 // The median of the other links of the same kind; 0: there are no others.
 Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_CHECK_CHECK_PAIRS_H_

@@ -22,7 +22,7 @@
 #include "worker/rank/peers/idle_limit.h"
 #include "worker/rank/peers/with_cause.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kWords = kCheckedLinkBytes.value / static_cast<int64_t>(sizeof(float));
@@ -329,4 +329,4 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
   return report;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

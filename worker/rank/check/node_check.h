@@ -20,7 +20,7 @@
 #include "worker/contract/rank_config.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Size of the buffer that goes each way.
 inline constexpr Bytes kCheckedLinkBytes{1 << 20};
@@ -41,6 +41,6 @@ struct NodeCheckOptions {
 absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeCheckOptions& options, Backend& backend,
                                            Communicator& between_hosts);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_CHECK_NODE_CHECK_H_

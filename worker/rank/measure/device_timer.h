@@ -10,7 +10,7 @@
 #include "worker/backend/backend.h"
 #include "worker/rank/measure/stopwatch.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class DeviceTimer {
  public:
@@ -47,6 +47,6 @@ class DeviceTimer {
   const Stopwatch& stopwatch_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_

@@ -15,7 +15,7 @@
 #include "worker/rank/measure/stopwatch.h"
 #include "worker/rank/process/pinning.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int32_t kLayer = 0;  // the transformer layer that is measured
@@ -298,4 +298,4 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

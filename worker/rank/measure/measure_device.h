@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Makes a backend of the request's device. What a backend allocated is freed when it is destroyed.
 using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
@@ -19,6 +19,6 @@ using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
 // Other errors are those of the device and of `make_backend`.
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_DEVICE_H_

@@ -16,7 +16,7 @@
 #include "worker/rank/measure/stopwatch.h"
 #include "worker/rank/process/pinning.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
@@ -375,4 +375,4 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

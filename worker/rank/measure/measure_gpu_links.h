@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Makes the backend of GPU `index` of the request; called on the thread that uses it.
 using MakeGpuBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(int32_t index)>;
@@ -42,6 +42,6 @@ struct OverlapCost {
 };
 OverlapCost OverlapOf(const OverlapTimes& times);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_GPU_LINKS_H_

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "worker/engine/copy_thread.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kCopied = 4 << 20;  // elements: more than fit into caches
@@ -94,4 +94,4 @@ absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatc
   return HostBench(backend, stopwatch, device.data(), products.data()).Run();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

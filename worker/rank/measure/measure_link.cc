@@ -14,7 +14,7 @@
 #include "worker/rank/measure/stopwatch.h"
 #include "worker/rank/process/pinning.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int32_t kRanks = 2;
@@ -241,4 +241,4 @@ absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPla
   return result;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The places of the two ranks if they are not both where the caller is. The addresses replace request.host. A rank's thread
 // calls the function to move to its place (into a network namespace).
@@ -35,6 +35,6 @@ struct TransferSample {
 // results are clamped to latency >= 0 and bytes_per_second >= 1. Pure.
 LinkCost FitLink(const std::vector<TransferSample>& samples);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_LINK_H_

@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "worker/rank/measure/measure_host.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kCopied = 4 << 20;  // floats each way
@@ -99,4 +99,4 @@ absl::StatusOr<HostLink> MeasurePinned(Backend& backend, const Stopwatch& stopwa
   return PinnedBench::Measure(backend, stopwatch);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,11 +8,11 @@
 #include "worker/backend/backend.h"
 #include "worker/rank/measure/stopwatch.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Measures the rates; all are > 0. Errors are those of the backend.
 absl::StatusOr<HostLink> MeasurePinned(Backend& backend, const Stopwatch& stopwatch);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_

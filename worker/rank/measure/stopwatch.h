@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The median; for an even number of values the upper of the two middle ones. `values` must not be empty.
 template <class T>
@@ -75,6 +75,6 @@ class Stopwatch {
   const Counted counted_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_

@@ -6,7 +6,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct StatusSlot {
@@ -63,4 +63,4 @@ absl::Status FirstFailure(const std::vector<absl::Status>& statuses) {
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

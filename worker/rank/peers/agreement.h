@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Longer messages are cut.
 inline constexpr int kAgreementMessageBytes = 504;
@@ -52,6 +52,6 @@ absl::StatusOr<std::vector<T>> GatherValues(const T& own, const RankGroup& seat)
   return values;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_AGREEMENT_H_

@@ -13,7 +13,7 @@
 #include "common/check.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int kGraceMillis = 2000;
@@ -88,4 +88,4 @@ void Cancellation::Watch() {
   _exit(kRankExitCancelled);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -20,7 +20,7 @@
 
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class BlockResult : uint8_t { kBlocked, kWereBlocked };
 // Blocks SIGTERM and SIGINT in the calling thread, in the threads that it starts from now on, and in the program that this
@@ -56,6 +56,6 @@ class Cancellation {
   std::thread watcher_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_CANCELLATION_H_

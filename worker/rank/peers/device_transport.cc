@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct Card {
@@ -56,4 +56,4 @@ std::string MachineName() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "a node without a name";
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

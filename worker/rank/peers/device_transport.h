@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/rank/peers/agreement.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Returns true if the devices use NCCL. `own_nccl`: this rank's NcclName. `node`: the name of its machine. FailedPrecondition,
 // on every rank, if a rank has another version of NCCL than rank 0, or if some ranks have NCCL and others do not. The error
@@ -19,6 +19,6 @@ absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string&
 // The name that the system has for this machine.
 std::string MachineName();
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_DEVICE_TRANSPORT_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lynx {
+namespace lynx::worker {
 
 void IdleLimit::RecordStep(Nanos step) {
   if (steps_.size() < kWindow) {
@@ -22,4 +22,4 @@ void IdleLimit::RecordStep(Nanos step) {
   Set(limit);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -17,7 +17,7 @@
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the time of a step is known
 inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
@@ -66,6 +66,6 @@ class CheckpointPatience {
   const IdleLimit& limit_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_IDLE_LIMIT_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lynx {
+namespace lynx::worker {
 
 std::vector<LinkUse> LinkMeter::SinceLast() {
   std::vector<LinkUse> now = communicator_.LinkUses();
@@ -21,4 +21,4 @@ std::vector<LinkUse> LinkMeter::SinceLast() {
   return since;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include "common/link_use.h"
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class LinkMeter {
  public:
@@ -22,6 +22,6 @@ class LinkMeter {
   std::vector<LinkUse> last_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_LINK_METER_H_

@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
@@ -44,4 +44,4 @@ absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard
   return checkpoint;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,13 +9,13 @@
 #include "worker/data/data_fingerprint.h"
 #include "worker/rank/peers/agreement.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Returns the size of a whole checkpoint: the sum of the ranks' shards. `own_shard` is 0 if the rank writes no shard.
 // FailedPrecondition, on every rank, if ranks read different data; the error names the first rank that differs from rank 0, and
 // both data sets.
 absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& seat);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_SAME_DATA_H_

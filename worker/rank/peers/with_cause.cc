@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr char kPayload[] = "lynx/fault-cause";
@@ -56,4 +56,4 @@ std::vector<int32_t> LinkPeersOf(const absl::Status& status) {
   return peers;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/fault_cause.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Returns the status with the cause attached. A status that already has a cause, or that reports a lost peer, is not changed.
 absl::Status WithCause(absl::Status status, FaultCause cause);
@@ -39,6 +39,6 @@ absl::StatusOr<T> WithCauseOfCode(absl::StatusOr<T> result) {
 // True for errors that the communicator returns if another rank is gone, is silent or gave up.
 inline bool IsPeerLoss(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PEERS_WITH_CAUSE_H_

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 struct Rights {
@@ -54,4 +54,4 @@ absl::Status DropPrivileges(const std::string& text) {
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // `text` is "UID:GID:GROUP,GROUP". All threads of the process become that user with exactly these groups, and no program that
 // the process starts can get more rights (no_new_privs). If the process is that user already, does nothing: the process may
@@ -15,6 +15,6 @@ namespace lynx {
 // its user, or could undo the change.
 absl::Status DropPrivileges(const std::string& text);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PROCESS_DROP_PRIVILEGES_H_

@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{200};
@@ -36,4 +36,4 @@ void LeaseWatch::Watch() {
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

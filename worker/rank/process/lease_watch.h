@@ -9,7 +9,7 @@
 
 #include "worker/contract/lease_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class LeaseWatch {
  public:
@@ -28,6 +28,6 @@ class LeaseWatch {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PROCESS_LEASE_WATCH_H_

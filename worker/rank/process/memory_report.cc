@@ -17,7 +17,7 @@
 #include "common/check.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr char kNoMemory[] = "the process ran out of memory: it asked for more than this node, or its limit, had left";
@@ -87,4 +87,4 @@ absl::Status ReportWhenMemoryEnds(const std::string& report_file) {
   return absl::OkStatus();
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

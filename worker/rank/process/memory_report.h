@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // Prepares the report. From now on, if `new` or a thread's stack finds no memory, the process appends a failure with
 // FaultCause::kMemory to `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited,
@@ -15,6 +15,6 @@ namespace lynx {
 // status follows errno.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PROCESS_MEMORY_REPORT_H_

@@ -8,7 +8,7 @@
 #include "common/cores.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores) {
   if (cores.empty()) return PinResult::kWasPinned;
@@ -33,4 +33,4 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 enum class PinResult : uint8_t { kPinned, kWasPinned };
 
@@ -19,6 +19,6 @@ absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores);
 // The processor's name in /proc/cpuinfo; "unknown processor" if it has none.
 std::string ProcessorName();
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_PROCESS_PINNING_H_

@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
@@ -102,4 +102,4 @@ std::string ScalarsEvent(Nanos wall, int64_t step, const std::vector<Scalar>& sc
   return event;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

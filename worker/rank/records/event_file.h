@@ -17,7 +17,7 @@
 
 #include "common/units.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct Scalar {
   std::string_view tag;
@@ -35,6 +35,6 @@ std::string VersionEvent(Nanos wall);  // the first event of a file
 std::string StartEvent(Nanos wall, int64_t step);
 std::string ScalarsEvent(Nanos wall, int64_t step, const std::vector<Scalar>& scalars);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_RECORDS_EVENT_FILE_H_

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 absl::StatusOr<ReportFile> ReportFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
@@ -40,4 +40,4 @@ void ReportFile::Append(const RankReport& report) {
   std::fprintf(stderr, "cannot append to %s: %s; the report is lost: %s", path_.c_str(), reason, text.c_str());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

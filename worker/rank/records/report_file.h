@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class ReportFile {
  public:
@@ -32,6 +32,6 @@ class ReportFile {
   bool torn_ = false;  // the last line is incomplete
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_RECORDS_REPORT_FILE_H_

@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "worker/rank/records/event_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 namespace fs = std::filesystem;
@@ -122,4 +122,4 @@ void RunLog::GiveUp(const absl::Status& reason) {
   if (events_fd_ >= 0) close(std::exchange(events_fd_, -1));
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

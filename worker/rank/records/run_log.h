@@ -22,7 +22,7 @@
 #include "worker/contract/rank_config.h"
 #include "worker/contract/rank_report.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // The folder of a job's log.
 std::string RunLogPath(const std::string& checkpoint_directory, const JobId& job);
@@ -49,6 +49,6 @@ class RunLog {
   int events_fd_ = -1;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_

@@ -11,7 +11,7 @@
 #include "worker/checkpoint/shard.h"
 #include "worker/rank/states/resume.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Pauses between two attempts at the last checkpoint; each is twice the previous one, up to kMaxPause.
@@ -141,4 +141,4 @@ void CheckpointWriter::Report(int64_t steps_done, const absl::Status& failure) {
   reports_.Append(CheckpointFailure{.step = steps_done, .reason = std::string(failure.message())});
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

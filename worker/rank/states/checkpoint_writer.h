@@ -22,7 +22,7 @@
 #include "worker/rank/records/report_file.h"
 #include "worker/rank/states/shard_writer.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 // True if a run writes a checkpoint after `steps_done` steps.
 bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
@@ -82,6 +82,6 @@ class CheckpointWriter {
   int64_t pending_ = 0;  // steps done, of the checkpoint in progress; 0: there is none
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "worker/copies/copy_files.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The limit for a node's list; it has room for some hundreds of shards.
@@ -106,4 +106,4 @@ void CopyResume::MarkResumed(int64_t step) {
   if (!marked.ok()) std::fprintf(stderr, "copies in memory: %s\n", std::string(marked.message()).c_str());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

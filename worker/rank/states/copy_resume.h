@@ -17,7 +17,7 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/states/peer_copies.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class CopyResume {
  public:
@@ -57,6 +57,6 @@ class CopyResume {
   bool touched_ = false;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_COPY_RESUME_H_

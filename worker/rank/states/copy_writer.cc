@@ -14,7 +14,7 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The ranks make in-memory checkpoints as often as this is cheap. Training waits for them at most 1/kWaitShare of its time. The
@@ -172,4 +172,4 @@ void CopyWriter::Drop() {
   if (copies_->leads()) copies_->store().RemoveOlderThan(config_.generation);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -26,7 +26,7 @@
 #include "worker/rank/records/report_file.h"
 #include "worker/rank/states/peer_copies.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class CopyWriter {
  public:
@@ -85,6 +85,6 @@ class CopyWriter {
   absl::Status status_;               // outcome of this rank's part; valid when idle_
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_COPY_WRITER_H_

@@ -11,7 +11,7 @@
 #include "common/meminfo.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
@@ -163,4 +163,4 @@ CopyClient& PeerCopies::ClientOfNode(int32_t node) {
   return Client(ranks[static_cast<size_t>(rank_) % ranks.size()]);
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -22,7 +22,7 @@
 #include "worker/rank/peers/agreement.h"
 #include "worker/rank/records/report_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class PeerCopies {
  public:
@@ -84,6 +84,6 @@ Bytes MostCopies(const CopyRoom& room);
 std::vector<Bytes> CopiesByNode(const std::vector<ShardKeepers>& keepers, const std::vector<int32_t>& nodes,
                                 const std::vector<Bytes>& shard_bytes);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_PEER_COPIES_H_

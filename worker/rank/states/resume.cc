@@ -12,7 +12,7 @@
 #include "worker/checkpoint/offline.h"
 #include "worker/rank/states/checkpoint_writer.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 constexpr int64_t kInitialStates = -1;
@@ -213,4 +213,4 @@ absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const Chec
   }
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -27,7 +27,7 @@
 #include "worker/rank/records/report_file.h"
 #include "worker/rank/states/copy_resume.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 struct ResumePoint {
   int64_t steps_done = 0;
@@ -46,6 +46,6 @@ absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const Chec
 // The error of a generation when it finds that a newer one has begun.
 absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason);
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_RESUME_H_

@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Where training wants the same core, the thread gets about a quarter of it. The shard is durable soon enough, and most waits
@@ -89,4 +89,4 @@ absl::Status ShardWriter::Finish() {
   return std::exchange(status_, absl::OkStatus());
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -22,7 +22,7 @@
 #include "common/units.h"
 #include "worker/checkpoint/safetensors_file.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class ShardWriter {
  public:
@@ -59,6 +59,6 @@ class ShardWriter {
   std::thread thread_;
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_WORKER_RANK_STATES_SHARD_WRITER_H_

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -106,4 +106,4 @@ TEST_F(DevicePoolTest, AJobThatLeavesTheKindOpenGetsGpusIfThereAreEnough) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -80,4 +80,4 @@ TEST_F(MeasurementsTest, ANodeThatTrainsDoesNotMeasureForAJobThatTrains) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

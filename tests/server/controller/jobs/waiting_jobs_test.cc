@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST_F(WaitingJobsTest, AReasonIsToldOnce) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST_F(JobTableTest, ListsTheNewestFirst) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

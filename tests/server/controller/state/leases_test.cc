@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 // Ten nodes whose daemons know leases and can be witnesses. The server has run for an hour, which is longer than the node
@@ -92,4 +92,4 @@ TEST_F(LeasesTest, AForgottenNodeIsNobodysWitness) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -52,4 +52,4 @@ TEST(MemoryCheckpoints, AForgottenNodeIsNotTold) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST_F(NodeTableTest, PresenceIsOfBothDaemons) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -5,7 +5,7 @@
 
 #include "tests/server/controller/parts_fixture.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(PresentStepDeathTest, TimeDoesNotGoBack) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::server {
 namespace {
 
 std::vector<NodeId> Nodes(int count) {
@@ -27,4 +27,4 @@ TEST(NodeNames, ThoseOfALargeJobAreCounted) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::server

@@ -95,7 +95,7 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 size_t cublasLtGetVersion() { return 0; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (lynx::worker::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -154,7 +154,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
-  if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (lynx::worker::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a, *b, *c, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   // The algorithm is the alignment that it was chosen for; it must not be used with less.
   results[0] = {};
@@ -168,7 +168,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
                               const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t stream) {
-  if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (lynx::worker::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a_layout, *b_layout, *c_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   uint32_t alignment[4];
   std::memcpy(alignment, algo->data, sizeof(alignment));
@@ -177,9 +177,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
   // The description of the product may change before the product is computed, so it is copied.
-  lynx::cuda_on_host::Issue(stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout,
-                                     b_layout = *b_layout, beta = *static_cast<const float*>(beta), c_layout = *c_layout] {
-    Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);
-  });
+  lynx::worker::cuda_on_host::Issue(
+      stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout, b_layout = *b_layout,
+               beta = *static_cast<const float*>(beta), c_layout = *c_layout] {
+        Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);
+      });
   return CUBLAS_STATUS_SUCCESS;
 }

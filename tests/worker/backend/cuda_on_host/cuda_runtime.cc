@@ -5,7 +5,7 @@
 
 #include "scheduler.h"
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 namespace {
 
 std::atomic<int64_t> calls_left = 0;  // until one fails; 0: none fails
@@ -23,7 +23,7 @@ bool Fails() {
   return false;
 }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t error) {
@@ -36,23 +36,23 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *count = 1;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
 cudaError_t cudaGetDevice(int* device) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *device = 0;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  *value = lynx::cuda_on_host::compute_major;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  *value = lynx::worker::cuda_on_host::compute_major;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *properties = {.name = "CUDA on the host"};
   return cudaSuccess;
 }
@@ -68,43 +68,43 @@ cudaError_t ResultOf(void* memory) { return memory != nullptr ? cudaSuccess : cu
 }  // namespace
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  if (bytes > kDeviceBytes - lynx::cuda_on_host::DeviceMemoryTaken()) return cudaErrorMemoryAllocation;
-  *memory = lynx::cuda_on_host::TakeDeviceMemory(bytes);
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (bytes > kDeviceBytes - lynx::worker::cuda_on_host::DeviceMemoryTaken()) return cudaErrorMemoryAllocation;
+  *memory = lynx::worker::cuda_on_host::TakeDeviceMemory(bytes);
   return ResultOf(*memory);
 }
 cudaError_t cudaFree(void* memory) {
-  lynx::cuda_on_host::FreeDeviceMemory(memory);
+  lynx::worker::cuda_on_host::FreeDeviceMemory(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *total_bytes = kDeviceBytes;
-  *free_bytes = kDeviceBytes - lynx::cuda_on_host::DeviceMemoryTaken();
+  *free_bytes = kDeviceBytes - lynx::worker::cuda_on_host::DeviceMemoryTaken();
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  lynx::cuda_on_host::Issue(stream, [memory, value, bytes] { std::memset(memory, value, bytes); });
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  lynx::worker::cuda_on_host::Issue(stream, [memory, value, bytes] { std::memset(memory, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  lynx::cuda_on_host::CopyAsync(stream, from, bytes, to);
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  lynx::worker::cuda_on_host::CopyAsync(stream, from, bytes, to);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
-  *memory = lynx::cuda_on_host::TakePinnedMemory(bytes);
+  *memory = lynx::worker::cuda_on_host::TakePinnedMemory(bytes);
   return ResultOf(*memory);
 }
 cudaError_t cudaFreeHost(void* memory) {
-  lynx::cuda_on_host::FreePinnedMemory(memory);
+  lynx::worker::cuda_on_host::FreePinnedMemory(memory);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  *stream = lynx::cuda_on_host::MakeStream();
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  *stream = lynx::worker::cuda_on_host::MakeStream();
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
@@ -112,17 +112,17 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *lowest = kLowestPriority;
   *highest = kHighestPriority;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  lynx::cuda_on_host::FreeStream(stream);
+  lynx::worker::cuda_on_host::FreeStream(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  lynx::cuda_on_host::Synchronize(stream);
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  lynx::worker::cuda_on_host::Synchronize(stream);
   return cudaSuccess;
 }

@@ -37,7 +37,7 @@ extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 struct CudaOnHostStream;
 struct CudaOnHostEvent;
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 
 // Makes the k-th of the runtime's next calls that can fail, and all later ones, fail; on all threads. 0: none fails.
 void FailFromCall(int64_t k);
@@ -72,16 +72,16 @@ T ValueOf(uint64_t word) {
   return value;
 }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 void __syncthreads();
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
-  using namespace lynx::cuda_on_host;
+  using namespace lynx::worker::cuda_on_host;
   return ValueOf<T>(Exchange(WordOf(value))[Lane() ^ mask]);
 }
 inline unsigned __ballot_sync(unsigned, int predicate) {
-  using namespace lynx::cuda_on_host;
+  using namespace lynx::worker::cuda_on_host;
   const uint64_t* const words = Exchange(predicate != 0);
   unsigned ballot = 0;
   for (int lane = 0; lane < 32; ++lane) ballot |= static_cast<unsigned>(words[lane]) << lane;
@@ -122,10 +122,10 @@ struct cudaLaunchConfig_t {
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
-  lynx::cuda_on_host::Launch(config->stream, config->gridDim, config->blockDim,
-                             [kernel, values] { std::apply(kernel, values); });
+  lynx::worker::cuda_on_host::Launch(config->stream, config->gridDim, config->blockDim,
+                                     [kernel, values] { std::apply(kernel, values); });
   return cudaSuccess;
 }
 

@@ -13,7 +13,7 @@
 
 thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 namespace {
 
 constexpr size_t kStack = 128 * 1024;
@@ -165,6 +165,6 @@ const uint64_t* Exchange(uint64_t word) { return machine.Exchange(word); }
 int Lane() { return machine.lane(); }
 void BlockBarrier() { machine.Stop(State::kAtBlockBarrier); }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
-void __syncthreads() { lynx::cuda_on_host::BlockBarrier(); }
+void __syncthreads() { lynx::worker::cuda_on_host::BlockBarrier(); }

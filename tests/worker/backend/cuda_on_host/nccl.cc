@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "scheduler.h"
 
-using namespace lynx::cuda_on_host;
+using namespace lynx::worker::cuda_on_host;
 
 namespace {
 
@@ -198,7 +198,7 @@ void End(ncclComm_t comm) {
 
 }  // namespace
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 
 void FailTransfer(int64_t k, ncclResult_t error) {
   const Locked locked;
@@ -218,7 +218,7 @@ int64_t LiveCommunicators() {
   return live;
 }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclRemoteError   ? "remote process exited or there was a network error"

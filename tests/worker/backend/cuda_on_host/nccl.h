@@ -38,7 +38,7 @@ struct ncclConfig_t {
 #define NCCL_CONFIG_INITIALIZER \
   { NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT }
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 
 // The k-th transfer that is issued from now on, by any member of any communicator, never ends, and its communicator
 // reports `error`; 0: all transfers end.
@@ -50,7 +50,7 @@ ncclConfig_t NewestConfig();
 // The number of communicators that are neither destroyed nor aborted.
 int64_t LiveCommunicators();
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 const char* ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetVersion(int* version);

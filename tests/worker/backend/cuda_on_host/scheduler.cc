@@ -16,7 +16,7 @@
 
 #include "common/check.h"
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 
 class Device {
  public:
@@ -57,17 +57,17 @@ class Device {
   std::map<void*, size_t> mapped_;
 };
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 struct CudaOnHostStream {
-  lynx::cuda_on_host::Device* device = nullptr;
+  lynx::worker::cuda_on_host::Device* device = nullptr;
   bool first = false;  // the first stream of its device
-  std::deque<lynx::cuda_on_host::Work> queue;
+  std::deque<lynx::worker::cuda_on_host::Work> queue;
   int64_t done = 0;    // work up to this number is done
   int64_t wanted = 0;  // work up to this number is wanted
 };
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 namespace {
 
 struct State {
@@ -293,9 +293,9 @@ void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
   if (IsPageable(to)) WaitFor(stream, number);
 }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
-using namespace lynx::cuda_on_host;
+using namespace lynx::worker::cuda_on_host;
 
 // The moment at which the stream reached the recording.
 struct Recording {

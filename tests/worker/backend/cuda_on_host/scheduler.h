@@ -17,7 +17,7 @@
 
 #include "cuda_runtime.h"
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 
 enum class Order : uint8_t {
   kEager,       // all work as soon as possible; most of it is done when the call returns
@@ -77,6 +77,6 @@ enum class Direction : uint8_t { kForwards, kBackwards };
 // Runs all threads of a kernel on the calling OS thread.
 void RunKernel(dim3 grid, dim3 block, Direction direction, const std::function<void()>& thread);
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host
 
 #endif  // LYNX_TESTS_CUDA_ON_HOST_SCHEDULER_H_

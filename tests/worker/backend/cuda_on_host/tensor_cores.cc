@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "cuda_runtime.h"
 
-namespace lynx::cuda_on_host {
+namespace lynx::worker::cuda_on_host {
 namespace {
 
 constexpr int kLanes = 32;
@@ -58,4 +58,4 @@ void LoadMatrices(const void* row, int count, bool transposed, uint32_t* words) 
   }
 }
 
-}  // namespace lynx::cuda_on_host
+}  // namespace lynx::worker::cuda_on_host

@@ -9,7 +9,7 @@
 
 #include "worker/backend/cpu/cpu_backend.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -100,4 +100,4 @@ TEST(CheckDevice, IsOfTheTypeThatTheJobComputesWith) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

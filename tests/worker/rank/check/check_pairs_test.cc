@@ -10,7 +10,7 @@
 
 #include "worker/collectives/group.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -65,4 +65,4 @@ TEST(MedianOfOthers, LeavesTheLinkItselfOut) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

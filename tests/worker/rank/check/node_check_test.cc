@@ -15,7 +15,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/rank/peers/with_cause.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::ElementsAre;
@@ -274,4 +274,4 @@ TEST(NodeCheck, APeerThatEndsIsAPeerThatEnds) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

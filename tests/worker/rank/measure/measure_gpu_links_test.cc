@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -95,4 +95,4 @@ TEST(OverlapOf, TellsSlowedOpsFromALostWindow) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -1,5 +1,5 @@
 // Measuring: the fit, and both modes of the binary from end to end.
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "worker/rank/measure/measure_link.h"
 #include "worker/rank/measure/stopwatch.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(Measure, ABadRequestIsNamed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -9,7 +9,7 @@
 #include "worker/rank/peers/idle_limit.h"
 #include "worker/rank/peers/same_data.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::AllOf;
@@ -130,4 +130,4 @@ TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

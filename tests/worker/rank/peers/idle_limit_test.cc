@@ -4,7 +4,7 @@
 
 #include "tests/worker/rank/peers/no_transfers.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
@@ -58,4 +58,4 @@ TEST(IdleLimit, IsThatOfACheckpointWhileOneIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -4,7 +4,7 @@
 
 #include "tests/worker/rank/peers/no_transfers.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 class Told : public NoTransfers {
@@ -33,4 +33,4 @@ TEST(LinkMeter, TellsOfABoundedNumber) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

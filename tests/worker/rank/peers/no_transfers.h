@@ -5,7 +5,7 @@
 
 #include "worker/collectives/communicator.h"
 
-namespace lynx {
+namespace lynx::worker {
 
 class NoTransfers : public Communicator {
  public:
@@ -26,6 +26,6 @@ class NoTransfers : public Communicator {
   static absl::Status None() { return absl::UnimplementedError("none"); }
 };
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_RANK_PEERS_NO_TRANSFERS_H_

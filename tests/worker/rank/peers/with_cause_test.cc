@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 TEST(WithCause, TravelsWithAStatus) {
@@ -42,4 +42,4 @@ TEST(WithCause, ABadLinkNamesItsOtherEnds) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

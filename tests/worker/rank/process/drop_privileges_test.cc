@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

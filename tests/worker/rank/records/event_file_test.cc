@@ -13,7 +13,7 @@
 
 #include "tests/worker/rank/records/event_records.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // The parts of tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto that the writer uses.
@@ -87,4 +87,4 @@ TEST(EventFile, RecordsAreReadBackAndTheirDamageIsNoticed) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

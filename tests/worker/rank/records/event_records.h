@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lynx {
+namespace lynx::worker {
 
 inline uint32_t MaskedCrcByBits(std::string_view bytes) {
   uint32_t crc = 0xffffffff;
@@ -41,6 +41,6 @@ inline bool ReadEventRecords(std::string_view file, std::vector<std::string>& me
   return true;
 }
 
-}  // namespace lynx
+}  // namespace lynx::worker
 
 #endif  // LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_

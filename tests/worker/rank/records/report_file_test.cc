@@ -10,7 +10,7 @@
 
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // While an object of this class lives, no file of this process may grow beyond `bytes`, like on a disk that fills up
@@ -79,4 +79,4 @@ TEST(ReportFile, AFolderThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -8,7 +8,7 @@
 
 #include "tests/worker/test_folder.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::EndsWith;
@@ -56,4 +56,4 @@ TEST(RunLogTest, AFullDiskLeavesWholeLines) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

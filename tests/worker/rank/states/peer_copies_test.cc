@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -34,4 +34,4 @@ TEST(PeerCopies, NeedTwoFilesForEachShardInEachPlace) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 // Two tensors of four bytes each.
@@ -136,4 +136,4 @@ TEST(ShardWriter, GivesUpWhenItsRankEnds) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
-namespace lynx {
+namespace lynx::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(MeasureText, LinksBetweenGpusMustMakeSense) {
 }
 
 }  // namespace
-}  // namespace lynx
+}  // namespace lynx::worker

@@ -1,9 +1,9 @@
-// Writes and reads the JSON of measure.h.
+// Writes and reads the JSON of measurement.h.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
-#include "worker/rank/measure/measure.h"
+#include "worker/contract/measurement.h"
 
 namespace lynx {
 namespace {

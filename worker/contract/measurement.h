@@ -33,8 +33,8 @@
 //                   "nccl_bytes": 1, "route_bytes": 1}
 //
 // Plain data and pure functions; thread-safe.
-#ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_H_
-#define LYNX_WORKER_RANK_MEASURE_MEASURE_H_
+#ifndef LYNX_WORKER_CONTRACT_MEASUREMENT_H_
+#define LYNX_WORKER_CONTRACT_MEASUREMENT_H_
 
 #include <cstdint>
 #include <string>
@@ -124,4 +124,4 @@ absl::StatusOr<GpuLinksResult> ParseGpuLinksResult(const std::string& text);
 
 }  // namespace lynx
 
-#endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_H_
+#endif  // LYNX_WORKER_CONTRACT_MEASUREMENT_H_
