@@ -50,6 +50,7 @@ struct Policy {
   RecomputeMode mode;
   bool limited;
   bool offloads = false;
+  WeaveMode weave = WeaveMode::kOff;
 };
 constexpr Policy kPolicies[] = {
     {"store all, no limit", RecomputeMode::kNone, false},
@@ -59,6 +60,9 @@ constexpr Policy kPolicies[] = {
     {"no overlap", RecomputeMode::kNoOverlap, true},
     {"Lynx (HEU)", RecomputeMode::kHeu, true},
     {"Lynx (HEU), offloading", RecomputeMode::kHeu, true, true},
+    {"full, keep collectives, woven pairs", RecomputeMode::kFullKeepCollectives, true, false, WeaveMode::kPairs},
+    {"Lynx (HEU), woven pairs", RecomputeMode::kHeu, true, false, WeaveMode::kPairs},
+    {"Lynx (HEU), woven neighbours", RecomputeMode::kHeu, true, false, WeaveMode::kNeighbours},
 };
 
 JobSpec SpecOf(const Options& options) {
@@ -101,11 +105,16 @@ class Benchmark {
 
   absl::Status MeasureDevices() {
     WakeEvent never;
-    const LayerShape shape = ShapeOf(spec_.model, PinnedLayout(spec_.parallel), spec_.train.micro_batch);
+    std::vector<LayerShape> shapes;
+    for (const int32_t group : {1, 2}) {
+      if (options_.micro_batch % group != 0) continue;
+      shapes.push_back(ShapeOf(spec_.model, PinnedLayout(spec_.parallel), options_.micro_batch / group));
+    }
     LYNX_ASSIGN_OR_RETURN(
         measured_, lynx::agent::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder}, devices_,
-                                               {shape}, never));
-    return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
+                                               shapes, never));
+    return measured_.measured.size() < shapes.size() ? absl::InternalError("the layer's ops were not measured in time")
+                                                     : absl::OkStatus();
   }
 
   // The link's rate in bytes per second for which the link is as slow as `slowness` says (Options::slowness).
@@ -127,9 +136,10 @@ class Benchmark {
     return static_cast<int64_t>(1e9 * static_cast<double>(collectives.value) / (slowness * static_cast<double>(ops.value)));
   }
 
-  absl::StatusOr<LinkReport> Run(const std::string& name, int64_t bytes_per_second) {
+  absl::StatusOr<LinkReport> Run(const std::string& name, double slowness) {
+    const int64_t bytes_per_second = RateFor(slowness);
     LYNX_RETURN_IF_ERROR(network_.Shape({bytes_per_second, Nanos(options_.latency_us * 1000)}));
-    LinkReport report{.name = name, .bytes_per_second = bytes_per_second};
+    LinkReport report{.name = name, .slow = slowness >= 1, .bytes_per_second = bytes_per_second};
     LYNX_ASSIGN_OR_RETURN(const LinkResult link, MeasureLink());
     report.measured_bytes_per_second = link.link.bytes_per_second;
     report.measured_latency = link.link.latency;
@@ -164,14 +174,23 @@ class Benchmark {
         request, {{network_.HostOf(0), network_.HostOf(1)}, [&](int32_t rank) { return network_.Enter(rank); }});
   }
 
-  absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit, Bytes host) const {
-    PlanRequest request{.spec = spec_, .cluster = UniformCluster(1, options_.tp * options_.pp, profile)};
+  // A group of microbatches that run side by side has the samples of one microbatch that runs alone.
+  JobSpec SpecFor(const Policy& policy) const {
+    JobSpec spec = spec_;
+    spec.recompute = policy.mode;
+    spec.parallel.weave = policy.weave;
+    spec.train.micro_batch = options_.micro_batch / GroupOf(policy.weave);
+    return spec;
+  }
+
+  absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, const Policy& policy, Bytes limit) const {
+    PlanRequest request{.spec = SpecFor(policy), .cluster = UniformCluster(1, options_.tp * options_.pp, profile)};
+    const Bytes host = policy.offloads ? kMiB * options_.host_mib : Bytes(0);
     request.cluster.groups[0].host_memory = host * (options_.tp * options_.pp);
-    request.spec.recompute = mode;
-    request.spec.resources.activation_memory_per_rank = limit;
+    if (policy.limited) request.spec.resources.activation_memory_per_rank = limit;
     LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
     if (Plan* plan = std::get_if<Plan>(&result)) return std::move(*plan);
-    return absl::InternalError(absl::StrCat(EnumName(mode), ": ", std::get<Infeasible>(result).reason));
+    return absl::InternalError(absl::StrCat(policy.name, ": ", std::get<Infeasible>(result).reason));
   }
 
   static Bytes PeakOf(const Plan& plan) {
@@ -181,16 +200,18 @@ class Benchmark {
   }
 
   absl::StatusOr<std::vector<Plan>> Plans(const HardwareProfile& profile, LinkReport& report) const {
-    LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, RecomputeMode::kFull, Bytes(0), Bytes(0)));
+    LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, {"full", RecomputeMode::kFull, false}, Bytes(0)));
     report.limit = PeakOf(full) / 100 * options_.limit_percent;
     std::vector<Plan> plans;
     for (const Policy& policy : kPolicies) {
       if (policy.offloads && options_.host_mib == 0) continue;
-      LYNX_ASSIGN_OR_RETURN(Plan plan, PlanOf(profile, policy.mode, policy.limited ? report.limit : Bytes(0),
-                                              policy.offloads ? kMiB * options_.host_mib : Bytes(0)));
+      if (options_.micro_batch % GroupOf(policy.weave) != 0) continue;
+      LYNX_ASSIGN_OR_RETURN(Plan plan, PlanOf(profile, policy, report.limit));
       report.policies.push_back({.name = policy.name,
                                  .within_limit = PeakOf(plan) <= report.limit,
                                  .overlaps = policy.mode == RecomputeMode::kHeu,
+                                 .woven = policy.weave != WeaveMode::kOff,
+                                 .micro_batch = plan.micro_batch,
                                  .predicted = plan.step,
                                  .planned_peak = PeakOf(plan)});
       plans.push_back(std::move(plan));
@@ -199,7 +220,9 @@ class Benchmark {
   }
 
   absl::Status RunOnce(const Plan& plan, PolicyResult& policy, LinkReport& report) const {
-    LYNX_ASSIGN_OR_RETURN(const TrainingRun run, Train(spec_, plan, network_, settings_));
+    JobSpec spec = spec_;
+    spec.train.micro_batch = plan.micro_batch;
+    LYNX_ASSIGN_OR_RETURN(const TrainingRun run, Train(spec, plan, network_, settings_));
     std::vector<double> steps;
     for (size_t i = 0; i < run.steps.front().size(); ++i) {
       double slowest = 0;
@@ -251,7 +274,7 @@ absl::Status RunAll(const Options& options) {
     const std::string name = options.tp > 1
                                  ? absl::StrFormat("Forward collectives take %g of the forward ops", slowness)
                                  : absl::StrFormat("A microbatch's transfer takes %g of a stage's forward", slowness);
-    LYNX_ASSIGN_OR_RETURN(const LinkReport report, benchmark.Run(name, benchmark.RateFor(slowness)));
+    LYNX_ASSIGN_OR_RETURN(const LinkReport report, benchmark.Run(name, slowness));
     const int64_t tokens = int64_t{options.micro_batch} * options.microbatches * options.seq;
     std::fputs(LinkSection(report, tokens).c_str(), stdout);
     std::fflush(stdout);

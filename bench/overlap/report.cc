@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -58,6 +59,47 @@ std::string Ratio(const PolicyResult& slow, const PolicyResult& fast) {
   return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
 }
 
+double RatioOf(const PolicyResult& slow, const PolicyResult& fast) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {
+    ratios.push_back(slow.step_ms[round] / fast.step_ms[round]);
+  }
+  return MedianOf(ratios);
+}
+
+// What is aimed at, and whether the run reached it.
+std::string Verdicts(const LinkReport& report, const PolicyResult& lynx) {
+  std::string text = "\n";
+  const bool loaded = report.foreign_share > kMaxForeignShare;
+  const auto verdict = [&](const std::string& what, double value, bool met) {
+    absl::StrAppend(&text, "- ", what, absl::StrFormat(": %.3f, ", value),
+                    loaded ? "the machine was too loaded to tell\n"
+                    : met  ? "met\n"
+                           : "not met\n");
+  };
+  const auto faster_than = [&](const std::string& name, double aim) {
+    const PolicyResult* other = Find(report, [&](const PolicyResult& p) { return p.name == name; });
+    if (other == nullptr) return;
+    const double ratio = RatioOf(*other, lynx);
+    verdict(absl::StrFormat("%s / %s, aim %.2f", name, lynx.name, aim), ratio, ratio >= aim);
+  };
+  if (report.slow) {
+    faster_than("full", 1.40);
+    faster_than("full, keep collectives", 1.25);
+    faster_than("store all, no limit", 1.10);
+    const double waits = MedianMs(lynx, [](const StepReport& s) { return s.tensor_wait + s.stall; }) / MedianOf(lynx.step_ms);
+    verdict("share of the step in which a rank waits, aim at most 0.06", waits, waits <= 0.06);
+    return text;
+  }
+  const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.woven && p.within_limit; });
+  if (best != nullptr) {
+    const double ratio = RatioOf(*best, lynx);
+    verdict(absl::StrCat(best->name, ", the best that is not woven and fits / ", lynx.name, ", aim 1.04"), ratio,
+            ratio >= 1.04);
+  }
+  return text;
+}
+
 std::string Ratios(const LinkReport& report) {
   const PolicyResult* lynx = Find(report, [](const PolicyResult& p) { return p.overlaps && p.within_limit; });
   if (lynx == nullptr) return "No overlapping policy fits.\n";
@@ -68,9 +110,13 @@ std::string Ratios(const LinkReport& report) {
   }
   const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && p.within_limit; });
   if (best != nullptr) absl::StrAppend(&text, "\nThe best without overlap that fits: ", best->name, ".\n");
+  absl::StrAppend(&text, Verdicts(report, *lynx), "\n");
+  std::map<int32_t, double> losses;  // by micro-batch
   bool same = true;
-  for (const PolicyResult& policy : report.policies) same = same && policy.last_loss == lynx->last_loss;
-  absl::StrAppend(&text, "Losses of all policies after the last step are ",
+  for (const PolicyResult& policy : report.policies) {
+    same = same && losses.try_emplace(policy.micro_batch, policy.last_loss).first->second == policy.last_loss;
+  }
+  absl::StrAppend(&text, "Losses of all policies with the same micro-batch after the last step are ",
                   same ? "the same to the last bit.\n" : "NOT THE SAME: a policy has changed the result.\n");
   std::vector<double> errors;
   for (const PolicyResult& policy : report.policies) {

@@ -16,7 +16,9 @@ namespace lynx::bench {
 struct PolicyResult {
   std::string name;
   bool within_limit = false;
-  bool overlaps = false;
+  bool overlaps = false;  // Lynx's own: it overlaps recomputation or whole passes with transfers
+  bool woven = false;
+  int32_t micro_batch = 1;        // losses have the same bits only at the same micro-batch
   Nanos predicted;                // time of a step
   Bytes planned_peak;             // the largest arena of all ranks
   Bytes measured_peak;            // the largest of all ranks and steps
@@ -27,6 +29,7 @@ struct PolicyResult {
 
 struct LinkReport {
   std::string name;              // "PCIe-like"
+  bool slow = false;             // forward collectives take at least as long as the forward ops
   int64_t bytes_per_second = 0;  // as shaped
   int64_t measured_bytes_per_second = 0;
   Nanos measured_latency;

@@ -481,6 +481,11 @@ const std::vector<JobField>& JobFields() {
         EnumField("parallel.zero", "model states that data-parallel ranks share out",
                   "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; }),
         EnumField(
+            "parallel.weave",
+            "passes of microbatches that run side by side, so that one computes while another's collective is under way: 2 or "
+            "4 microbatches, or neighbouring passes of the schedule",
+            "off, auto, pairs, quads or neighbours", [](JobSpec& s) -> WeaveMode& { return s.parallel.weave; }),
+        EnumField(
             "parallel.partition",
             "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "
             "backward time alone, by moving one layer at a time",

@@ -20,7 +20,21 @@ constexpr double kRoundedDown = 0.999;
 // Twelve days: no step of a job takes this long.
 constexpr Nanos kMaxStep{int64_t{1} << 50};
 
+Nanos WholeCompute(const CostModel& costs, LayerType type) {
+  return costs.ComputeOfLayer(type, Pass::kForward) + costs.ComputeOfLayer(type, Pass::kBackward);
+}
+Nanos WholeTransfers(const CostModel& costs, LayerType type) {
+  return costs.TransfersOfLayer(type, Pass::kForward) + costs.TransfersOfLayer(type, Pass::kBackward);
+}
+
+// The least time for the forward and the backward of one microbatch. If passes run side by side, transfers and computation may
+// hide each other completely, also those of different layers. So only one of the two counts, for all layers the same: the one
+// that takes longer in a transformer layer.
 Nanos WholeTime(const CostModel& costs, LayerType type) {
+  if (costs.woven()) {
+    const bool transfers = WholeTransfers(costs, kLayer) > WholeCompute(costs, kLayer);
+    return transfers ? WholeTransfers(costs, type) : WholeCompute(costs, type);
+  }
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
 }
 
@@ -72,7 +86,8 @@ int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits)
 
 LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape)
     : layer_(WholeTime(costs, kLayer)), embedding_(WholeTime(costs, LayerType::kEmbedding)),
-      head_(WholeTime(costs, LayerType::kHead)), forward_(costs.LayerTime(kLayer, Pass::kForward)),
+      head_(WholeTime(costs, LayerType::kHead)),
+      forward_(costs.woven() ? costs.ComputeOfLayer(kLayer, Pass::kForward) : costs.LayerTime(kLayer, Pass::kForward)),
       input_(TensorBytes(Tensor::kX, shape)) {
   const auto permille = [&](Nanos part) { return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000); };
   pass_permille_ = permille(PassTime(costs, LayerGraph::Of(shape)));
@@ -80,6 +95,8 @@ LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
+  // What the transfers take longer than the computation hides recomputation, wherever the passes leave it.
+  if (costs.woven()) windows_ = layer_ - WholeCompute(costs, kLayer);
   const HostLink& host = costs.host_link();
   copied_per_second_ =
       std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second / 2 + 1});
@@ -247,8 +264,10 @@ std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nan
   if (pipeline_.bidirectional()) return of_rank;
   Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
   if (of_links == end && pipeline_.chunks == 1) {
-    // The reductions of the step cannot begin before the last backward or weight slot begins.
-    of_links = *time * (microbatches - 1) + floor_.forward() * layers + states.EndWithReductions(rank, layers);
+    // The reductions of the step cannot begin before the last backward or weight slot begins, beside which no more than the
+    // other strands run.
+    const int64_t before = std::max<int64_t>(0, microbatches - StrandsOf(candidate_.layout.weave));
+    of_links = *time * before + floor_.forward() * layers + states.EndWithReductions(rank, layers);
   }
   return std::max(of_rank, of_links);
 }

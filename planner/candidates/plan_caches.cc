@@ -38,11 +38,14 @@ StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
 const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   const ModelSpec& model = request_.spec.model;
   const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
-  auto it = floors_.find(shape);
+  const std::pair key(shape, candidate.layout.weave != WeaveMode::kOff);
+  const auto it = floors_.find(key);
   if (it != floors_.end()) return it->second;
   // This layout is the first tensor-parallel group of a node: no other group has better links.
-  const ParallelLayout layout{
-      .tp = candidate.layout.tp, .cp = candidate.layout.cp, .sequence_parallel = candidate.layout.sequence_parallel};
+  const ParallelLayout layout{.tp = candidate.layout.tp,
+                              .cp = candidate.layout.cp,
+                              .sequence_parallel = candidate.layout.sequence_parallel,
+                              .weave = candidate.layout.weave};
   std::optional<LayerLowerBound> floor;
   for (const NodeGroup& group : request_.cluster.groups) {
     const LayerLowerBound of_group(CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node),
@@ -53,7 +56,7 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
       floor = of_group;
     }
   }
-  return floors_.emplace(shape, *std::move(floor)).first->second;
+  return floors_.emplace(key, *std::move(floor)).first->second;
 }
 
 const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
@@ -65,8 +68,12 @@ const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
   return states_.emplace(key, StateLowerBound(request_.cluster, request_.spec.model, degrees)).first->second;
 }
 
+PlanCaches::ScheduleKey PlanCaches::KeyOf(const ParallelLayout& layout, int32_t microbatches) {
+  return {layout.schedule, layout.pp, layout.virtual_stages, GroupOf(layout.weave), microbatches};
+}
+
 const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {
-  auto [it, inserted] = facts_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
+  auto [it, inserted] = facts_.try_emplace(KeyOf(layout, microbatches));
   if (inserted) {
     Schedule schedule = ScheduleOf(layout, microbatches);
     absl::StatusOr<SlotOrder> order = OrderSlots(schedule);
@@ -78,12 +85,8 @@ const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layou
 }
 
 const PipelineSlots& PlanCaches::SlotsOf(const ParallelLayout& layout, int32_t microbatches) {
-  auto [it, inserted] = slots_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
-  if (inserted) {
-    absl::StatusOr<PipelineSlots> slots = SlotsToLower(FactsOf(layout, microbatches).schedule);
-    LYNX_CHECK(slots.ok());
-    it->second = *std::move(slots);
-  }
+  auto [it, inserted] = slots_.try_emplace(KeyOf(layout, microbatches));
+  if (inserted) it->second = SlotsToLower(layout, microbatches);
   return it->second;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/candidates/candidate_bound.h"
@@ -58,10 +59,11 @@ class PlanCaches {
   ParetoCache fronts_;
   // The key stands for LayerLayout: the shape, the number of ranks that shard states, and the ZeRO stage.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
-  std::map<LayerShape, LayerLowerBound> floors_;
+  std::map<std::pair<LayerShape, bool>, LayerLowerBound> floors_;               // bool: passes run side by side
   using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp
   std::map<StatesKey, StateLowerBound> states_;
-  using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t>;
+  using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t, int32_t>;
+  static ScheduleKey KeyOf(const ParallelLayout& layout, int32_t microbatches);
   std::map<ScheduleKey, ScheduleFacts> facts_;
   std::map<ScheduleKey, PipelineSlots> slots_;
 };

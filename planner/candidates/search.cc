@@ -96,6 +96,9 @@ class Space {
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
   }
 
+  // With `auto`, WovenCandidates adds the others.
+  WeaveMode Weave() const { return pinned_.weave == WeaveMode::kAuto ? WeaveMode::kOff : pinned_.weave; }
+
   std::vector<ScheduleKind> Schedules(const ParallelLayout& layout, int32_t virtual_stages) const {
     using enum ScheduleKind;
     if (pinned_.schedule != kAuto) return {pinned_.schedule};
@@ -122,6 +125,7 @@ class Space {
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
       c.layout.custom = fixed_.custom;
+      c.layout.weave = Weave();
       for (ScheduleKind schedule : Schedules(c.layout, virtual_stages)) {
         c.layout.schedule = schedule;
         if (!ScheduleFits(c)) continue;
@@ -172,6 +176,21 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
     return key(a) < key(b);
   });
   return candidates;
+}
+
+std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> woven;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.layout.weave != WeaveMode::kOff || (candidate.layout.tp == 1 && candidate.layout.pp == 1)) continue;
+    for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
+      if (candidate.microbatches < StrandsOf(weave)) continue;
+      if (weave == WeaveMode::kNeighbours && candidate.layout.pp == 1) continue;  // pairs hide more in the same memory
+      Candidate& one = woven.emplace_back(candidate);
+      one.layout.weave = weave;
+      if (!CheckScheduleOf(one.layout, one.microbatches).ok()) woven.pop_back();
+    }
+  }
+  return woven;
 }
 
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/problem/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -13,7 +14,9 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 }
 
 // Layouts that are in the search space but are not supported by the lowering yet.
-absl::Status CheckSupported(const ParallelLayout& layout) {
+absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout) {
+  const absl::Status weave = CheckWeave(model, layout);
+  if (!weave.ok()) return weave;
   // In Chimera, the two ranks that hold a piece of the model run its layers at different times, so their reductions would wait
   // for each other.
   if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {
@@ -36,17 +39,17 @@ absl::Status CheckSupported(const PlanRequest& request) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),
                       "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
-  return CheckSupported(PinnedLayout(spec.parallel));
+  return CheckSupported(spec.model, PinnedLayout(spec.parallel));
 }
 
-void EraseUnsupported(std::vector<Candidate>& candidates) {
-  std::erase_if(candidates, [](const Candidate& c) { return !CheckSupported(c.layout).ok(); });
+void EraseUnsupported(const ModelSpec& model, std::vector<Candidate>& candidates) {
+  std::erase_if(candidates, [&](const Candidate& c) { return !CheckSupported(model, c.layout).ok(); });
 }
 
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request) {
   LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(request.spec, request.cluster, request.target));
-  const absl::Status refusal = CheckSupported(candidates.front().layout);
-  EraseUnsupported(candidates);
+  const absl::Status refusal = CheckSupported(request.spec.model, candidates.front().layout);
+  EraseUnsupported(request.spec.model, candidates);
   if (candidates.empty()) return refusal;
   return candidates;
 }

@@ -19,7 +19,7 @@ absl::Status CheckSupported(const PlanRequest& request);
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request);
 
 // Removes the candidates that are not supported.
-void EraseUnsupported(std::vector<Candidate>& candidates);
+void EraseUnsupported(const ModelSpec& model, std::vector<Candidate>& candidates);
 
 }  // namespace lynx
 

@@ -278,7 +278,32 @@ std::vector<Tensor> CostModel::GatheredForWeights(LayerType type, Segment segmen
   return gathered;
 }
 
+Nanos CostModel::ComputeOfLayer(LayerType type, Pass pass) const {
+  Nanos sum;
+  for (const Segment segment : graph_.SegmentsOf(type, pass)) {
+    sum += SegmentTime(type, segment, pass);
+    if (pass == Pass::kBackward) sum += SegmentTime(type, segment, Pass::kWeight);
+  }
+  return sum;
+}
+
+Nanos CostModel::TransfersOfLayer(LayerType type, Pass pass, OpSet recomputed) const {
+  Nanos sum;
+  for (const Segment segment : graph_.SegmentsOf(type, pass)) {
+    sum += WindowTime(type, segment, pass);
+    if (pass == Pass::kForward) continue;
+    for (const Tensor tensor : GatheredForWeights(type, segment)) {
+      if (!AnyReads(recomputed, tensor)) sum += GatherTime(type, tensor);
+    }
+  }
+  return sum;
+}
+
 Nanos CostModel::LayerTime(LayerType type, Pass pass, OpSet recomputed) const {
+  if (woven() && pass != Pass::kWeight) {
+    const Nanos transfers = TransfersOfLayer(type, pass, recomputed);
+    return std::max(transfers, OverlappedTime(ComputeOfLayer(type, pass), transfers));
+  }
   Nanos sum;
   if (pass == Pass::kWeight) {
     for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) sum += SegmentTime(type, segment, Pass::kWeight);
@@ -301,11 +326,12 @@ Nanos CostModel::LayerTime(LayerType type, Pass pass, OpSet recomputed) const {
 }
 
 Nanos CostModel::InputGradientTime(LayerType type) const {
-  Nanos sum;
+  Nanos compute, transfers;
   for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) {
-    sum += SegmentTime(type, segment, Pass::kBackward) + WindowTime(type, segment, Pass::kBackward);
+    compute += SegmentTime(type, segment, Pass::kBackward);
+    transfers += WindowTime(type, segment, Pass::kBackward);
   }
-  return sum;
+  return woven() ? std::max(transfers, OverlappedTime(compute, transfers)) : compute + transfers;
 }
 
 Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {

@@ -63,6 +63,14 @@ class CostModel {
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // Time of one layer's backward without the weight gradients, and with no work in its windows.
   Nanos InputGradientTime(LayerType type) const;
+  // Both functions above, if passes run side by side (ParallelLayout::weave): the longer of the layer's computation, slowed by
+  // the transfers, and its transfers, because other passes fill its windows.
+  bool woven() const { return layout_.weave != WeaveMode::kOff; }
+  // One layer's computation, and its collectives of the tensor-parallel group, each without the other. The backward's
+  // computation includes the weight gradients, and its collectives the gathers for them, unless `recomputed` needs the gathers
+  // too.
+  Nanos ComputeOfLayer(LayerType type, Pass pass) const;
+  Nanos TransfersOfLayer(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // Forward: time from the end of a pass on a pipeline rank until its result is on the next rank; if ranks hold several parts
   // of the model, the next rank of the last rank is the first rank. Backward: time until the gradient is on the previous rank.
   // `bytes` are per rank.

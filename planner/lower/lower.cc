@@ -37,7 +37,7 @@ class StageLowering {
   }
 
   Program Lower() && {
-    PostReceive(0);
+    PostReceives(0, FirstPosted());
     for (at_ = 0; at_ < slots_.size(); ++at_) {
       switch (slots_[at_].slot.pass) {
         case Pass::kForward: ForwardSlot(slots_[at_]); break;
@@ -72,10 +72,21 @@ class StageLowering {
     return *found;
   }
 
-  // Posts the receive that slot `i` needs, if it needs one.
-  void PostReceive(size_t i) {
-    if (i >= slots_.size() || !slots_[i].receives) return;
-    Boundary(slots_[i].slot.pass == Pass::kForward ? kRecvForwardStart : kRecvBackwardStart, slots_[i].slot);
+  // Posts the receives that the slots [begin, end) need.
+  void PostReceives(int32_t begin, int32_t end) {
+    for (int32_t i = begin; i < end; ++i) {
+      const RankSlot& slot = slots_[static_cast<size_t>(i)];
+      if (!slot.receives) continue;
+      Boundary(slot.slot.pass == Pass::kForward ? kRecvForwardStart : kRecvBackwardStart, slot.slot);
+    }
+  }
+  void PostReceivesOf(const RankSlot& slot) { PostReceives(slot.post_begin, slot.post_end); }
+  // The first slot whose receive another slot posts.
+  int32_t FirstPosted() const {
+    for (const RankSlot& slot : slots_) {
+      if (slot.post_begin < slot.post_end) return slot.post_begin;
+    }
+    return static_cast<int32_t>(slots_.size());
   }
 
   void Send(ActionKind start, const RankSlot& slot, std::deque<Sent>& sent) {
@@ -106,7 +117,7 @@ class StageLowering {
   void ForwardSlot(const RankSlot& slot) {
     SliceLowering& slice = SliceOfStage(slot.slot.stage);
     if (slot.receives) Boundary(kRecvForwardWait, slot.slot);
-    PostReceive(at_ + 1);
+    PostReceivesOf(slot);
     const SliceLowering::Guest guest = GuestOf(slot);
     slice.Forward(slot.slot.microbatch, guest);
     hosts_ = guest.slice == nullptr ? 0 : slice.slice().layers();
@@ -122,13 +133,13 @@ class StageLowering {
     slice.BackwardTop(backward);
     if (slot.receives) Boundary(kRecvBackwardWait, slot.slot);
     WaitForSent(activations_);
-    slice.Backward(backward, [&] { PostReceive(at_ + 1); });
+    slice.Backward(backward, [&] { PostReceivesOf(slot); });
     WaitForSent(gradients_);
     Send(kSendBackwardStart, slot, gradients_);
   }
 
   void WeightSlot(const RankSlot& slot) {
-    PostReceive(at_ + 1);
+    PostReceivesOf(slot);
     SliceOfStage(slot.slot.stage).Weight(slot.slot.microbatch, slot.last);
     WaitForSent(activations_);
     WaitForSent(gradients_);

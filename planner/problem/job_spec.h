@@ -203,6 +203,18 @@ enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights 
 template <>
 inline constexpr auto kEnumNames<ZeroStage> = EnumTable("auto", "none", "optimizer", "gradients", "weights");
 
+// Which passes of microbatches a rank runs side by side, so that one computes while another's collective is under way
+// (planner/lower/weave.h). kAuto: whatever gives the shortest step. kPairs, kQuads: the passes of 2 or 4 consecutive
+// microbatches; the schedule then moves groups of so many microbatches. kNeighbours: neighbouring passes of the schedule as it
+// is, which are mostly a forward and a backward.
+enum class WeaveMode : uint8_t { kOff, kAuto, kPairs, kQuads, kNeighbours };
+template <>
+inline constexpr auto kEnumNames<WeaveMode> = EnumTable("off", "auto", "pairs", "quads", "neighbours");
+// Microbatches in a group, 1 without groups. The mode must not be kAuto.
+constexpr int32_t GroupOf(WeaveMode weave) { return weave == WeaveMode::kQuads ? 4 : weave == WeaveMode::kPairs ? 2 : 1; }
+// The number of passes that run side by side.
+constexpr int32_t StrandsOf(WeaveMode weave) { return weave == WeaveMode::kNeighbours ? 2 : GroupOf(weave); }
+
 // How layers are distributed over the stages. kExact: the longest stage, recomputation included, is as short as possible.
 // The other values are baselines. kEven: the same number of layers each. kCompute: balances forward and backward time
 // only. kGreedy: starts from the even split and moves one layer at a time out of the longest stage, recomputation
@@ -222,6 +234,7 @@ struct ParallelSpec {  // 0 = auto
   ScheduleKind schedule = ScheduleKind::kAuto;
   std::string schedule_text;  // only with kCustom: the schedule as ScheduleText prints it; else empty
   ZeroStage zero = ZeroStage::kAuto;
+  WeaveMode weave = WeaveMode::kOff;
   PartitionMethod partition = PartitionMethod::kExact;
 
   bool operator==(const ParallelSpec&) const = default;

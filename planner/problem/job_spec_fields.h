@@ -113,6 +113,7 @@ void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Named(LYNX_FIELD(schedule), parallel.schedule);
   fields.Field(LYNX_FIELD(schedule_text), parallel.schedule_text);
   fields.Named(LYNX_FIELD(zero), parallel.zero);
+  fields.Named(LYNX_FIELD(weave), parallel.weave);
   fields.Named(LYNX_FIELD(partition), parallel.partition);
 }
 
@@ -184,6 +185,7 @@ void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Field(LYNX_FIELD(sequence_parallel), layout.sequence_parallel);
   fields.NamedOrDefault(LYNX_FIELD(schedule), layout.schedule);
   fields.NamedOrDefault(LYNX_FIELD(zero), layout.zero);
+  fields.Named(LYNX_FIELD(weave), layout.weave);
 }
 
 }  // namespace lynx

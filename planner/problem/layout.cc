@@ -18,6 +18,7 @@ std::string LayoutText(const ParallelLayout& layout) {
   if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
     absl::StrAppend(&text, " ", EnumName(layout.schedule));
   }
+  if (layout.weave != WeaveMode::kOff) absl::StrAppend(&text, " weave-", EnumName(layout.weave));
   return text;
 }
 
@@ -30,6 +31,7 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
                         .virtual_stages = at_least_one(parallel.virtual_stages),
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
+  if (parallel.weave != WeaveMode::kAuto) layout.weave = parallel.weave;
   if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
   if (layout.schedule == ScheduleKind::kCustom) {
     LYNX_CHECK(SetCustomSchedule(parallel.schedule_text, layout).ok());
@@ -47,6 +49,7 @@ ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
           .schedule = layout.schedule,
           .schedule_text = CustomScheduleText(layout),
           .zero = layout.zero,
+          .weave = layout.weave,
           .partition = partition};
 }
 

@@ -23,6 +23,7 @@ struct ParallelLayout {
   bool sequence_parallel = false;                                // only with tp > 1
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;  // never kAuto
+  WeaveMode weave = WeaveMode::kOff;                             // never kAuto
   SharedSchedule custom = {};                                    // null unless the schedule is kCustom
 
   int32_t ranks() const { return tp * cp * pp * dp; }

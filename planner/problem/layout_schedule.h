@@ -33,6 +33,14 @@ std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbat
 // True if weight gradients (W) are slots of their own.
 bool SplitsWeight(const ParallelLayout& layout);
 
+// Returns InvalidArgument, with the field and what to do, if the layout's passes cannot run side by side in the way that it
+// names. Sharded gradients and weights are present only for a pass of one layer. A custom schedule says itself which passes
+// follow one another, so only kNeighbours can weave it. In a bidirectional pipeline groups would send other microbatches
+// through each copy of the model, and if one rank has the tied embedding and the head, groups would add up its gradient in
+// another order; so gradients would have other bits than without weaving. (In the second case they do not if that rank has the
+// whole model as one stage, with weight gradients in the backward.)
+absl::Status CheckWeave(const ModelSpec& model, const ParallelLayout& layout);
+
 // Returns InvalidArgument unless the layout has a schedule for this number of microbatches: one that can be generated
 // (CheckScheduleShape), or a custom one of that shape and number.
 absl::Status CheckScheduleOf(const ParallelLayout& layout, int32_t microbatches);

@@ -357,19 +357,18 @@ class StageValidator {
     if (info.phase == Phase::kWhole) return absl::OkStatus();
     std::deque<Action>& pending = pending_[ChannelOf(action)];
     if (info.phase == Phase::kStart) {
-      if (info.group == Group::kTensor && !pending.empty()) {
-        return Fail(absl::StrCat("starts while ", ActionText(pending.front()),
-                                 " is under way; a tensor-parallel group "
-                                 "runs one collective at a time"));
-      }
       pending.push_back(action);
       return absl::OkStatus();
     }
-    if (pending.empty() || !IsWaitFor(action, pending.front())) {
-      return Fail(pending.empty() ? "waits for a transfer that has not started"
-                                  : absl::StrCat("waits out of order: ", ActionText(pending.front()), " started first"));
-    }
-    pending.pop_front();
+    // A tensor-parallel group runs its collectives in the order of their starts, but passes that run side by side may wait for
+    // them in another order.
+    const bool any_order = info.group == Group::kTensor;
+    const auto own =
+        any_order ? std::find_if(pending.begin(), pending.end(), [&](const Action& start) { return IsWaitFor(action, start); })
+                  : pending.begin();
+    if (own == pending.end()) return Fail("waits for a transfer that has not started");
+    if (!IsWaitFor(action, *own)) return Fail(absl::StrCat("waits out of order: ", ActionText(*own), " started first"));
+    pending.erase(own);
     return absl::OkStatus();
   }
 

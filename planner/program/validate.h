@@ -14,10 +14,11 @@ namespace lynx {
 // rank, the rules are: stage, microbatch, layer, segment and ops are in range and exist. On each of its virtual stages every
 // microbatch (in a bidirectional pipeline: every microbatch of its copy of the model) runs each forward segment, backward
 // segment and weight pass exactly once and in order, and begins after a neighbour on the same rank has passed on its input.
-// Each start has one later wait of its own, and the waits of a group come in the order of the starts. Collectives follow the
-// segments that end in them. A tensor is written before it is read. While a transfer is in flight, no action touches what the
-// transfer writes or changes what it reads. Recomputed ops do not change gradients. Gradient reduction follows the last weight
-// pass of its layer. NORM and OPT come once, at the end. The slots of a schedule may come in any order.
+// Each start has one later wait of its own. Except in the tensor-parallel group, the waits of a group come in the order of the
+// starts. Collectives follow the segments that end in them. A tensor is written before it is read. While a transfer is in
+// flight, no action touches what the transfer writes or changes what it reads. Recomputed ops do not change gradients. Gradient
+// reduction follows the last weight pass of its layer. NORM and OPT come once, at the end. The slots of a schedule may come in
+// any order.
 absl::Status ValidateProgram(const Program& program, const StageContext& context);
 
 // Validates each rank alone, then checks across ranks that the slices join to the model and that sends and receives match

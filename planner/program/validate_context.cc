@@ -103,6 +103,7 @@ absl::Status CheckContext(const StageContext& c) {
   if (c.microbatches < 1 || c.micro_batch < 1) {
     return fail(absl::StrCat(c.microbatches, " microbatches of ", c.micro_batch, " samples: both must be at least 1"));
   }
+  if (c.layout.weave == WeaveMode::kAuto) return fail("a layout says which passes run side by side; its weave is auto");
   const ModelSpec& m = c.model;
   if (m.hidden < 1 || m.heads < 1 || m.ffn < 1 || m.seq < 1 || m.vocab < 1 || m.heads % c.layout.tp != 0 || m.head_dim < 0 ||
       (m.head_dim == 0 && m.hidden % m.heads != 0) || m.ffn % c.layout.tp != 0) {

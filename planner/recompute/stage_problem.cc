@@ -42,6 +42,28 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   return std::min(cost, kMaxWork);
 }
 
+// Passes that run side by side fill each other's windows. What the transfers of a layer take longer than its computation is
+// left, and is shared out over the windows of the backward by their lengths.
+void LeaveWovenWindows(const CostModel& costs, const LayerGraph& graph, RecomputeProblem& problem) {
+  Nanos compute, transfers, windows;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    compute += costs.ComputeOfLayer(kLayer, pass);
+    transfers += costs.TransfersOfLayer(kLayer, pass);
+  }
+  const Nanos left = std::max(Nanos(0), costs.OverlapCapacity(transfers) - compute);
+  const std::vector<Segment>& segments = graph.WindowsOf(Pass::kBackward);
+  for (const Segment segment : segments) windows += costs.WindowTime(kLayer, segment, Pass::kBackward);
+  std::fill(problem.forward.begin(), problem.forward.end(), Nanos(0));
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const double share = windows.value == 0
+                             ? 0
+                             : static_cast<double>(costs.WindowTime(kLayer, segments[i], Pass::kBackward).value) /
+                                   static_cast<double>(windows.value);
+    problem.backward[i] = std::min(Nanos(static_cast<int64_t>(static_cast<double>(left.value) * share)), kMaxWork);
+  }
+  problem.early = Nanos(0);
+}
+
 // Number of layers whose offloaded tensors are on the device at the same time.
 constexpr int32_t kLayersOnTheirWay = 4;
 
@@ -87,6 +109,7 @@ RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shap
   }
   if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kMaxWork);
   if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
+  if (costs.woven()) LeaveWovenWindows(costs, graph, problem);
   AddOffloading(costs, graph, shape, traits, problem);
   return problem;
 }

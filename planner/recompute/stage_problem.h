@@ -21,6 +21,9 @@ struct StageTraits {
 // With one microbatch in flight there is no other microbatch whose forward or stall could hide work. Sizes and times beyond a
 // problem's limits are cut to the limits: nothing of that size fits in memory or can be hidden.
 //
+// Weaving. If passes run side by side (CostModel::woven), other passes fill a layer's windows. Only the time by which the
+// layer's transfers are longer than its computation is left, as windows of the backward.
+//
 // Offloading (lower_offload.h). A tensor is copied to the host while the next layer's forward runs, and copied back while the
 // backward of the layer above runs. So the copies of a microbatch to the host can be hidden for as long as the forwards of its
 // layers take, and the copies back for as long as the backwards take. The directions count separately. About four layers'

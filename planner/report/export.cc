@@ -243,6 +243,13 @@ std::string ScheduleMissing(const ParallelLayout& layout, const std::string& run
                       ", with other memory and time; set parallel.schedule to that and export again");
 }
 
+std::string WeaveMissing(const ParallelLayout& layout) {
+  return absl::StrCat(
+      "passes side by side (parallel.weave ", EnumName(layout.weave),
+      "): this framework runs the passes of a rank one after another, so the step is longer; set parallel.weave to "
+      "off and export again");
+}
+
 std::string ExportComment(const ExportInput& input) {
   const Plan& plan = input.plan;
   return absl::StrCat("Written for ", ExportTargetText(input.target), " by lynxctl export; plan ", plan.digest.substr(0, 12),

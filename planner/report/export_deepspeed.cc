@@ -90,6 +90,7 @@ class DeepSpeed {
       Miss(absl::StrCat("context parallelism of ", layout_.cp,
                         ": the nearest is Ulysses, which the model's code and deepspeed.initialize set up"));
     }
+    if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
     if (layout_.pp > 1) Pipeline();
   }
 

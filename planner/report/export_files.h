@@ -28,6 +28,8 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute);
 
 // The text for a schedule that the framework does not have; `runs`: what it runs instead, "Megatron-LM runs 1F1B".
 std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs);
+// The same for passes that run side by side.
+std::string WeaveMissing(const ParallelLayout& layout);
 
 // The purpose of a file and its plan, in one line.
 std::string ExportComment(const ExportInput& input);

@@ -149,6 +149,7 @@ class Megatron {
     if (layout_.cp > 1) args_.Value("--context-parallel-size", layout_.cp);
     if (layout_.sequence_parallel) args_.Flag("--sequence-parallel");
     if (layout_.pp > 1 && layout_.dp > 1) args_.Flag("--use-tp-pp-dp-mapping");
+    if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
     Stages();
     Replicas();
   }

@@ -67,6 +67,15 @@ bool CrossesRanks(const PipelineShape& shape, const Slot& slot, int32_t other) {
   return other != kNoStage && shape.RankOf(other) != shape.RankOf(slot.stage);
 }
 
+// Each slot posts the receive of the next slot.
+void PostNext(std::vector<RankSlot>& slots) {
+  const auto count = static_cast<int32_t>(slots.size());
+  for (int32_t i = 0; i < count; ++i) {
+    slots[static_cast<size_t>(i)].post_begin = i + 1;
+    slots[static_cast<size_t>(i)].post_end = std::min(i + 2, count);
+  }
+}
+
 void MarkLast(int32_t stages, std::vector<RankSlot>& slots) {
   std::vector<bool> seen(3 * static_cast<size_t>(stages));
   for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
@@ -111,6 +120,7 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
       to.sent_by = static_cast<int32_t>(first - times.begin());
     }
     MarkLast(shape.stages(), result[rank]);
+    PostNext(result[rank]);
   }
   return result;
 }
@@ -124,6 +134,30 @@ std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank) 
     if (to.sends) to.sent_by = static_cast<int32_t>(slots.size());
   }
   MarkLast(schedule.shape.ranks, slots);
+  PostNext(slots);
+  return slots;
+}
+
+std::vector<RankSlot> GroupedSlots(const std::vector<RankSlot>& groups, int32_t group, int32_t microbatches) {
+  std::vector<RankSlot> slots;
+  std::vector<int32_t> first;  // slot of each group, and the number of slots
+  for (const RankSlot& of_group : groups) {
+    first.push_back(static_cast<int32_t>(slots.size()));
+    const int32_t begin = of_group.slot.microbatch * group, end = std::min(begin + group, microbatches);
+    for (int32_t microbatch = begin; microbatch < end; ++microbatch) {
+      slots.push_back(of_group);
+      slots.back().slot.microbatch = microbatch;
+      slots.back().last = of_group.last && microbatch + 1 == end;
+      slots.back().post_begin = slots.back().post_end = 0;
+    }
+  }
+  first.push_back(static_cast<int32_t>(slots.size()));
+  for (RankSlot& slot : slots) slot.sent_by = first[static_cast<size_t>(slot.sent_by)];
+  for (size_t i = 0; i < groups.size(); ++i) {
+    RankSlot& posts = slots[static_cast<size_t>(first[i + 1]) - 1];
+    posts.post_begin = first[static_cast<size_t>(groups[i].post_begin)];
+    posts.post_end = first[static_cast<size_t>(groups[i].post_end)];
+  }
   return slots;
 }
 

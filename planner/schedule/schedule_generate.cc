@@ -202,4 +202,21 @@ absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int3
   return schedule;
 }
 
+Schedule GroupedSchedule(const Schedule& schedule, int32_t group, int32_t microbatches) {
+  LYNX_CHECK(group >= 1 && schedule.microbatches == (microbatches + group - 1) / group);
+  Schedule grouped{.kind = schedule.kind,
+                   .shape = schedule.shape,
+                   .microbatches = microbatches,
+                   .splits_weight = schedule.splits_weight,
+                   .ranks = {}};
+  for (const std::vector<Slot>& slots : schedule.ranks) {
+    std::vector<Slot>& to = grouped.ranks.emplace_back();
+    for (const Slot& slot : slots) {
+      const int32_t first = slot.microbatch * group, end = std::min(first + group, microbatches);
+      for (int32_t microbatch = first; microbatch < end; ++microbatch) to.push_back({slot.pass, slot.stage, microbatch});
+    }
+  }
+  return grouped;
+}
+
 }  // namespace lynx

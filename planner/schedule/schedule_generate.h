@@ -31,6 +31,10 @@ namespace lynx {
 // Returns InvalidArgument in the same cases as CheckScheduleShape.
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);
 
+// The schedule in which each microbatch of `schedule` is a group of `group` microbatches. The last group has fewer microbatches
+// if `microbatches` is no multiple of `group`. `schedule` must have a microbatch for each group.
+Schedule GroupedSchedule(const Schedule& schedule, int32_t group, int32_t microbatches);
+
 // The slots of one rank of the schedule, without generating the other ranks. `schedule` gives kind, shape, microbatches
 // and whether weights are split, which CheckScheduleShape must accept; its slots are not used.
 std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank);

@@ -141,7 +141,7 @@ Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& fa
   for (const Family& family : families) {
     if (family.bound > sorted.fastest.slowest()) break;
     std::vector<Candidate> candidates = family.candidates;
-    EraseUnsupported(candidates);
+    EraseUnsupported(request.spec.model, candidates);
     const bool may_fit = MayTake(request, family, sorted.fastest.slowest(), caches);
     if (may_fit && actions >= options.rejected_actions) {
       sorted.bounded.push_back(&family);
@@ -187,7 +187,7 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;
-  EraseUnsupported(candidates);
+  EraseUnsupported(request.spec.model, candidates);
   if (candidates.empty()) {
     PlanRequest pinned = request;
     pinned.spec.parallel.tp = family.candidates.front().layout.tp;

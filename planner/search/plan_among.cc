@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/candidates/supported.h"
 
 namespace lynx {
 namespace {
@@ -30,6 +31,20 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
   return std::nullopt;
 }
 
+// Returns the fastest plan whose passes run side by side, if it is faster than `to_beat` and the job leaves the choice to the
+// planner. Such a plan needs at least the memory of the same layout without weaving, so it is sought only if one fits.
+std::optional<Plan> FasterWoven(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                                SearchEffort effort, Nanos to_beat) {
+  if (request.spec.parallel.weave != WeaveMode::kAuto) return std::nullopt;
+  std::vector<Candidate> woven = WovenCandidates(candidates);
+  EraseUnsupported(request.spec.model, woven);
+  if (woven.empty()) return std::nullopt;
+  PlanSearch search(request, woven, caches, effort);
+  std::optional<Plan> plan = search.FastestBelow(to_beat);
+  if (!plan || plan->step >= to_beat || LackingHostMemory(request.cluster, *plan)) return std::nullopt;
+  return plan;
+}
+
 absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,
                                                           PlanCaches& caches, const PlanAmongOptions& options) {
   for (int searches = 0; searches < kMaxSearches && !candidates.empty(); ++searches) {
@@ -38,6 +53,8 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
     if (!lacking) {
+      if (std::optional<Plan> woven = FasterWoven(request, candidates, caches, options.effort, plan->step))
+        plan = std::move(woven);
       LYNX_ASSIGN_OR_RETURN(plan, FinishedPlan(*std::move(plan)));
       return plan;
     }

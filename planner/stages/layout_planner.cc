@@ -144,7 +144,7 @@ void LayoutPlanner::Run(Draft& draft) {
   const std::vector<StageContext> contexts = Contexts(draft.layers);
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, candidate_.microbatches);
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    draft.programs.push_back(LowerStage(contexts[stage], slots[stage], draft.policies[stage]));
+    draft.programs.push_back(fits_.Lower(contexts[stage], slots[stage], draft.policies[stage]));
     simulated_actions_ += static_cast<int64_t>(draft.programs.back().size());
   }
   absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());

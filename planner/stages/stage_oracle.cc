@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "planner/lower/lower.h"
+#include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/program/arena_layout.h"
 #include "planner/program/memory_model.h"
@@ -60,7 +61,8 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
 
 void StageOracle::Reserve(int32_t stage, Bytes bytes) {
   // The peak of PeakOfSlots was too small. From now on peaks come from lowered programs, which are exact.
-  const bool sums = candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
+  const bool sums = candidate_.layout.weave == WeaveMode::kOff &&
+                    candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
   if (sums) {
     lowers_peaks_ = true;
     fixed_.clear();
@@ -189,6 +191,7 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
+  if (candidate_.layout.weave != WeaveMode::kOff) return PeakOfProgram(stage, policies, limit);
   if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
     return lowers_peaks_ ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
   }
@@ -229,6 +232,16 @@ Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& 
   return it->second;
 }
 
+Program StageOracle::Lower(const StageContext& context, const std::vector<RankSlot>& slots,
+                           const std::vector<StagePolicy>& policies) const {
+  Program program = LowerStage(context, slots, policies);
+  if (context.layout.weave == WeaveMode::kOff) return program;
+  int32_t layers = 0;
+  for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
+  const int32_t stage = context.pipeline_rank;
+  return Weave(program, context, costs_.Of(stage), Limit(stage, layers));
+}
+
 MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
                               std::optional<Bytes> limit) {
   int32_t layers = 0;
@@ -240,7 +253,7 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
   context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
-  const Program program = LowerStage(context, slots[static_cast<size_t>(stage)], policies);
+  const Program program = Lower(context, slots[static_cast<size_t>(stage)], policies);
   absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   if (probed == Probed::kArena) {

@@ -86,6 +86,11 @@ class StageOracle {
   // Sets N of kUniform and kBlock. Initially it is the N of the request.
   void SetNamedLayers(int32_t layers);
 
+  // The program of a stage with these policies: lowered, and woven within the stage's limit if the layout says so. `slots` are
+  // of this rank, for the context's number of microbatches.
+  Program Lower(const StageContext& context, const std::vector<RankSlot>& slots,
+                const std::vector<StagePolicy>& policies) const;
+
   // The N of kUniform that takes the least memory by estimate. A larger N than this costs more time and more memory.
   int32_t LeastMemoryGroup(int32_t stage, int32_t layers);
 

@@ -87,6 +87,8 @@ json Canonical(const CheckpointIndex& index) {
                     {"data", {{"kind", EnumName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
                     {"files", files}};
   AddFeatures(m, canonical["model"]);
+  // Releases without this field read the index of a layout that does not weave.
+  if (id.layout.weave != WeaveMode::kOff) canonical["layout"]["weave"] = EnumName(id.layout.weave);
   return canonical;
 }
 
@@ -215,6 +217,11 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   }
   if (!ParseEnum(zero, out.zero) || out.zero == ZeroStage::kAuto) {
     fields.Fail(absl::StrCat("layout.zero is ", zero));
+  }
+  if (layout.contains("weave")) {
+    std::string weave;
+    fields.Text(layout, "weave", weave);
+    if (!ParseEnum(weave, out.weave) || out.weave == WeaveMode::kAuto) fields.Fail(absl::StrCat("layout.weave is ", weave));
   }
   std::string text;
   if (out.schedule == ScheduleKind::kCustom) fields.Text(layout, "schedule_text", text);

@@ -64,6 +64,7 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint8_t>(at + 50, static_cast<uint8_t>(hello.layout.zero));
   Put<uint8_t>(at + 51, hello.layout.sequence_parallel ? 1 : 0);
   Put<uint64_t>(at + 52, hello.schedule_digest);
+  Put<uint8_t>(at + 60, static_cast<uint8_t>(hello.layout.weave));
   std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
   std::memcpy(at + 64 + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
   return bytes;
@@ -99,8 +100,9 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t schedule = Get<uint8_t>(at + 49);
   const uint8_t zero = Get<uint8_t>(at + 50);
   const uint8_t sequence_parallel = Get<uint8_t>(at + 51);
+  const uint8_t weave = Get<uint8_t>(at + 60);
   if (channel > static_cast<uint8_t>(Channel::kStage) || schedule >= kScheduleKindCount ||
-      zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1) {
+      zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size()) {
     return std::nullopt;
   }
   hello.channel = static_cast<Channel>(channel);
@@ -108,6 +110,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout.zero = static_cast<ZeroStage>(zero);
   hello.layout.sequence_parallel = sequence_parallel == 1;
   hello.schedule_digest = Get<uint64_t>(at + 52);
+  hello.layout.weave = static_cast<WeaveMode>(weave);
   hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
   std::memcpy(hello.nonce.data(), at + 64 + kMaxJobIdBytes, hello.nonce.size());
   return hello;

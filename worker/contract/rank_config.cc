@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // The version of the text. The daemon and the rank process must be of one release; a different number means that they are not.
-constexpr int32_t kFormat = 8;
+constexpr int32_t kFormat = 9;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 

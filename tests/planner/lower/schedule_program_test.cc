@@ -14,9 +14,9 @@
 #include "planner/schedule/schedule_generate.h"
 #include "planner/schedule/schedule_memory.h"
 #include "planner/schedule/schedule_timeline.h"
+#include "tests/planner/lower/same_values.h"
 #include "tests/planner/lower/stage_programs.h"
 #include "tests/planner/plan/plan_fixtures.h"
-#include "tests/planner/program/program_values.h"
 #include "tests/planner/schedule/schedules.h"
 
 namespace lynx {
@@ -25,32 +25,6 @@ namespace {
 Schedule ScheduleOf(const StageContext& context) {
   const PipelineShape pipeline = context.pipeline();
   return Generated(context.layout.schedule, pipeline.ranks, pipeline.chunks, context.microbatches);
-}
-
-// One rank, one slice, everything stored.
-StepValues WholeStep(const Pipeline& p) {
-  const StageContext& context = p.contexts.front();
-  const ParallelLayout layout{.tp = context.layout.tp, .sequence_parallel = context.layout.sequence_parallel};
-  const std::vector<StageContext> whole =
-      PipelineContexts(context.model, layout, context.micro_batch, context.microbatches, {context.model.layers});
-  const StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, context.model.layers);
-  return ProgramValues(LowerStage(whole[0], policy), whole[0], nullptr).Run();
-}
-
-// Every input and weight gradient reads the same values as in a plain program, and each is computed once.
-void ExpectSameValues(const Pipeline& p) {
-  const StepValues whole = WholeStep(p);
-  std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;
-  for (size_t rank = 0; rank < p.programs.size(); ++rank) {
-    const StepValues of_rank = ProgramValues(p.programs[rank], p.contexts[rank], &whole).Run();
-    for (const auto& [what, value] : of_rank.reads) {
-      const auto [pass, op, layer, microbatch] = what;
-      ASSERT_TRUE(reads.emplace(what, value).second) << EnumName(op) << " of layer " << layer << " runs on two ranks";
-      ASSERT_EQ(value, whole.reads.at(what)) << "pass " << static_cast<int>(pass) << " of " << EnumName(op) << ", layer "
-                                             << layer << ", microbatch " << microbatch << " reads something else";
-    }
-  }
-  EXPECT_EQ(reads.size(), whole.reads.size());
 }
 
 TEST(ScheduleProgram, ComputesTheSameWhateverScheduleAndPolicy) {

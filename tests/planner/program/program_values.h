@@ -133,11 +133,11 @@ class ProgramValues {
     const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
     const BufferKey to = KeyOf(collective.to, collective.to == Tensor::kX);
     if (info.phase == Phase::kStart) {
-      collected_ = Get(KeyOf(collective.from, collective.from == Tensor::kX));
+      collected_[to] = Get(KeyOf(collective.from, collective.from == Tensor::kX));
       memory_[to] = Fresh();
       return;
     }
-    memory_[to] = Mixed(Mixed(collected_, static_cast<Value>(action.segment)), static_cast<Value>(info.segment_pass()));
+    memory_[to] = Mixed(Mixed(collected_.at(to), static_cast<Value>(action.segment)), static_cast<Value>(info.segment_pass()));
     if (collective.to == Tensor::kX) RecordX(action);
   }
 
@@ -178,7 +178,8 @@ class ProgramValues {
   const Action* action_ = nullptr;
   std::vector<Access> accesses_;
   std::map<BufferKey, Value> memory_;
-  Value collected_ = 0, fresh_ = 0;
+  std::map<BufferKey, Value> collected_;  // what collectives under way have read, by the buffer of the result
+  Value fresh_ = 0;
   StepValues values_;
 };
 

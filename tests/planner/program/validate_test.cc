@@ -92,8 +92,6 @@ const Mutation kMutations[] = {
     // Transfers.
     {0, "\n0SF-0", "", "0SF-1", "overtakes microbatch 0, which has not done this yet"},
     {0, "\n0B0:1.attn\n", "\n0RAR+0:0.attn\n0B0:1.attn\n", "0RAR+0:0.attn", "follows the recomputation of proj"},
-    {0, "\n0BAR+0:1.mlp", "\n0BAR+0:1.mlp\n0R0:0.attn(proj)\n0RAR+0:0.attn", "0RAR+0:0.attn",
-     "starts while 0BAR+0:1.mlp is under way; a tensor-parallel group runs one collective at a time"},
     {0, "\n0DP+:0", "\n0DP-:0\n0DP+:0", "0DP-:0", "waits out of order: 0DP+:1 started first"},
     {1, "\n1DP+:h", "\n1DP-:h\n1DP+:h", "1DP-:h", "waits for a transfer that has not started"},
     {0, "\n0DP-:e", "\n0DP-:e\n0DP-:e", "0DP-:e", "waits for a transfer that has not started"},

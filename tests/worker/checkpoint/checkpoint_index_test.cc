@@ -88,6 +88,8 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+  index.identity.layout.weave = WeaveMode::kPairs;
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
   index.identity.layout = {
       .pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera};
   index.files.clear();
@@ -188,6 +190,7 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
       {"\"schedule\": \"1f1b\"", "\"schedule\": \"auto\"", "layout.schedule is auto"},
       {"\"schedule\": \"1f1b\"", "\"schedule\": \"2f2b\"", "layout.schedule is 2f2b"},
       {"\"zero\": \"none\"", "\"zero\": \"auto\"", "layout.zero is auto"},
+      {"\"zero\": \"none\"", "\"weave\": \"auto\", \"zero\": \"none\"", "layout.weave is auto"},
       {"\"virtual_stages\": 1", "\"virtual_stages\": 0", "virtual_stages is 0"},
       {"\"sequence_parallel\": false", "\"sequence_parallel\": 0", "sequence_parallel is neither true nor false"},
       {"\"kv_heads\": 0", "\"kv_heads\": -1", "kv_heads is -1"},

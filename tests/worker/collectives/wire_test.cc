@@ -19,7 +19,8 @@ Hello SomeHello() {
                   .virtual_stages = 5,
                   .sequence_parallel = true,
                   .zero = ZeroStage::kGradients,
-                  .schedule = ScheduleKind::kInterleaved};
+                  .schedule = ScheduleKind::kInterleaved,
+                  .weave = WeaveMode::kQuads};
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;
@@ -54,7 +55,7 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  for (const size_t at : {48, 49, 50, 51}) {  // channel, schedule, zero, sequence parallelism
+  for (const size_t at : {48, 49, 50, 51, 60}) {  // channel, schedule, zero, sequence parallelism, weave
     std::string bad = bytes;
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;

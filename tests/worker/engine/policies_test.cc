@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "planner/plan/plan.h"
+#include "planner/problem/layout_schedule.h"
 #include "planner/search/make_plan.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
@@ -56,6 +58,26 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
     job.Lower(GetParam().layout,
               [&](const StageContext& context, const StageSlice& slice) { return RandomPolicy(context, slice, seed); });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
+  }
+}
+
+// Passes run side by side in every way that the layout allows, over links of two speeds, with random placements.
+TEST_P(Policies, WeavingHasTheSameBits) {
+  TinyJob job{.model = SpecOf(GetParam())};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
+  const int32_t microbatches = job.stages.front().context.microbatches;
+  for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
+    ParallelLayout layout = GetParam().layout;
+    layout.weave = weave;
+    if (!CheckWeave(job.model, layout).ok() || !CheckScheduleOf(layout, microbatches).ok()) continue;
+    for (const int64_t link : {2'000'000, 200'000'000}) {
+      job.link_bytes_per_second = link;
+      job.Lower(layout, [&](const StageContext& context, const StageSlice& slice) {
+        return RandomPolicy(context, slice, static_cast<uint64_t>(link));
+      });
+      ExpectSameBits(Train(job, kSteps), expected, absl::StrCat(EnumName(weave), ", link ", link));
+    }
   }
 }
 

@@ -13,7 +13,9 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status.h"
+#include "planner/cost/cost_model.h"
 #include "planner/lower/lower.h"
+#include "planner/lower/weave.h"
 #include "planner/stages/partition.h"
 #include "worker/backend/host_view.h"
 #include "worker/collectives/peer_proof.h"
@@ -168,6 +170,11 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
     std::vector<StagePolicy> policies;
     for (const StageSlice& slice : context.slices) policies.push_back(policy_of(context, slice));
     Program program = LowerStage(context, policies);
+    if (layout.weave != WeaveMode::kOff) {
+      HardwareProfile profile = StatedCpuProfile();
+      profile.intra_node.bytes_per_second = profile.inter_node.bytes_per_second = link_bytes_per_second;
+      program = Weave(program, context, CostModel(profile, model, layout, train.micro_batch, layout.ranks()));
+    }
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(program, context);
     LYNX_CHECK(memory.ok());
     stages.push_back({context, std::move(program), memory->arena});

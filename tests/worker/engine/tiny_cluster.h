@@ -55,6 +55,7 @@ struct TinyJob {
                   .seed = 7};
   std::vector<StageProgram> stages;  // see Lower; may be edited
   ParallelLayout layout;
+  int64_t link_bytes_per_second = 50'000'000;  // for which programs are woven, if the layout says so
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
   std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's
   // Makes the communicator of ranks that have such a backend, on top of what ConnectTcp gave. Null: a

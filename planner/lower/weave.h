@@ -1,0 +1,29 @@
+// The lowering pass that weaves a rank's program: two slots (passes of microbatches) run side by side as *strands*, so that one
+// computes while the other's collective is under way. Nothing but positions changes. Pure.
+//
+// A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
+// stream is free, it takes, from the strands that can go on, the action that the tuning prefers. If no strand can go on, it
+// runs recomputation or weight gradients, or waits for the collective under way. A tensor-parallel group runs one collective at
+// a time; the next starts as soon as the rank has waited for it. What must keep its order: planner/lower/weave_graph.h.
+//
+// The pass tries several tunings and takes the one with the shortest step within the memory.
+#ifndef LYNX_PLANNER_LOWER_WEAVE_H_
+#define LYNX_PLANNER_LOWER_WEAVE_H_
+
+#include <optional>
+
+#include "common/units.h"
+#include "planner/cost/cost_model.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+
+namespace lynx {
+
+// Returns the rank's woven program, with the number of strands of the context's layout (StrandsOf); with one strand, returns
+// the program as it is. `limit`: for the peak of live memory (a lower bound of the arena). If no order keeps the limit, returns
+// the order with the smallest peak. The program must be valid, and the layout must be one that can be woven (CheckWeave).
+Program Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit = {});
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_LOWER_WEAVE_H_

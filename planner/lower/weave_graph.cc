@@ -1,0 +1,227 @@
+#include "planner/lower/weave_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/program/access_table.h"
+#include "planner/program/state_sharing.h"
+
+namespace lynx {
+namespace {
+
+using enum ActionKind;
+
+constexpr int32_t kNone = -1;
+
+bool IsBoundary(const ActionInfo& info) { return info.group == Group::kNextStage || info.group == Group::kPreviousStage; }
+
+// True if the action shows which slot the program is in.
+bool ShowsSlot(const ActionInfo& info, bool splits_weight) {
+  if (info.part == StepPart::kWeight) return splits_weight;
+  if (info.part != StepPart::kForward && info.part != StepPart::kBackward) return false;
+  if (!IsBoundary(info)) return true;
+  return info.flow == Flow::kIn && info.phase == Phase::kWait;  // what was sent is waited for in a later slot
+}
+
+WeaveRole RoleOf(const ActionInfo& info, bool splits_weight) {
+  if (info.kind == kRecompute) return WeaveRole::kFiller;
+  if (info.kind == kWeight && !splits_weight) return WeaveRole::kFiller;
+  if (info.part == StepPart::kRecompute) return info.phase == Phase::kStart ? WeaveRole::kMark : WeaveRole::kArrival;
+  const bool posts = IsBoundary(info) && info.flow == Flow::kIn && info.phase == Phase::kStart;
+  return posts || info.kind == kDataReduceStart ? WeaveRole::kMark : WeaveRole::kStep;
+}
+
+bool EndsStep(const Action& action) { return action.kind == kDataReduceWait || action.kind == kNormStart; }
+
+}  // namespace
+
+WeaveGraph::WeaveGraph(const Program& program, const StageContext& context) {
+  size_ = static_cast<int32_t>(std::find_if(program.begin(), program.end(), EndsStep) - program.begin());
+  start_of_.assign(static_cast<size_t>(size_), kNone);
+  FindSlots(program, SplitsWeight(context.layout));
+  AddStepOrder(program);
+  AddPassOrder(program, context);
+  AddAccessOrder(program, context);
+  AddTransferOrder(program);
+  SortEdges();
+}
+
+void WeaveGraph::FindSlots(const Program& program, bool splits_weight) {
+  using Pass = std::tuple<int32_t, int32_t, StepPart>;  // stage, microbatch, part
+  // The pass that the program is in after each action, as the next action that shows it says.
+  std::vector<std::optional<Pass>> next(static_cast<size_t>(size_) + 1);
+  for (int32_t i = size_ - 1; i >= 0; --i) {
+    const ActionInfo& info = InfoOf(program[i].kind);
+    next[i] = ShowsSlot(info, splits_weight) ? Pass(program[i].stage, program[i].microbatch, info.part) : next[i + 1];
+  }
+  std::optional<Pass> now;
+  for (int32_t i = 0; i < size_; ++i) {
+    const Action& action = program[i];
+    const ActionInfo& info = InfoOf(action.kind);
+    // Recomputation outside forward windows begins the slot of its own microbatch.
+    const bool own = info.part == StepPart::kRecompute && next[i] && std::get<1>(*next[i]) == action.microbatch &&
+                     std::get<2>(*next[i]) != StepPart::kForward;
+    if ((own || ShowsSlot(info, splits_weight)) && next[i] != now) {
+      now = next[i];
+      steps_.emplace_back();
+    }
+    if (steps_.empty()) steps_.emplace_back(), now = next[i];
+    slot_of_.push_back(slots() - 1);
+    roles_.push_back(lynx::RoleOf(info, splits_weight));
+    if (roles_.back() == WeaveRole::kStep) steps_.back().push_back(i);
+  }
+}
+
+// Steps come one after another. A filler or a mark comes after the step before it; but the start of a transfer, which may have
+// to wait for the link, does not delay it.
+void WeaveGraph::AddStepOrder(const Program& program) {
+  begins_slot_.assign(static_cast<size_t>(size_), false);
+  int32_t slot = kNone, step = kNone, blocking = kNone;
+  for (int32_t i = 0; i < size_; ++i) {
+    if (SlotOf(i) != slot) slot = SlotOf(i), step = blocking = kNone;
+    const bool is_step = RoleOf(i) == WeaveRole::kStep;
+    const int32_t before = is_step ? step : blocking;
+    begins_slot_[i] = before == kNone && RoleOf(i) != WeaveRole::kArrival;
+    if (before != kNone && RoleOf(i) != WeaveRole::kArrival) AddEdge(before, i);
+    if (!is_step) continue;
+    step = i;
+    if (InfoOf(program[i].kind).phase != Phase::kStart) blocking = i;
+  }
+}
+
+void WeaveGraph::AddPassOrder(const Program& program, const StageContext& context) {
+  const bool tied = HoldsTiedEmbedding(context);
+  std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;     // the last microbatch's action
+  std::map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;                   // by microbatch
+  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the last F, by microbatch
+  std::map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;  // by layer and microbatch, since the last B
+  int32_t adds_to_tied = kNone;
+  const auto after = [&](const auto& map, const auto& key, int32_t action) {
+    if (const auto found = map.find(key); found != map.end()) AddEdge(found->second, action);
+  };
+  for (int32_t i = 0; i < size_; ++i) {
+    const Action& action = program[i];
+    const ActionInfo& info = InfoOf(action.kind);
+    const bool has_pass = info.part == StepPart::kForward || info.part == StepPart::kBackward || info.part == StepPart::kWeight;
+    if (has_pass && info.has_segment) {
+      const auto [last, first] = of_segment.try_emplace({action.kind, action.stage, action.layer, action.segment}, i);
+      if (!first) AddEdge(std::exchange(last->second, i), i);
+    }
+    const std::tuple layer{action.layer, action.microbatch}, stage{action.stage, action.microbatch};
+    switch (action.kind) {
+      case kForward: forward_of_layer[layer] = forward_of_stage[stage] = i; break;
+      case kBackward:
+        after(forward_of_stage, stage, i);
+        // What the layer recomputes up to here comes before this pass, even if only its weight gradients read it.
+        for (const int32_t recomputed : std::exchange(recomputation[layer], {})) AddEdge(recomputed, i);
+        backward[{action.layer, action.microbatch, action.segment}] = i;
+        break;
+      case kWeight: after(backward, std::tuple(action.layer, action.microbatch, action.segment), i); break;
+      case kDataReduceStart:
+        for (const auto& [key, last] : of_segment) {
+          if (std::get<1>(key) == action.stage && std::get<2>(key) == action.layer) AddEdge(last, i);
+        }
+        if (tied && action.layer == kEmbeddingLayer && adds_to_tied != kNone) AddEdge(adds_to_tied, i);
+        break;
+      default:
+        if (info.part != StepPart::kRecompute) break;
+        after(forward_of_layer, layer, i);
+        if (action.kind == kRecompute) recomputation[layer].push_back(i);
+    }
+    const bool adds =
+        (action.kind == kWeight && action.layer == kHeadLayer) || (action.kind == kBackward && action.layer == kEmbeddingLayer);
+    if (!tied || !adds) continue;
+    if (adds_to_tied != kNone) AddEdge(adds_to_tied, i);
+    adds_to_tied = i;
+  }
+}
+
+void WeaveGraph::AddAccessOrder(const Program& program, const StageContext& context) {
+  struct Last {
+    int32_t change = kNone;
+    std::vector<int32_t> reads;  // since then
+  };
+  absl::flat_hash_map<BufferKey, Last> buffers;
+  AccessTable table(context);
+  for (int32_t i = 0; i < size_; ++i) {
+    for (const Access& access : table.Of(program[i])) {
+      if (access.key.tensor == Tensor::kWorkspace) continue;  // one compute action after another uses it afresh
+      Last& last = buffers[access.key];
+      if (access.mode == AccessMode::kRead) {
+        if (last.change != kNone) AddEdge(last.change, i);
+        last.reads.push_back(i);
+        continue;
+      }
+      if (last.reads.empty() && last.change != kNone) AddEdge(last.change, i);
+      for (const int32_t read : last.reads) AddEdge(read, i);
+      last.reads.clear();
+      last.change = i;
+    }
+  }
+}
+
+void WeaveGraph::AddTransferOrder(const Program& program) {
+  // A channel is a kind of start and, for transfers between stages, a virtual stage.
+  std::map<std::pair<ActionKind, int32_t>, int32_t> starts, waits;
+  std::map<std::pair<ActionKind, int32_t>, std::vector<int32_t>> open;  // starts that nothing has waited for
+  for (int32_t i = 0; i < size_; ++i) {
+    const Action& action = program[i];
+    const ActionInfo& info = InfoOf(action.kind);
+    if (info.phase == Phase::kWhole) continue;
+    const bool start = info.phase == Phase::kStart;
+    const std::pair channel(start ? action.kind : info.counterpart, IsBoundary(info) ? action.stage : 0);
+    if (start) {
+      open[channel].push_back(i);
+    } else {
+      std::vector<int32_t>& of_channel = open[channel];
+      const auto own = std::find_if(of_channel.begin(), of_channel.end(), [&](int32_t s) {
+        const Action& a = program[s];
+        return std::tie(a.stage, a.microbatch, a.layer, a.segment, a.tensors) ==
+               std::tie(action.stage, action.microbatch, action.layer, action.segment, action.tensors);
+      });
+      if (own != of_channel.end()) {
+        start_of_[i] = *own;
+        AddEdge(*own, i);
+        of_channel.erase(own);
+      }
+    }
+    if (info.group == Group::kTensor) continue;
+    const auto [last, first] = (start ? starts : waits).try_emplace(channel, i);
+    if (!first) AddEdge(std::exchange(last->second, i), i);
+    if (start || !IsBoundary(info)) continue;
+    for (const auto& [other, last_start] : starts) {
+      if (IsBoundary(InfoOf(other.first))) AddEdge(last_start, i);
+    }
+  }
+}
+
+void WeaveGraph::SortEdges() {
+  std::sort(edges_.begin(), edges_.end());
+  edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
+  const auto count = static_cast<size_t>(size_) + 1;
+  after_first_.assign(count, 0);
+  before_first_.assign(count, 0);
+  for (const auto& [before, after] : edges_) {
+    ++after_first_[static_cast<size_t>(before) + 1];
+    ++before_first_[static_cast<size_t>(after) + 1];
+  }
+  for (size_t i = 1; i < count; ++i) {
+    after_first_[i] += after_first_[i - 1];
+    before_first_[i] += before_first_[i - 1];
+  }
+  after_.resize(edges_.size());
+  before_.resize(edges_.size());
+  std::vector<int32_t> at = before_first_;
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    after_[i] = edges_[i].second;  // sorted by `before`
+    before_[static_cast<size_t>(at[static_cast<size_t>(edges_[i].second)]++)] = edges_[i].first;
+  }
+  edges_ = {};
+}
+
+}  // namespace lynx

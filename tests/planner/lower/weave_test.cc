@@ -1,0 +1,282 @@
+// Properties of woven programs, over seeded random layouts, models and policies.
+#include "planner/lower/weave.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "planner/cost/simulate.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/program/memory_model.h"
+#include "planner/program/state_sharing.h"
+#include "planner/program/validate.h"
+#include "tests/planner/lower/same_values.h"
+#include "tests/planner/lower/stage_programs.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeeds = 300;
+
+CostModel CostsOf(const Pipeline& p, int64_t link) {
+  const StageContext& context = p.contexts.front();
+  HardwareProfile profile = StatedCpuProfile();
+  profile.intra_node.bytes_per_second = profile.inter_node.bytes_per_second = link;
+  profile.overlap_slowdown_permille = 1050;
+  profile.communication_compute_permille = 60;
+  return {profile, context.model, context.layout, context.micro_batch, 64};
+}
+
+// Sends a tenth of the tensors that are not stored to the host instead.
+void OffloadSome(std::mt19937_64& rng, StagePolicy& policy) {
+  for (LayerPolicy& layer : policy.layers) {
+    for (Placement& placement : layer) {
+      if (placement != Placement::kStore && Draw(rng, 0, 9) == 0) placement = Placement::kOffload;
+    }
+  }
+}
+
+// A random pipeline whose layout can be woven in a random way; its programs are not woven.
+Pipeline RandomWeavable(std::mt19937_64& rng, bool offloads) {
+  while (true) {
+    Pipeline pipeline = RandomPipeline(rng);
+    ParallelLayout layout = pipeline.contexts.front().layout;
+    layout.zero = std::min(layout.zero, ZeroStage::kOptimizer);
+    layout.weave = static_cast<WeaveMode>(Draw(rng, 2, 4));
+    ModelSpec model = pipeline.contexts.front().model;
+    model.tied_embeddings = Draw(rng, 0, 1) == 1;
+    const int32_t microbatches = pipeline.contexts.front().microbatches;
+    for (std::vector<StagePolicy>& of_rank : pipeline.policies) {
+      for (StagePolicy& policy : of_rank) {
+        if (offloads) OffloadSome(rng, policy);
+      }
+    }
+    if (!CheckWeave(model, layout).ok() || !CheckScheduleOf(layout, microbatches).ok()) continue;
+    return Lowered(ContextsOf(model, layout, microbatches), std::move(pipeline.policies));
+  }
+}
+
+Pipeline Woven(Pipeline pipeline, const CostModel& costs) {
+  for (size_t rank = 0; rank < pipeline.programs.size(); ++rank) {
+    pipeline.programs[rank] = Weave(pipeline.programs[rank], pipeline.contexts[rank], costs);
+  }
+  return pipeline;
+}
+
+class Weaving : public ::testing::Test {
+ protected:
+  template <class Check>
+  void ForEachSeed(const Check& check, bool offloads = true) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      std::mt19937_64 rng(seed);
+      const Pipeline base = RandomWeavable(rng, offloads);
+      SCOPED_TRACE(NameOf(base));
+      const int64_t link = int64_t{1} << Draw(rng, 16, 34);
+      const CostModel costs = CostsOf(base, link);
+      check(base, Woven(base, costs), costs);
+      if (HasFailure()) return;
+    }
+  }
+};
+
+TEST_F(Weaving, Validates) {
+  ForEachSeed([](const Pipeline&, const Pipeline& woven, const CostModel&) {
+    const absl::Status status = ValidatePrograms(woven.programs, woven.contexts);
+    EXPECT_TRUE(status.ok()) << status;
+  });
+}
+
+TEST_F(Weaving, MovesActionsAndChangesNone) {
+  const auto sorted = [](Program program) {
+    const auto key = [](const Action& a) {
+      return std::tie(a.kind, a.stage, a.microbatch, a.layer, a.segment, a.ops, a.tensors);
+    };
+    std::sort(program.begin(), program.end(), [&](const Action& a, const Action& b) { return key(a) < key(b); });
+    return program;
+  };
+  int moved = 0;
+  ForEachSeed([&](const Pipeline& base, const Pipeline& woven, const CostModel&) {
+    for (size_t rank = 0; rank < base.programs.size(); ++rank) {
+      EXPECT_EQ(sorted(woven.programs[rank]), sorted(base.programs[rank]));
+      moved += woven.programs[rank] != base.programs[rank];
+    }
+  });
+  EXPECT_GT(moved, 100);
+}
+
+TEST_F(Weaving, RunsWithoutDeadlock) {
+  ForEachSeed([](const Pipeline&, const Pipeline& woven, const CostModel& costs) {
+    const absl::StatusOr<Simulation> simulation = Simulate(woven.programs, woven.contexts, costs);
+    EXPECT_TRUE(simulation.ok()) << simulation.status();
+  });
+}
+
+TEST_F(Weaving, ComputesTheSameValues) {
+  // ProgramValues knows no copies.
+  ForEachSeed([](const Pipeline&, const Pipeline& woven, const CostModel&) { ExpectSameValues(woven); }, /*offloads=*/false);
+}
+
+// The actions that add to one gradient, in order. The parameters of a layer's segment, or the tied embedding, have one
+// gradient.
+using Sums = std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, Program>;
+Sums SumsOf(const Program& program, const StageContext& context) {
+  Sums sums;
+  const bool tied = HoldsTiedEmbedding(context);
+  for (const Action& action : program) {
+    if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kWeight) continue;
+    sums[{action.kind, action.stage, action.layer, action.segment}].push_back(action);
+    const bool adds = (action.kind == ActionKind::kWeight && action.layer == kHeadLayer) ||
+                      (action.kind == ActionKind::kBackward && action.layer == kEmbeddingLayer);
+    if (tied && adds) sums[{ActionKind::kOptimizer, 0, 0, Segment::kNone}].push_back(action);
+  }
+  return sums;
+}
+
+// Sums of floating-point numbers keep their bits only if they keep their order, also compared with a program that is not woven.
+TEST_F(Weaving, AddsUpGradientsInTheSameOrder) {
+  ForEachSeed([](const Pipeline& base, const Pipeline& woven, const CostModel&) {
+    ParallelLayout plain = base.contexts.front().layout;
+    plain.weave = WeaveMode::kOff;
+    const int32_t microbatches = base.contexts.front().microbatches;
+    const bool plain_exists = CheckScheduleOf(plain, microbatches).ok();
+    for (size_t rank = 0; rank < base.programs.size(); ++rank) {
+      const StageContext& context = base.contexts[rank];
+      EXPECT_EQ(SumsOf(woven.programs[rank], context), SumsOf(base.programs[rank], context));
+      if (!plain_exists) continue;
+      StageContext unwoven = context;
+      unwoven.layout = plain;
+      EXPECT_EQ(SumsOf(woven.programs[rank], context), SumsOf(LowerStage(unwoven, base.policies[rank]), unwoven));
+    }
+  });
+}
+
+TEST_F(Weaving, TheSameRequestGivesTheSameOrder) {
+  ForEachSeed([](const Pipeline& base, const Pipeline& woven, const CostModel& costs) {
+    for (size_t rank = 0; rank < base.programs.size(); ++rank) {
+      EXPECT_EQ(Weave(base.programs[rank], base.contexts[rank], costs), woven.programs[rank]);
+    }
+  });
+}
+
+// Each way in which a woven order could be wrong has a rule of the validator.
+class WovenMutation : public ::testing::Test {
+ protected:
+  WovenMutation() {
+    const ModelSpec model = SmallModel(2);
+    base_ = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .sequence_parallel = true, .weave = WeaveMode::kPairs}, 2);
+    woven_ = Weave(base_.programs[0], base_.contexts[0], CostsOf(base_, 1'000'000'000));
+  }
+
+  size_t Place(const std::string& text) const {
+    const Action action = *ParseAction(text);
+    const auto found = std::find(woven_.begin(), woven_.end(), action);
+    EXPECT_NE(found, woven_.end()) << text;
+    return static_cast<size_t>(found - woven_.begin());
+  }
+  // The validator's answer if `moved` stood just before `target`.
+  std::string AfterMoving(const std::string& moved, const std::string& target) const {
+    Program program = woven_;
+    const Action action = *ParseAction(moved);
+    std::erase(program, action);
+    program.insert(std::find(program.begin(), program.end(), *ParseAction(target)), action);
+    return std::string(ValidateProgram(program, base_.contexts[0]).message());
+  }
+  std::string Without(const std::string& removed) const {
+    Program program = woven_;
+    std::erase(program, *ParseAction(removed));
+    return std::string(ValidateProgram(program, base_.contexts[0]).message());
+  }
+
+  Pipeline base_;
+  Program woven_;
+};
+
+TEST_F(WovenMutation, TheWovenProgramIsValidAndHasTwoCollectivesAtOnce) {
+  EXPECT_TRUE(ValidateProgram(woven_, base_.contexts[0]).ok());
+  int now = 0, most = 0;
+  for (const Action& action : woven_) {
+    if (InfoOf(action.kind).group != Group::kTensor) continue;
+    now += InfoOf(action.kind).phase == Phase::kStart ? 1 : -1;
+    most = std::max(most, now);
+  }
+  EXPECT_GT(most, 1);
+}
+
+TEST_F(WovenMutation, AMicrobatchThatOvertakes) {
+  EXPECT_LT(Place("0F0:0.norm1"), Place("0F1:0.norm1"));
+  EXPECT_THAT(AfterMoving("0F1:e.embed", "0F0:e.embed"), HasSubstr("overtakes microbatch 0"));
+}
+
+TEST_F(WovenMutation, WeightGradientsInAnotherOrder) {
+  EXPECT_THAT(AfterMoving("0W1:0.mlp", "0W0:0.mlp"), HasSubstr("the next is of microbatch 0"));
+  EXPECT_THAT(AfterMoving("0W0:0.mlp", "0B0:0.mlp"), HasSubstr("a weight pass follows the backward pass of its segment"));
+}
+
+TEST_F(WovenMutation, AWaitOfAnotherStrandsCollective) {
+  EXPECT_THAT(Without("0RAG+1:0.norm1"), HasSubstr("waits for a transfer that has not started"));
+  EXPECT_THAT(Without("0RAG-1:0.norm1"), HasSubstr("while 0RAG+1:0.norm1 writes it"));
+}
+
+TEST_F(WovenMutation, WhatACollectiveUnderWayWrites) {
+  EXPECT_THAT(AfterMoving("0RAG-1:0.norm1", "0NORM+"), HasSubstr("while 0RAG+1:0.norm1 writes it"));
+}
+
+TEST_F(WovenMutation, ABackwardBesideItsOwnForward) {
+  EXPECT_THAT(AfterMoving("0B0:h.head", "0F0:h.head"), HasSubstr("backward pass begins before its forward pass has ended"));
+}
+
+// One rank pair with a link as slow as its ops: the case for which weaving is made.
+class WovenPair : public ::testing::Test {
+ protected:
+  static Pipeline Base(WeaveMode weave, RecomputeMode mode = RecomputeMode::kFullKeepCollectives, bool sequence = false) {
+    const ModelSpec model{.layers = 4, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256};
+    return NamedPipeline(mode, model, {.tp = 2, .sequence_parallel = sequence, .weave = weave}, 8);
+  }
+  static constexpr int64_t kLink = 100'000'000;
+
+  static Nanos StepOf(const Pipeline& p, int64_t link) { return Simulate(p.programs, p.contexts, CostsOf(p, link))->step; }
+};
+
+TEST_F(WovenPair, HidesWhatAPassAloneCannot) {
+  // The link for which the forward's collectives take as long as its ops.
+  const Pipeline plain = Base(WeaveMode::kOff);
+  const CostModel probe = CostsOf(plain, 1'000'000'000);
+  const Nanos ops = probe.ComputeOfLayer(LayerType::kTransformer, Pass::kForward);
+  const auto link =
+      static_cast<int64_t>(1e9 * Seconds(probe.TransfersOfLayer(LayerType::kTransformer, Pass::kForward)) / Seconds(ops));
+  for (const bool sequence : {false, true}) {
+    const double before = Seconds(StepOf(Base(WeaveMode::kOff, RecomputeMode::kFullKeepCollectives, sequence), link));
+    const auto after = [&](WeaveMode weave) {
+      const Pipeline base = Base(weave, RecomputeMode::kFullKeepCollectives, sequence);
+      return Seconds(StepOf(Woven(base, CostsOf(base, link)), link));
+    };
+    EXPECT_GT(before / after(WeaveMode::kPairs), 1.15);
+    EXPECT_GT(before / after(WeaveMode::kQuads), 1.15);
+  }
+}
+
+TEST_F(WovenPair, KeepsTheLimitWhereAnyOrderDoes) {
+  const Pipeline base = Base(WeaveMode::kPairs);
+  const CostModel costs = CostsOf(base, kLink);
+  const auto peak = [&](std::optional<Bytes> limit) {
+    return FoldLiveness(Weave(base.programs[0], base.contexts[0], costs, limit), base.contexts[0])->live_peak;
+  };
+  const Bytes least = peak(Bytes(0));
+  EXPECT_LT(least, peak(std::nullopt));
+  EXPECT_EQ(peak(least), least);
+  EXPECT_LE(peak(least + least / 4), least + least / 4);
+}
+
+TEST_F(WovenPair, WithOneStrandNothingMoves) {
+  const Pipeline base = Base(WeaveMode::kOff);
+  EXPECT_EQ(Weave(base.programs[0], base.contexts[0], CostsOf(base, kLink)), base.programs[0]);
+}
+
+}  // namespace
+}  // namespace lynx
