@@ -108,7 +108,7 @@ std::string Ratios(const LinkReport& report) {
   for (const PolicyResult& policy : report.policies) {
     if (&policy != lynx) absl::StrAppend(&text, "- ", policy.name, ": ", Ratio(policy, *lynx), "\n");
   }
-  const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && p.within_limit; });
+  const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && !p.woven && p.within_limit; });
   if (best != nullptr) absl::StrAppend(&text, "\nThe best without overlap that fits: ", best->name, ".\n");
   absl::StrAppend(&text, Verdicts(report, *lynx), "\n");
   std::map<int32_t, double> losses;  // by micro-batch

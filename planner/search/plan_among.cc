@@ -34,12 +34,13 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 // Returns the fastest plan whose passes run side by side, if it is faster than `to_beat` and the job leaves the choice to the
 // planner. Such a plan needs at least the memory of the same layout without weaving, so it is sought only if one fits.
 std::optional<Plan> FasterWoven(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
-                                SearchEffort effort, Nanos to_beat) {
+                                Nanos to_beat) {
   if (request.spec.parallel.weave != WeaveMode::kAuto) return std::nullopt;
   std::vector<Candidate> woven = WovenCandidates(candidates);
   EraseUnsupported(request.spec.model, woven);
   if (woven.empty()) return std::nullopt;
-  PlanSearch search(request, woven, caches, effort);
+  // To lower and fold a woven program takes many times as long as a plain one, so only the most promising are simulated.
+  PlanSearch search(request, woven, caches, SearchEffort::kGlance);
   std::optional<Plan> plan = search.FastestBelow(to_beat);
   if (!plan || plan->step >= to_beat || LackingHostMemory(request.cluster, *plan)) return std::nullopt;
   return plan;
@@ -53,8 +54,7 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
     if (!lacking) {
-      if (std::optional<Plan> woven = FasterWoven(request, candidates, caches, options.effort, plan->step))
-        plan = std::move(woven);
+      if (std::optional<Plan> woven = FasterWoven(request, candidates, caches, plan->step)) plan = std::move(woven);
       LYNX_ASSIGN_OR_RETURN(plan, FinishedPlan(*std::move(plan)));
       return plan;
     }

@@ -51,6 +51,21 @@ Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
   return counts;
 }
 
+// Random requests whose passes run side by side where that is possible.
+PlanRequest RandomWovenRequest(std::mt19937_64& rng) {
+  while (true) {
+    PlanRequest request = RandomRequest(rng);
+    request.spec.parallel.weave = static_cast<WeaveMode>(2 + rng() % 3);
+    if (SupportedCandidates(request).ok()) return request;
+  }
+}
+
+TEST(CandidateBound, NoWovenStepIsShorter) {
+  const Bounded counts = CheckBounds(RandomWovenRequest, 11);
+  EXPECT_GT(counts.planned, 60);
+  EXPECT_GT(counts.tight, counts.planned / 2);
+}
+
 TEST(CandidateBound, NoSimulatedStepIsShorter) {
   const Bounded counts = CheckBounds(RandomRequest, 7);
   EXPECT_GT(counts.planned, 60);

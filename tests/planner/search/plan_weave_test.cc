@@ -1,0 +1,106 @@
+// Plans whose passes run side by side (parallel.weave).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <variant>
+
+#include "planner/problem/layout_schedule.h"
+#include "planner/search/make_plan.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two ranks of a tensor-parallel group over a link that moves `rate` bytes per second.
+PlanRequest PairOver(int64_t rate, WeaveMode weave) {
+  HardwareProfile profile = StatedCpuProfile();
+  profile.intra_node = profile.inter_node = {Nanos(0), rate};
+  profile.overlap_slowdown_permille = 1050;
+  PlanRequest request{.spec = {}, .cluster = UniformCluster(1, 2, profile)};
+  JobSpec& spec = request.spec;
+  spec.name = "pair";
+  spec.model = {.layers = 4, .hidden = 256, .heads = 4, .seq = 128, .vocab = 256, .dropout = 0.1};
+  spec.train.global_batch = 8;
+  spec.resources.min_ranks = spec.resources.max_ranks = 2;
+  spec.parallel.tp = 2;
+  spec.parallel.weave = weave;
+  Normalize(spec);
+  return request;
+}
+
+Plan PlanOf(const PlanRequest& request) {
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(std::holds_alternative<Plan>(*result));
+  const Plan plan = std::get<Plan>(*result);
+  EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
+  return plan;
+}
+
+std::string Refusal(const PlanRequest& request) { return std::string(MakePlan(request).status().message()); }
+
+TEST(PlanWeave, AutoWeavesWhereTheLinkIsSlow) {
+  const Plan plain = PlanOf(PairOver(100'000'000, WeaveMode::kOff));
+  const Plan woven = PlanOf(PairOver(100'000'000, WeaveMode::kAuto));
+  EXPECT_EQ(plain.layout.weave, WeaveMode::kOff);
+  EXPECT_NE(woven.layout.weave, WeaveMode::kOff);
+  EXPECT_LT(Seconds(woven.step), 0.9 * Seconds(plain.step));
+  EXPECT_THAT(LayoutText(woven.layout), HasSubstr("weave-"));
+  EXPECT_THAT(PlanText(woven), HasSubstr("weave-"));
+  EXPECT_NE(woven.digest, plain.digest);
+}
+
+TEST(PlanWeave, AutoIsNeverSlowerWhateverTheLinkAndTheMemory) {
+  for (const int64_t rate : {int64_t{20'000'000}, int64_t{500'000'000}, int64_t{20'000'000'000}}) {
+    for (const int64_t kibibytes : {0, 700, 1000, 3000}) {
+      PlanRequest off = PairOver(rate, WeaveMode::kOff), any = PairOver(rate, WeaveMode::kAuto);
+      off.spec.resources.activation_memory_per_rank = any.spec.resources.activation_memory_per_rank = Bytes(kibibytes * 1024);
+      const absl::StatusOr<PlanResult> plain = MakePlan(off), chosen = MakePlan(any);
+      ASSERT_TRUE(plain.ok() && chosen.ok());
+      ASSERT_EQ(std::holds_alternative<Plan>(*plain), std::holds_alternative<Plan>(*chosen));
+      if (!std::holds_alternative<Plan>(*plain)) continue;
+      EXPECT_LE(std::get<Plan>(*chosen).step, std::get<Plan>(*plain).step) << rate << ", " << kibibytes << " KiB";
+    }
+  }
+}
+
+TEST(PlanWeave, APinnedWayIsKeptWithinTheMemory) {
+  PlanRequest request = PairOver(100'000'000, WeaveMode::kPairs);
+  request.spec.train.micro_batch = 1;
+  request.spec.recompute = RecomputeMode::kFull;
+  const Bytes least = PlanOf(request).stages[0].arena;
+  request.spec.recompute = RecomputeMode::kHeu;
+  request.spec.resources.activation_memory_per_rank = least + least / 2;
+  const Plan plan = PlanOf(request);
+  EXPECT_EQ(plan.layout.weave, WeaveMode::kPairs);
+  EXPECT_LE(plan.stages[0].arena, least + least / 2);
+}
+
+TEST(PlanWeave, SaysWhatCannotBeWoven) {
+  PlanRequest request = PairOver(100'000'000, WeaveMode::kPairs);
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.parallel.zero = ZeroStage::kWeights;
+  EXPECT_THAT(Refusal(request),
+              HasSubstr("parallel.weave pairs with parallel.zero weights is not planned by this version: use zero "
+                        "none or optimizer, or weave off"));
+  request = PairOver(100'000'000, WeaveMode::kPairs);
+  request.spec.model.tied_embeddings = true;
+  request.spec.parallel.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_THAT(Refusal(request), HasSubstr("with tied embeddings and parallel.schedule zero-bubble is not planned"));
+}
+
+TEST(PlanWeave, CustomAndBidirectionalSchedulesHaveNoGroups) {
+  const ModelSpec model{.layers = 4, .hidden = 16, .heads = 4};
+  ParallelLayout chimera{.pp = 2, .schedule = ScheduleKind::kChimera, .weave = WeaveMode::kQuads};
+  EXPECT_THAT(std::string(CheckWeave(model, chimera).message()),
+              HasSubstr("parallel.weave quads with parallel.schedule chimera"));
+  chimera.weave = WeaveMode::kNeighbours;
+  EXPECT_EQ(CheckWeave(model, chimera), absl::OkStatus());
+  ParallelLayout custom{.schedule = ScheduleKind::kCustom, .weave = WeaveMode::kPairs};
+  ASSERT_EQ(SetCustomSchedule("custom ranks=1 microbatches=2\n0F0 0B0 0F1 0B1\n", custom), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckWeave(model, custom).message()), HasSubstr("with a custom schedule"));
+}
+
+}  // namespace
+}  // namespace lynx
