@@ -36,7 +36,7 @@ class Loop {
             },
             wake_) {}
 
-  // Does one round, then sleeps until there is something to do. Also wakes when `signal_fd` is readable.
+  // Does one round, then sleeps until there is something to do, or until `signal_fd` is readable.
   void Round(int signal_fd) {
     wake_.Clear();
     for (const v1::AgentDesired& desired : stream_.TakeDesired()) TakeDesired(desired);
@@ -164,7 +164,7 @@ class Loop {
   const Clock& clock_;
   Heartbeat heartbeat_{Mix64(static_cast<uint64_t>(clock_.Wall().value) ^ static_cast<uint64_t>(::getpid()))};
   int64_t attachment_ = 0;
-  bool changed_ = true;  // since the last report
+  bool changed_ = true;  // something has changed since the last report
   AgentStream stream_;
 };
 

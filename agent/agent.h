@@ -29,9 +29,9 @@ struct AgentOptions {
 
 enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };
 
-// Runs until a stop signal, or until a condition of `gpus` withdraws one of `devices`. The latter ends the agent's loop because
-// the measurements are of all devices together, so they are no longer valid. `gpus` may be null. `wake` is the event that
-// `measuring` and `gpus` raise.
+// Runs until a stop signal, or until a condition of `gpus` withdraws one of `devices`. In the second case the measurements are
+// no longer valid, because they are of all devices together. `gpus` may be null. `wake` is the event that `measuring` and
+// `gpus` raise.
 AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
                   MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
                   StopSignals& signals, const Clock& clock);

@@ -2,8 +2,8 @@
 // state: it measures nothing itself. Not thread-safe.
 //
 // Order of measurements: the link; then the links between the node's GPUs, if it has several; then the general rates; then the
-// wanted shapes, in the order in which the server named them. A shape that failed is not tried again while it stays wanted. It
-// is tried again if the server stops wanting it and wants it again later.
+// wanted shapes, in the order in which the server named them. A shape that failed is not tried again as long as the server
+// wants it. It is tried again if the server no longer wants it and wants it again later.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
 #define LYNX_AGENT_AGENT_PROFILE_H_
 
@@ -22,7 +22,7 @@ enum class MeasureTaskKind : uint8_t { kLink, kGpuLinks, kRates, kShape };
 
 struct MeasureTask {
   MeasureTaskKind kind = MeasureTaskKind::kLink;
-  LayerShape shape;  // for kShape
+  LayerShape shape;  // the shape to measure, for kShape
   bool operator==(const MeasureTask&) const = default;
 };
 
@@ -68,7 +68,7 @@ class AgentProfile {
   std::string link_failure_;
   std::string rates_failure_;
   std::optional<MeasureResult> rates_;  // its shapes are moved to measured_
-  std::vector<ShapeTimes> measured_;    // oldest first
+  std::vector<ShapeTimes> measured_;    // the measured shapes, the oldest first
   std::vector<LayerShape> wanted_;
   std::map<LayerShape, std::string> failed_;
 };

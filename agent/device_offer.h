@@ -16,7 +16,7 @@ namespace lynx::agent {
 
 struct DeviceWish {
   DeviceKind kind = DeviceKind::kAny;  // kAny: GPUs if any can be used, else CPUs
-  int64_t most = 0;                    // 0 = all
+  int64_t most = 0;                    // largest number of devices; 0 = all
   bool operator==(const DeviceWish&) const = default;
 };
 
@@ -30,9 +30,9 @@ struct DeviceOffer {
   std::unique_ptr<Nvml> nvml;             // null if the devices are CPUs
 };
 
-// Finds the devices to offer. `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used, the result depends on the
-// wish. With kCuda it is an error with the reason. With kAny it is an offer of CPUs, and the reason is a condition (or nothing,
-// if the machine has no GPU). `library`: as for Nvml::Open.
+// Finds the devices to offer. `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used, the result depends on
+// `wish`. With kCuda the result is an error that says why. With kAny the result is an offer of CPUs, and a condition says why
+// GPUs cannot be used. There is no such condition if the machine has no GPU. `library`: as for Nvml::Open.
 absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cpu, GpuProbeOptions gpu,
                                       const std::string& library = nvml::kLibrary);
 

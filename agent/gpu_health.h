@@ -40,7 +40,7 @@ class GpuHealth {
  private:
   struct Noted {
     NodeCondition condition;
-    std::optional<Nanos> until;  // nullopt: forever
+    std::optional<Nanos> until;  // nullopt: the condition stays forever
   };
   // `shown_for`: how long the condition is shown after the last Note. A withdrawing condition is never replaced by one
   // that does not withdraw.

@@ -15,13 +15,14 @@
 namespace lynx::agent {
 
 struct GpuProbeOptions {
-  int64_t devices = 0;         // at most this many, those of the lowest indices; 0 = all
+  int64_t devices = 0;         // at most this many GPUs, those with the lowest indices; 0 = all
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
   std::vector<int32_t> cores;  // cores that ranks may use; empty = all that this process may use
   Bytes memory_per_device;     // 0 = all but what is reserved
-  Bytes reserved;              // the part of each GPU to leave out; 0 = OwnMemory, or what a process took if that is more
-  // The command `rank_binary --check-cuda UUID` says whether it can use the GPU. The second line of its output says how many
-  // bytes of the GPU are then free.
+  // The part of each GPU's memory to leave out; 0 = OwnMemory, or what a process took if that is more.
+  Bytes reserved;
+  // The command `rank_binary --check-cuda UUID` says whether the rank process can use the GPU. The second line of its output
+  // says how many bytes of the GPU are then free.
   std::string rank_binary;
   Nanos check_limit{60'000'000'000};
   std::string system = "/sys";  // where the kernel describes PCI devices and NUMA nodes

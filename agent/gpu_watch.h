@@ -23,8 +23,8 @@ namespace lynx::agent {
 
 class GpuWatch {
  public:
-  // Watches the GPUs among `devices`. Raises `wake` when conditions change. `wake`, `clock` and `registry` must outlive
-  // it.
+  // Watches the GPUs among `devices`. Raises `wake` when conditions change. `wake`, `clock` and `registry` must outlive this
+  // object.
   GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& devices, const std::string& node,
            prometheus::Registry& registry, const Clock& clock, WakeEvent& wake);
   // Waits until the current reading is done.
@@ -48,7 +48,7 @@ class GpuWatch {
   const std::unique_ptr<Nvml> nvml_;
   const Clock& clock_;
   WakeEvent& wake_;
-  std::map<int32_t, Gpu> gpus_;  // by NVML's index; only the thread uses it
+  std::map<int32_t, Gpu> gpus_;  // the GPUs by NVML's index; only the thread uses the map
   std::atomic<bool> stop_ = false;
 
   mutable std::mutex mutex_;

@@ -157,8 +157,8 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                   setting.metrics, setting.signals, setting.clock);
 }
 
-// Offers GPUs as long as any work. If none is left and --devices allows CPUs, offers CPUs. If --devices asks for CPUs, offers
-// CPUs from the beginning.
+// Offers GPUs as long as any GPU works. If no GPU is left and --devices allows CPUs, offers CPUs. If --devices asks for CPUs,
+// offers CPUs from the beginning.
 absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
   LYNX_ASSIGN_OR_RETURN(DeviceOffer offer, FindDevices(setting.flags, wish));
   if (offer.nvml == nullptr) return Offer(setting, offer.devices, offer.conditions, nullptr).status();

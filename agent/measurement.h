@@ -16,11 +16,11 @@ namespace lynx::agent {
 
 struct MeasurementOptions {
   std::string rank_binary;
-  std::string directory;  // for request files and the cache; must exist
+  std::string directory;  // directory for request files and the cache; must exist
   std::string address;    // the node's numeric address; the measured link runs over it
   int64_t pacing_bytes_per_second = 0;
   double budget_seconds = 20;   // soft limit; the processes keep to it themselves
-  Nanos limit{60'000'000'000};  // after this time they are killed
+  Nanos limit{60'000'000'000};  // the processes are killed after this time
 };
 
 // Combines the results of several devices: the longest of each time and the lowest of each rate. This is the node's speed with

@@ -22,7 +22,7 @@ namespace lynx::agent {
 struct MeasureOutcomeOf {
   MeasureTask task;
   std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<GpuLinksResult>, absl::StatusOr<MeasureResult>>
-      result;  // which alternative: depends on the kind of the task
+      result;  // the kind of the task decides which alternative is set
 };
 
 class MeasuringThread {
@@ -33,7 +33,7 @@ class MeasuringThread {
   // Kills a running measurement.
   ~MeasuringThread();
 
-  // Call only if not Busy.
+  // Begins the task. Call it only if Busy returns false.
   void Begin(const MeasureTask& task);
   // True from Begin until the outcome is taken.
   bool Busy() const;

@@ -13,7 +13,7 @@ struct NodeCondition {
   std::string device;      // UUID of the GPU; empty = the node
   bool withdrawn = false;  // the device is not offered while the condition holds
   std::string message;     // a sentence
-  Nanos since;             // wall clock
+  Nanos since;             // wall clock time
   bool operator==(const NodeCondition&) const = default;
 };
 

@@ -39,9 +39,9 @@ std::optional<int64_t> LimitOf(const std::string& group) {
   return quota.size() == 1 && period.size() == 1 ? Permille(quota[0], period[0]) : std::nullopt;
 }
 
-// The folders of this process's control groups that may limit processor time, inner groups before outer ones. In a container
-// the path may be one of the host that the container cannot see. Then the mounted folder is the container's own group, so it
-// comes last.
+// The folders of this process's control groups that may limit processor time, inner groups before outer ones. In a container,
+// the kernel may name a path of the host that the container cannot see. Then the mounted folder is the container's own group.
+// So the mounted folder comes last in the list.
 std::vector<std::string> GroupFolders(const std::string& proc, const std::string& cgroups) {
   std::vector<std::string> folders;
   std::ifstream own(proc + "/self/cgroup");

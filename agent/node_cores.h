@@ -13,7 +13,7 @@ namespace lynx::agent {
 struct NodeCores {
   std::string machine;         // a digest of Linux's boot id; "" = not known
   std::string limit_group;     // a digest of the control group that has the limit; "" if there is no limit
-  int64_t limit_permille = 0;  // 0 = no limit
+  int64_t limit_permille = 0;  // in thousandths of a core; 0 = no limit
   bool operator==(const NodeCores&) const = default;
 };
 

@@ -148,7 +148,8 @@ std::optional<GpuXid> Nvml::AwaitXid(Nanos limit) {
     if (device == devices_.end() || event.type != nvml::kEventXid) return std::nullopt;
     return GpuXid{static_cast<int32_t>(device - devices_.begin()), static_cast<int64_t>(event.data)};
   }
-  // Every other error, such as that of a lost GPU, returns at once, and again on each call. So this sleeps.
+  // Every error other than a timeout, such as that of a lost GPU, returns at once, and again on each call. So this function
+  // sleeps.
   if (code != nvml::kTimeout) std::this_thread::sleep_for(std::chrono::nanoseconds(limit.value));
   return std::nullopt;
 }
@@ -214,8 +215,8 @@ std::vector<std::string> Nvml::RemotesOf(int32_t index, bool& has_switch) const 
   return buses;
 }
 
-// Two GPUs are joined if a link leads from one to the other, or if both have a link to a switch, because the switches of a node
-// form one fabric.
+// Two GPUs are joined if a link leads from one to the other. They are also joined if both have a link to a switch, because the
+// switches of a node form one fabric.
 std::vector<int32_t> Nvml::LinksOf(int32_t index) const {
   std::vector<int32_t> joined;
   bool on_switch = false;

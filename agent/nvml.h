@@ -39,7 +39,7 @@ struct GpuReadings {
   std::optional<int64_t> sm_clock_mhz, memory_clock_mhz;
   std::optional<int64_t> temperature_celsius;
   std::optional<double> power_watts;
-  std::optional<int64_t> uncorrected_ecc_errors;  // since the driver was loaded
+  std::optional<int64_t> uncorrected_ecc_errors;  // counted since the driver was loaded
   std::optional<uint64_t> throttle_reasons;       // bits, numbered as in NVML
   bool lost = false;                              // the driver cannot reach the GPU any more
 };
@@ -67,7 +67,7 @@ class Nvml {
   GpuReadings Read(int32_t index) const;
 
   // Waits at most `limit` for the next Xid of any GPU (the driver's number for an error of a GPU). nullopt: there was
-  // no Xid. If the GPUs cannot report Xids, this only waits. Call from one thread at a time.
+  // no Xid. If the GPUs cannot report Xids, the call only waits. Call from one thread at a time.
   std::optional<GpuXid> AwaitXid(Nanos limit);
 
  private:
@@ -82,7 +82,7 @@ class Nvml {
   std::string ErrorText(nvml::Return code) const;
   std::vector<int32_t> LinksOf(int32_t index) const;
   std::vector<int32_t> NeighboursOf(int32_t index) const;
-  // The buses of the GPUs that its links lead to, and whether a link leads to a switch.
+  // The buses of the GPUs to which this GPU's links lead. `has_switch`: whether a link leads to a switch.
   std::vector<std::string> RemotesOf(int32_t index, bool& has_switch) const;
   std::string BusOf(nvml::Device device) const;
 
@@ -91,7 +91,7 @@ class Nvml {
   bool initialized_ = false;
   std::string driver_version_;
   std::vector<nvml::Device> devices_;         // null: the device does not answer
-  std::vector<std::string> device_failures_;  // why it does not
+  std::vector<std::string> device_failures_;  // why the device does not answer
   nvml::EventSet events_ = nullptr;           // null: no GPU can report Xids
 };
 

@@ -40,10 +40,10 @@ struct EventData {  // nvmlEventData_t
   unsigned gpu_instance, compute_instance;
 };
 
-inline constexpr unsigned kTextBytes = 96;  // for names and UUIDs
+inline constexpr unsigned kTextBytes = 96;  // size of the texts for names and UUIDs
 inline constexpr unsigned kMaxLinks = 18;
 inline constexpr int kClockSm = 1, kClockMemory = 2;
-inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
+inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // a kind and a counter of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
 // Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level only PCIe switches are between them,
@@ -54,7 +54,7 @@ inline constexpr unsigned long long kEventXid = 8;
 inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
                                     kPowerBrake = 0x80;
 
-// The functions. A GPU or an older driver may lack the optional ones; then the pointer is null.
+// The functions. A GPU or an older driver may lack the optional functions; then their pointer is null.
 struct Functions {
   Return (*Init)();
   Return (*Shutdown)();

@@ -34,7 +34,8 @@ std::function<void()> Printing(const std::vector<OutputFormat>& known, const Glo
   };
 }
 
-// Like CLI::Range, but rejects "nan", which CLI::Range accepts because it is neither below nor above.
+// Accepts numbers from `least` to `most`, as CLI::Range does, but rejects "nan". CLI::Range accepts "nan", because it is
+// neither below nor above the range.
 CLI::Validator RealRange(double least, double most) {
   const CLI::Range range(least, most);
   return CLI::Validator(
@@ -499,8 +500,8 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
-// Ends the program without gRPC's orderly shutdown. That would wait for gRPC's threads one after another, and take longer than
-// most calls.
+// Ends the program without gRPC's orderly shutdown. The shutdown would wait for gRPC's threads one after another, and take
+// longer than most calls.
 [[noreturn]] void EndProgram(int code) {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {

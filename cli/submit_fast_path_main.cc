@@ -42,7 +42,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<QuickSubmit> submission = ParseQuickSubmit(arguments); submission.has_value()) {
     QuickSubmitted submitted = SubmitQuickly(*submission);
     if (submitted.text.has_value()) {
-      // If the text cannot be written completely, the full program writes it and reports the error.
+      // If the text cannot be written completely, reports this with the same message and exit code as the full program.
       if (std::fputs(submitted.text->c_str(), stdout) >= 0 && std::fflush(stdout) == 0) ::_exit(kExitOk);
       std::fprintf(stderr, "lynxctl: what it prints could not be written whole: %s\n", std::strerror(errno));
       ::_exit(kExitRefused);

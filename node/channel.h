@@ -18,9 +18,10 @@ namespace lynx {
 // plain text.
 using CredentialSource = std::function<absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>()>;
 
-// Unavailable: the server refuses. DeadlineExceeded: no answer within `limit`. Cancelled: soon after `stop` becomes true.
-// Errors of `credentials` are returned unchanged. The channel pings an idle server every 10 s and gives up after 5 s without an
-// answer, so that the loss of a machine is noticed. Proxies from the environment are not used.
+// Connects to the server. Unavailable: the server refuses. DeadlineExceeded: there was no answer within `limit`. Cancelled:
+// `stop` became true; the error comes soon after that. Errors of `credentials` are returned unchanged. The channel pings an
+// idle server every 10 s and gives up after 5 s without an answer, so that the loss of a machine is noticed. Proxies from the
+// environment are not used.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit, const std::atomic<bool>& stop,
                                                     const CredentialSource& credentials = nullptr);
 

@@ -64,14 +64,14 @@ absl::Status Start(const std::vector<std::string>& argv, const std::string& inpu
   return absl::OkStatus();
 }
 
-// Appends what can be read now, up to the limit. If there is more, it keeps the end (standard error) or notes that the limit
-// was exceeded (standard output).
+// Appends to `text` what can be read now, up to the limit. If there is more to read, keeps the end of it (standard error), or
+// notes that the limit was exceeded (standard output).
 void Drain(UniqueFd& fd, std::string& text) {
   char buffer[16 * 1024];
   while (fd.valid()) {
     const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;  // nothing to read now
+    if (got < 0) return;  // there is nothing to read now
     if (got == 0) {
       fd.Reset();
       return;

@@ -15,15 +15,16 @@ void StopWatchingLockOrder();
 
 // The machine's host name; characters that are not allowed in node names are replaced by '-'.
 std::string DefaultNodeName();
-// InvalidArgument unless the name matches [a-zA-Z0-9._-]{1,63}.
+// Checks that the name matches [a-zA-Z0-9._-]{1,63}. If not, returns InvalidArgument.
 absl::Status CheckNodeName(const std::string& name);
 
-// InvalidArgument unless the address is a numeric IPv4 or IPv6 address; names the flag.
+// Checks that the address is a numeric IPv4 or IPv6 address. If not, returns InvalidArgument, and the error names the flag.
 absl::Status CheckNumericAddress(const std::string& address, const std::string& flag);
 
 // The path of the file with this name in the directory of the running binary.
 std::string BesideThisBinary(const std::string& name);
-// NotFound or PermissionDenied unless the path is an executable file; says which flag to give.
+// Checks that the path is an executable file. If not, returns NotFound or PermissionDenied, and the error says which flag to
+// give.
 absl::Status CheckExecutable(const std::string& path, const std::string& flag);
 
 // Returns a new id. A process takes one when it starts.

@@ -104,7 +104,7 @@ std::string LastLines(const std::string& path, size_t lines) {
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), begin);
   text.resize(got > 0 ? static_cast<size_t>(got) : 0);
   std::vector<std::string> all = absl::StrSplit(text, '\n');
-  if (begin > 0) all.erase(all.begin());  // the end of a longer line
+  if (begin > 0) all.erase(all.begin());  // removes the end of a line that begins earlier
   if (!all.empty() && all.back().empty()) all.pop_back();
   if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<ptrdiff_t>(lines));
   return absl::StrJoin(all, "\n");
@@ -120,8 +120,8 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
         absl::StrCat(path, " is locked by process ",
                      holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
-  // The id is only for a process that is refused the lock, so an error here is ignored: a full disk must not keep a daemon from
-  // stopping its ranks.
+  // Only a process that does not get the lock reads the id. So an error here is ignored: a full disk must not keep a daemon
+  // from stopping its ranks.
   if (::ftruncate(fd.get(), 0) == 0) WriteAll(fd.get(), absl::StrCat(::getpid(), "\n"), path).IgnoreError();
   return fd;
 }

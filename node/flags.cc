@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Levenshtein distance.
+// The Levenshtein distance between two texts: the number of letters to insert, delete or replace.
 size_t Distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

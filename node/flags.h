@@ -14,7 +14,7 @@ namespace lynx {
 
 struct Flag {
   std::string name;                                   // without the dashes
-  std::variant<std::string*, int64_t*, bool*> value;  // holds the default
+  std::variant<std::string*, int64_t*, bool*> value;  // the variable, which holds the default
   std::string help;
 };
 

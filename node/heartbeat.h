@@ -28,7 +28,7 @@ class Heartbeat {
     first_ = true;
   }
   void Sent(Nanos now) {
-    const double draw = static_cast<double>(Mix64(seed_ + drawn_++) >> 11) * 0x1p-53;  // [0, 1)
+    const double draw = static_cast<double>(Mix64(seed_ + drawn_++) >> 11) * 0x1p-53;  // a random number in [0, 1)
     const double share = first_ ? draw : 1 - draw * kSooner;
     first_ = false;
     due_ = now + Nanos(static_cast<int64_t>(share * static_cast<double>(interval_.value)));
@@ -38,7 +38,7 @@ class Heartbeat {
 
   static constexpr Nanos kShortest{50'000'000};
   static constexpr Nanos kLongest{60'000'000'000};
-  static constexpr double kSooner = 0.1;  // at most this share of the interval earlier
+  static constexpr double kSooner = 0.1;  // a report comes earlier by at most this share of the interval
 
  private:
   uint64_t seed_;

@@ -89,8 +89,8 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
 
 HttpEndpoint::~HttpEndpoint() {
   if (context_ == nullptr) return;
-  // The library's thread that accepts connections looks only every two seconds whether it is to stop, or when a connection
-  // arrives. So connections are made until it has stopped.
+  // The library's thread that accepts connections checks only every two seconds, or when a connection arrives, whether it must
+  // stop. So connections are made until the thread has stopped.
   std::atomic<bool> stopped = false;
   std::thread knocking([this, &stopped] {
     while (!stopped) {

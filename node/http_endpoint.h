@@ -19,7 +19,7 @@ struct HttpRequest {
   std::string method;         // "GET"
   std::string path;           // "/api/job": without the query
   std::string query;          // "id=j1": as it was sent
-  std::string host;           // the Host header
+  std::string host;           // value of the Host header
   std::string authorization;  // the Authorization header; empty: there is none
   std::string from;           // numeric address of the client
 };
@@ -28,14 +28,14 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // in addition to those about the content
+  std::vector<std::pair<std::string, std::string>> headers;  // headers in addition to those about the content
 };
 
 // The limits of an endpoint. Each thread waits for the request of one connection at a time. So idle connections delay other
 // requests only if there are as many of them as threads; they are closed after `request_millis`.
 struct HttpLimits {
   int threads = 16;
-  int max_request = 8192;  // bytes of a request's head
+  int max_request = 8192;  // largest number of bytes of a request's head
   int request_millis = 10'000;
 };
 
@@ -43,8 +43,8 @@ class HttpEndpoint {
  public:
   using Answer = std::function<HttpReply(const HttpRequest&)>;
 
-  // `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of the threads, with requests
-  // within the limits. Unavailable: the address is in use or does not belong to this machine.
+  // Starts the endpoint. `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of the
+  // threads, with requests within the limits. Unavailable: the address is in use or does not belong to this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer, HttpLimits limits = {});
   // Waits for answers in progress, which can take seconds. An endpoint at an IPv6 address takes up to two seconds more.
   ~HttpEndpoint();

@@ -51,7 +51,7 @@ void Lease::Renewed(const Renewal& renewal, Nanos now) {
     if (sent_.front().first == renewal.report) sent_at = sent_.front().second;
     sent_.pop_front();
   }
-  if (!sent_at.has_value()) return;  // for a report that this process did not send
+  if (!sent_at.has_value()) return;  // the renewal is for a report that this process did not send
   renewed_ = renewal.report;
   own_ = Witnessed{.renewed_at = *sent_at, .server_began = now - renewal.server_up};
   std::vector<std::string> witnesses = renewal.witnesses;
@@ -78,8 +78,8 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
   answers_[witness] = {.at = now, .witnessed = answer};
 }
 
-// True if the server has answered a report that a witness sent well after our first unanswered report. A server that is only
-// slow would not have done that. If the server has restarted, the time counts from its start.
+// True if the server has answered a report that a witness sent well after our first unanswered report. If the server were only
+// slow, it would not have answered that report before ours. If the server has restarted, the time counts from its start.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;
@@ -102,7 +102,7 @@ bool Lease::ServerIsAway(Nanos now) const {
 
 Nanos Lease::Deadline(Nanos now) {
   if (deadline_ == kForever || !AsksWitnesses(now)) return deadline_;
-  if (now >= deadline_) {  // the ranks have ended or are about to end
+  if (now >= deadline_) {  // the ranks have ended, or are about to end
     if (reason_.empty()) reason_ = "this node has heard neither of the server nor of most other nodes that it asked";
     return deadline_;
   }

@@ -35,12 +35,13 @@ struct Renewal {
   Nanos isolated;      // 0: the ranks never end because the server is missing
   Nanos cut_off;
   std::vector<std::string> witnesses;  // host:port; empty: there is no other node, so nobody could take over the work
-  bool more_witnesses = false;         // the server has just begun and does not know all witnesses: earlier ones count
+  // The server has just begun and does not know all witnesses, so earlier witnesses still count.
+  bool more_witnesses = false;
 };
 
 // What a node reports about itself as a witness, and receives from its own witnesses.
 struct Witnessed {
-  Nanos renewed_at;    // when it sent the newest report that the server has answered, on the clock of the reader
+  Nanos renewed_at;    // on the clock of the reader: when the node sent the newest report that the server has answered
   Nanos server_began;  // start time of the server that answered
 };
 
@@ -76,7 +77,7 @@ class Lease {
 
   // The time when the ranks must end; kForever: they need not end. A time in the past: they must end now.
   Nanos Deadline(Nanos now);
-  // Why the deadline is over, as the end of a sentence.
+  // Why the deadline is over, as text for the end of a sentence.
   std::string Reason() const { return reason_; }
 
  private:

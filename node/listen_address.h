@@ -10,7 +10,7 @@
 namespace lynx {
 
 struct ListenAddress {
-  std::string host;  // numeric; "localhost" becomes 127.0.0.1
+  std::string host;  // a numeric address; "localhost" becomes 127.0.0.1
   int port = 0;
   bool ipv6 = false;
   bool loopback = false;

@@ -1,5 +1,5 @@
 // Creates the families of a daemon's metrics only from the table in common/metric_names.h. So a daemon cannot serve a metric
-// that is not in the table, or with another type. Thread-safe.
+// that is not in the table, or that has another type than the table says. Thread-safe.
 #ifndef LYNX_NODE_METRIC_FAMILIES_H_
 #define LYNX_NODE_METRIC_FAMILIES_H_
 

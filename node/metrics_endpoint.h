@@ -14,15 +14,16 @@
 namespace lynx {
 
 // The checks behind /healthz and /readyz. Each function returns what is wrong; then the page is this text with status 503. If
-// the function returns an empty text, the page is "ok". Called on any thread as long as the process runs. Null: nothing is ever
-// wrong.
+// the function returns an empty text, the page is "ok". Each function is called on any thread, as long as the process runs. A
+// null function means that nothing is ever wrong.
 struct HealthChecks {
   // For /healthz. It does not report problems elsewhere, because restarting the daemon would not help against them.
   std::function<std::string()> alive;
-  std::function<std::string()> ready;  // /readyz
+  std::function<std::string()> ready;  // for /readyz
 };
 
-// The checks for a node's daemon: it is not ready while `attached` is 0. Keeps `owner`, to which the gauge belongs.
+// The checks for a node's daemon. The daemon is not ready while `attached` is 0. Keeps `owner` alive, because the gauge belongs
+// to it.
 HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, const prometheus::Gauge& attached);
 
 // Serves ADDRESS/metrics with `metrics`, and the two other pages, until the process ends. Returns the port. ADDRESS is

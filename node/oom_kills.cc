@@ -32,8 +32,8 @@ void OomKills::Look(Nanos now) {
 std::string OomCounterFile(const std::string& proc, const std::string& cgroups) {
   std::vector<std::string> files;
   std::ifstream own(absl::StrCat(proc, "/self/cgroup"));
-  // The line is "0::/path" in version 2 and "4:memory:/path" in version 1. In a container the path may be one of the host that
-  // is not visible here. Then the mounted cgroup is the container's own.
+  // The line is "0::/path" in version 2 and "4:memory:/path" in version 1. In a container, the path may be a path of the host
+  // that is not visible here. Then the mounted cgroup is the container's own.
   for (std::string line; std::getline(own, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;

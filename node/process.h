@@ -21,7 +21,7 @@ namespace lynx {
 struct ProcessIdentity {
   pid_t pid = 0;
   int64_t start_ticks = 0;   // field 22 of /proc/PID/stat: clock ticks since boot
-  std::string machine_boot;  // /proc/sys/kernel/random/boot_id
+  std::string machine_boot;  // the text of /proc/sys/kernel/random/boot_id
   bool operator==(const ProcessIdentity&) const = default;
 };
 
@@ -39,14 +39,14 @@ struct Child {
   UniqueFd pidfd;
 };
 
-// Starts argv[0], a path, as the leader of a new session, so it is not reached by a terminal's Ctrl-C or by the end of this
-// process. Signals are unblocked and have their default actions. NotFound and PermissionDenied name the binary.
+// Starts argv[0], a path, as the leader of a new session. So neither a terminal's Ctrl-C nor the end of this process reaches
+// the new process. Signals are unblocked and have their default actions. NotFound and PermissionDenied name the binary.
 absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds);
 
 // The identity of a live process; nullopt: there is no such process, or it is a zombie.
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid);
-// True if the process is ending but still holds its files and connections: it has been killed and has not ended yet, or its
-// first thread has ended and others have not. False if there is no such process.
+// True if the process is ending but still holds its files and connections. Either it has been killed and has not ended yet, or
+// its first thread has ended and others have not. False if there is no such process.
 bool IsEnding(pid_t pid);
 // A pidfd of exactly that process; NotFound: it no longer exists.
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity);
@@ -62,7 +62,7 @@ bool HasEnded(const UniqueFd& pidfd);
 
 struct ExitStatus {
   int code = 0;    // exit code, or 128 + signal
-  int signal = 0;  // 0: no signal
+  int signal = 0;  // 0: no signal ended the process
   bool operator==(const ExitStatus&) const = default;
 };
 // Reaps an ended child. nullopt: it has not ended, or is not a child of this process.

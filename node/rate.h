@@ -18,7 +18,8 @@ absl::StatusOr<int64_t> ParseRate(const std::string& text);
 // Bytes from text such as "8GiB", "512MiB", "64KiB", or a plain number. Empty text and "0" give 0.
 absl::StatusOr<Bytes> ParseBytes(const std::string& text);
 
-// "0-3,6" gives {0, 1, 2, 3, 6}. At least one core, no core twice, at most 4096.
+// Parses a list of cores: "0-3,6" gives {0, 1, 2, 3, 6}. The list must have at least one core and at most 4096, and no core
+// twice.
 absl::StatusOr<std::vector<int32_t>> ParseCores(const std::string& text);
 
 }  // namespace lynx

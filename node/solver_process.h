@@ -16,10 +16,10 @@ struct SolverProcessOptions {
 };
 
 // Returns a solver that starts one process for each problem, sends it the problem and checks its answer
-// (planner/recompute/solver_text.h). The process ends with this process. It is killed if it takes far too long; then the answer
-// has neither solution nor proof. Thread-safe; blocks the calling thread, which must live as long as the call. NotFound or
-// PermissionDenied: the program is missing; the error says where it was expected and what to do. The solver returns an error
-// with the process's name if the process fails or gives an invalid answer.
+// (planner/recompute/solver_text.h). The solver's process ends when this process ends. It is killed if it takes far too long;
+// then the answer has neither solution nor proof. Thread-safe; blocks the calling thread, which must live as long as the call.
+// NotFound or PermissionDenied: the program is missing; the error says where it was expected and what to do. The solver returns
+// an error with the process's name if the process fails or gives an invalid answer.
 absl::StatusOr<StageSolver> SolverInProcess(SolverProcessOptions options);
 
 }  // namespace lynx

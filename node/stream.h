@@ -1,14 +1,14 @@
 // NodeStream: a node's side of a Cluster stream. It connects to the server, keeps one bidirectional stream open, and connects
-// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. It never
-// blocks on the network; when the server is lost, only `attachment` changes.
+// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. The owner
+// never waits for the network. When the server is lost, only `attachment` changes.
 //
 //   dial ----------> attached (owner sends its full state) ------> stream ends
 //     ^  refused, timed out: back off                                   |
 //     +-------------------------- back off <----------------------------+
 //
-// It has two threads: one connects and writes, the other reads. Only the owner's thread calls TakeDesired, TrySend and
-// attachment. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to be
-// written. At most kInboxLimit desired states wait to be taken; when there are so many, reading pauses.
+// A NodeStream has two threads: one connects and writes, the other reads. Only the owner's thread calls TakeDesired, TrySend
+// and attachment. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to
+// be written. At most kInboxLimit desired states wait to be taken; when there are so many, reading pauses.
 #ifndef LYNX_NODE_STREAM_H_
 #define LYNX_NODE_STREAM_H_
 
@@ -53,8 +53,8 @@ class NodeStream {
   NodeStream& operator=(const NodeStream&) = delete;
   ~NodeStream() { Stop(); }
 
-  // 0: there is no stream. Otherwise a number that is larger for each new stream. When the number changes, the owner sends its
-  // full state.
+  // The number of the present stream, which is larger for each new stream; 0: there is no stream. When the number changes, the
+  // owner sends its full state.
   int64_t attachment() const {
     std::lock_guard lock(mutex_);
     return attached_ ? attachments_ : 0;
@@ -133,7 +133,7 @@ class NodeStream {
   }
 
   struct Outcome {
-    bool accepted = false;  // the server sent something
+    bool accepted = false;  // the server has sent something
     std::string text;
   };
 
@@ -222,12 +222,12 @@ class NodeStream {
   // Guarded by mutex_.
   std::optional<Report> outbox_;
   std::deque<Desired> inbox_;
-  grpc::ClientContext* context_ = nullptr;  // while attached
+  grpc::ClientContext* context_ = nullptr;  // set while the node is attached
   int64_t attachments_ = 0;
   bool attached_ = false;
   bool writing_ = false;
-  bool broken_ = false;    // this stream can no longer be read
-  bool accepted_ = false;  // this stream has been read from
+  bool broken_ = false;    // the present stream can no longer be read
+  bool accepted_ = false;  // something has been read from the present stream
 
   std::thread thread_;  // the last member, because it uses the others
 };

@@ -14,7 +14,7 @@ WakeEvent::WakeEvent() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { LYNX_CH
 
 void WakeEvent::Raise() {
   const uint64_t one = 1;
-  // Fails only if the counter is full; then the event is already raised.
+  // The write fails only if the counter is full. Then the event is already raised.
   [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof(one));
 }
 

@@ -1,6 +1,6 @@
-// JobReport is one self-contained page about a job: predictions and measurements, the recomputation with its cost and savings,
-// the contents of memory, the course of the run, and the recoveries from failures. Plots are inline SVG, without scripts or
-// network access. Every plot has a table with its numbers. Pure; thread-safe.
+// JobReport is one self-contained page about a job. It shows predictions and measurements, the recomputation with its cost and
+// savings, the contents of memory, the course of the run, and the recoveries from failures. Plots are inline SVG, without
+// scripts or network access. Every plot has a table with its numbers. Pure; thread-safe.
 #ifndef LYNX_REPORT_JOB_REPORT_H_
 #define LYNX_REPORT_JOB_REPORT_H_
 
@@ -16,11 +16,11 @@
 
 namespace lynx {
 
-// The input of a page. The pointers are not owned.
+// The input of a page. The object does not own what the pointers refer to.
 struct JobReport {
-  const v1::Job* job = nullptr;  // with its events
+  const v1::Job* job = nullptr;  // the job with its events
   const v1::JobCurves* curves = nullptr;
-  const Plan* plan = nullptr;                    // null: the job was never planned. Programs are needed only if `traced` is set
+  const Plan* plan = nullptr;                    // null: never planned; its programs are needed only if `traced` is set
   const TracedJob* traced = nullptr;             // null: no step of the plan has been traced
   const PolicyComparison* comparison = nullptr;  // other policies with the same layout; null: no comparison
   std::string version;                           // version of this program
@@ -46,15 +46,15 @@ std::string ReportSection(const std::string& id, const std::string& title, const
 // A table below a plot, which is collapsed until a reader opens it.
 std::string FoldedTable(const Table& table);
 
-// The lanes of each stage, the prediction above the measurement.
+// Draws the lanes of each stage: the prediction above, the measurement below.
 std::string StepPlot(const TracedJob& traced);
-// The memory of a device of the fullest stage, kind by kind and over the step.
+// Draws the memory of a device of the fullest stage: the amount of each kind, and the course over the step.
 absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced);
-// The memory plot from the plan only, without the course over a step.
+// Draws the memory as the plan predicts it, without the course over a step.
 std::string PlannedMemory(const Plan& plan);
-// The peak memory of a device of each stage, planned and measured.
+// Draws the peak memory of a device of each stage, planned and measured.
 std::string StagesMemory(const Plan& plan, const v1::Job& job);
-// States and throughput over time.
+// Draws the states of the job and its throughput over time.
 std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now);
 std::string LossPlot(const v1::JobCurves& curves);
 
@@ -68,7 +68,7 @@ struct Recovery {
   int64_t away_ns = 0;     // time from the event until all ranks train again
   int64_t from_step = -1;  // the first step afterwards; -1: unknown
   int64_t done_again = 0;  // number of steps that were repeated
-  std::string resumed;     // text of the restart event: from which checkpoint, with which plan
+  std::string resumed;     // text of the event that says how the job continued: from which checkpoint, with which plan
 };
 std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curves);
 

@@ -80,7 +80,7 @@ std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::st
                       "</figure>\n");
 }
 
-// The arena during the step, with the kinds of memory stacked.
+// Draws how full the arena is during the step. The kinds of memory are stacked.
 std::string OverTime(const StageMemory& memory, Nanos step, Bytes arena, const std::string& caption) {
   constexpr double kLeft = 90, kTop = 8, kBottom = 250;
   const std::vector<MemoryPoint> points = Thinned(memory.points, step, kMaxPoints);

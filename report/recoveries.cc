@@ -58,7 +58,7 @@ std::vector<Recovery> RecoveriesOf(const v1::Job& job, const v1::JobCurves& curv
     const std::optional<EventKind> kind = ParseEventKind(event.kind());
     if (kind == EventKind::kFault) recovery.fault = event.reason();
     if (SaysHow(kind)) recovery.resumed = event.reason();
-    // the job's ranks did not give way and continue to train
+    // The job's ranks have not given way and continue to train, so there is nothing to recover from.
     if (kind == EventKind::kGoesOn || kind == EventKind::kReplanKept) {
       recoveries.pop_back();
       stopped = false;

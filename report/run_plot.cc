@@ -107,7 +107,7 @@ std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
   return svg + Line(points);
 }
 
-// For example "0 s", "30 s", "1m30s".
+// The text for a time on the axis, such as "0 s", "30 s", "1m30s".
 std::string TickTime(double seconds) {
   return seconds < 60 ? Coordinate(seconds) + " s"
                       : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));

@@ -24,7 +24,7 @@ struct Lane {
 // Consecutive columns of one kind. The kind of a column is the one that fills most of the column.
 struct Run {
   size_t begin = 0, end = 0;
-  int kind = -1;  // -1: nothing
+  int kind = -1;  // -1: the columns show nothing
 };
 std::vector<Run> RunsOf(const std::vector<TimelineSpan>& spans, Nanos whole) {
   std::vector<std::array<double, kSpanKindCount>> shares(kColumns);

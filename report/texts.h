@@ -12,16 +12,16 @@ namespace lynx {
 std::string StateName(v1::JobState state);  // "RUNNING"
 bool IsFinal(v1::JobState state);
 
-// For example "12.3k", "4.56M": a count with three digits.
+// A count with three digits, such as "12.3k", "4.56M".
 std::string Count(double value);
 
 // Core wait of a step: the time in which compute threads were ready to run, but other threads had their cores. The prediction
 // includes only the time that ranks of this job on shared cores take from each other.
 struct CoreWaitOfStep {
-  // mean of the stage in which core wait is the largest share of the step; 0: no core wait, or not measured
+  // mean core wait of the stage in which core wait is the largest share of the step; 0: no core wait, or not measured
   int64_t ns = 0;
-  double share = 0;          // share of that stage's step
-  int64_t predicted_ns = 0;  // for that stage; before the first measurement, the largest of all stages
+  double share = 0;          // the share of core wait in that stage's step
+  int64_t predicted_ns = 0;  // the predicted core wait of that stage; before the first measurement, the largest of all stages
   // A share of 5% or more is worth showing, because other programs on a machine usually take less.
   bool matters() const { return share >= 0.05 || predicted_ns > 0; }
 };

@@ -31,7 +31,7 @@ absl::Status Fill(const v1::TraceJobResponse& response, TracedJob& traced) {
   LYNX_ASSIGN_OR_RETURN(traced.request.spec, FromProto(response.job().spec()));
   LYNX_ASSIGN_OR_RETURN(traced.request.cluster, FromProto(response.cluster()));
   absl::StatusOr<PredictedStep> predicted = PredictStep(traced.request, traced.plan);
-  // If this fails, another version made the plan; the plan's own figures are still available.
+  // PredictStep fails if another version made the plan. The plan's own figures are still available.
   if (predicted.ok()) traced.predicted = *std::move(predicted);
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@
 
 namespace lynx {
 
-// Must not be moved, because the prediction points to the request and the plan.
+// The object must not be moved, because the prediction points to the request and the plan.
 struct TracedJob {
   PlanRequest request;  // without a cluster if the server does not know which one the plan was made for
   Plan plan;

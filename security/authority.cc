@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr Nanos kAuthorityLife{10 * 365 * 86'400 * kNanosPerSecond};
-// Certificates are valid from this long before now, or from a tenth of their lifetime if that is less, because clocks of other
-// machines may be behind.
+// A certificate is valid from this long before it is issued, because the clocks of other machines may be behind. If a tenth of
+// its lifetime is less, it is valid from that long before.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
 constexpr int kWeakestEcBits = 256;
@@ -60,7 +60,7 @@ bool SetSerial(X509* certificate) {
   return set;
 }
 
-// Signs a certificate with these contents. `issuer` null: the certificate is self-signed.
+// Signs a certificate with these contents. If `issuer` is null, the certificate is self-signed.
 absl::StatusOr<std::string> Sign(const Contents& contents, EVP_PKEY* subject_key, X509* issuer, EVP_PKEY* key) {
   const X509Handle certificate(X509_new());
   const auto seconds = [](Nanos time) { return static_cast<time_t>(time.value / kNanosPerSecond); };

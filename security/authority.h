@@ -1,5 +1,6 @@
 // Authority: the small certificate authority of one cluster. Its key signs the certificates of the server and of nodes. The key
-// is in the server's data directory. Nobody else reads the key, and it never leaves this machine. Thread-safe after Open.
+// is in the server's data directory. Only the server reads the key, and the key never leaves this machine. Thread-safe after
+// Open.
 #ifndef LYNX_SECURITY_AUTHORITY_H_
 #define LYNX_SECURITY_AUTHORITY_H_
 
@@ -18,12 +19,12 @@ class Authority {
   // certificate has expired; each error says which and what to do.
   static absl::StatusOr<Authority> Open(const std::string& directory, Nanos now);
 
-  const std::string& certificate() const { return certificate_; }  // PEM
+  const std::string& certificate() const { return certificate_; }  // in PEM form
   const std::string& digest() const { return digest_; }            // CertificateDigest of the certificate
 
   struct Issued {
     std::string pem;     // the certificate, followed by the authority's
-    std::string serial;  // hexadecimal; random
+    std::string serial;  // a random number in hexadecimal digits
     Nanos ends;
   };
   // `names`: host names and numeric addresses by which clients reach the server.

@@ -13,28 +13,30 @@ namespace lynx {
 
 struct CertificateFacts {
   std::string serial;             // hexadecimal, lower case
-  std::vector<std::string> uris;  // from its alternative names
-  Nanos begins;                   // Unix
+  std::vector<std::string> uris;  // the URIs among the certificate's alternative names
+  Nanos begins;                   // Unix time
   Nanos ends;
-  bool authority = false;  // it may sign other certificates
+  bool authority = false;  // the certificate may sign other certificates
 };
-// InvalidArgument: the text is not one or more certificates in PEM form. Reads the first certificate.
+// Reads the first certificate of the text. InvalidArgument: the text is not one or more certificates in PEM form.
 absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);
 // SHA-256 of the certificate's DER form.
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem);
 
-// The name in a node's certificate, "lynx://node/NAME"; nullopt: it is not the certificate of one node.
+// NodeUri: the name in a node's certificate, "lynx://node/NAME". NodeOf: the node that the certificate names; nullopt: it is
+// not the certificate of one node.
 std::string NodeUri(const std::string& node);
 std::optional<std::string> NodeOf(const CertificateFacts& facts);
 
 // The time when a certificate is renewed: after two thirds of its lifetime.
 Nanos RotationTime(const CertificateFacts& facts);
 
-// A new private key, PKCS #8, PEM.
+// Makes a new private key, in PKCS #8 and PEM form.
 absl::StatusOr<std::string> NewPrivateKey();
-// A certificate request for this key, PKCS #10, PEM. It contains no name, because the requester is identified in another way.
+// Makes a certificate request for this key, in PKCS #10 and PEM form. The request contains no name, because the requester is
+// identified in another way.
 absl::StatusOr<std::string> NewRequest(const std::string& private_key);
-// InvalidArgument unless the key belongs to the certificate.
+// Checks that the key belongs to the certificate. If not, returns InvalidArgument.
 absl::Status CheckKeyFits(const std::string& certificate, const std::string& private_key);
 
 }  // namespace lynx

@@ -12,12 +12,13 @@ namespace lynx {
 
 struct ClientContext {
   std::string server;     // host:port
-  std::string authority;  // PEM; empty: no TLS
+  std::string authority;  // the authority's certificate in PEM form; empty: no TLS
   std::string token;      // empty: no token
 };
-// InvalidArgument: a value is not UTF-8. Other errors are those of WriteSecretFile.
+// Writes the file. InvalidArgument: a value is not UTF-8. Other errors are those of WriteSecretFile.
 absl::Status WriteContextFile(const std::string& path, const ClientContext& context);
-// NotFound: there is no such file. PermissionDenied: others may read it. InvalidArgument: it is not a context file.
+// Reads the file. NotFound: there is no such file. PermissionDenied: others may read it. InvalidArgument: it is not a context
+// file.
 absl::StatusOr<ClientContext> ReadContextFile(const std::string& path);
 
 }  // namespace lynx

@@ -18,10 +18,11 @@ namespace tls = grpc::experimental;
 
 constexpr unsigned kFollowSeconds = 1;
 
-// gRPC has already verified that the other end's certificate is from the authority. This checks which node it names.
+// gRPC has already verified that the other end's certificate is from the authority. This class checks which node the
+// certificate names.
 class NodeVerifier : public tls::ExternalCertificateVerifier {
  public:
-  // Empty: any node.
+  // `node`: the node that the certificate must name; empty: any node.
   explicit NodeVerifier(const std::string& node) : any_(node.empty()), uri_(NodeUri(node)) {}
 
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,

@@ -32,12 +32,13 @@ std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const IdentityDirecto
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> NodeChannelCredentials(const IdentityDirectory& directory);
 // Credentials for calls to the server without a certificate: a person's token is sent with each call.
 std::shared_ptr<grpc::ChannelCredentials> AuthorityChannelCredentials(const std::string& authority_pem);
-// Credentials for calls to another node's daemon as this node. The other end must be that node (empty: any node of the
-// cluster); its address does not matter.
+// Credentials for calls to another node's daemon as this node. The other end must be the node with the name `node`, or any node
+// of the cluster if `node` is empty. The address of the other end does not matter.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PeerChannelCredentials(const IdentityDirectory& directory,
                                                                                  const std::string& node = "");
 
-// The certificate that the other end of a connection has presented and gRPC has verified; nullopt: there is none.
+// The certificate that the other end of a connection has presented and gRPC has verified; nullopt: there is no such
+// certificate.
 std::optional<CertificateFacts> PeerCertificate(const grpc::AuthContext& connection);
 
 }  // namespace lynx

@@ -16,25 +16,26 @@
 namespace lynx {
 
 struct Identity {
-  std::string authority;    // PEM
-  std::string certificate;  // PEM, followed by the authority's
-  std::string private_key;  // PEM
+  std::string authority;    // certificate of the authority, in PEM form
+  std::string certificate;  // in PEM form, followed by the authority's certificate
+  std::string private_key;  // in PEM form
 };
 
 class IdentityDirectory {
  public:
   explicit IdentityDirectory(std::string path) : path_(std::move(path)) {}
 
-  // NotFound: there is no identity yet. PermissionDenied: others may read the key. InvalidArgument: the files do not belong
-  // together.
+  // Reads the identity. NotFound: there is no identity yet. PermissionDenied: others may read the key. InvalidArgument: the
+  // files do not belong together.
   absl::StatusOr<Identity> Read() const;
-  // Creates the directory, for its owner only, if it does not exist. Afterwards, even if this fails, Read returns either the
-  // old or the new identity.
+  // Replaces the identity. Creates the directory, for its owner only, if it does not exist. Even if Replace fails, Read returns
+  // either the old or the new identity afterwards.
   absl::Status Replace(const Identity& identity) const;
   // Reads only the authority, for a process without its own certificate.
   absl::StatusOr<std::string> ReadAuthority() const;
 
-  // An exclusive lock among the processes that share the directory. Creates the directory if necessary; waits at most `limit`.
+  // Takes an exclusive lock among the processes that share the directory. Creates the directory if necessary; waits at most
+  // `limit`.
   absl::StatusOr<UniqueFd> Lock(Nanos limit) const;
 
   const std::string& path() const { return path_; }

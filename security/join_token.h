@@ -15,7 +15,7 @@ struct JoinToken {
   std::string authority_digest;  // 64 hexadecimal digits; CertificateDigest of the authority
 };
 std::string JoinTokenText(const JoinToken& token);
-// InvalidArgument describes the form of a token, and never contains the given text.
+// Parses a token. InvalidArgument: the error describes the form of a token, and never contains the given text.
 absl::StatusOr<JoinToken> ParseJoinToken(const std::string& text);
 
 }  // namespace lynx

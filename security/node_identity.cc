@@ -44,7 +44,7 @@ absl::StatusOr<std::string> TakeJoinToken(const std::string& file) {
   if (file.empty()) return from_environment;
   absl::StatusOr<std::string> token = ReadSecretFile(file);
   if (token.ok()) return token;
-  // Usually the token has been used and its file removed; then no token is needed.
+  // Usually the node has used the token, and the token's file has been removed. Then no token is needed.
   if (absl::IsNotFound(token.status())) return std::string();
   return Annotate(token.status(), "--join-token-file");
 }
@@ -176,8 +176,8 @@ void NodeIdentity::RenewForever() {
         spdlog::warn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
       }
       last_failure = failure;
-      // With a long lifetime, a third of it is left, so the next attempt can wait. With a short lifetime the next attempt must
-      // come soon.
+      // When the renewal begins, a third of the certificate's lifetime is left. If the lifetime is long, the next attempt can
+      // wait. If it is short, the next attempt must come soon.
       if (!renewed.ok() && facts.ok())
         wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
     }

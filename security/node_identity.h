@@ -1,6 +1,6 @@
 // NodeIdentity: the certificate by which the server knows this node. The node gets it once, with a join token. It is renewed
 // after two thirds of its lifetime, by a call that the old certificate authenticates. The agent and the worker daemon of a node
-// share it: the first one gets or renews it, and the other finds it.
+// share the certificate: the first of them gets or renews it, and the other finds it.
 //
 // Open blocks on the network; after that, one thread renews the certificate. Thread-safe.
 #ifndef LYNX_SECURITY_NODE_IDENTITY_H_
@@ -26,7 +26,7 @@ namespace lynx {
 // The flags of a node's daemon that concern its identity.
 struct IdentityFlags {
   std::string directory;        // empty: no identity, so calls use plain text
-  std::string join_token_file;  // empty: $LYNX_JOIN_TOKEN, if set
+  std::string join_token_file;  // empty: the token is in $LYNX_JOIN_TOKEN, if that is set
   std::vector<Flag> All();
 };
 
@@ -70,7 +70,7 @@ struct PeerCredentials {
   std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
   CredentialSource dial;  // null: plain text
 };
-// Plain text if there is no identity.
+// Returns plain text for both directions if there is no identity.
 PeerCredentials PeerCredentialsOf(const NodeIdentity* identity);
 
 }  // namespace lynx

@@ -11,8 +11,8 @@
 
 namespace lynx {
 
-// PEM, the server's own certificate first. `server` is HOST:PORT. Unavailable: no answer within `limit`. FailedPrecondition:
-// the other end does not use TLS.
+// Returns the certificates in PEM form, the server's own certificate first. `server` is HOST:PORT. Unavailable: there was no
+// answer within `limit`. FailedPrecondition: the other end does not use TLS.
 absl::StatusOr<std::vector<std::string>> PresentedCertificates(const std::string& server, Nanos limit);
 
 // Returns the certificate with this digest. PermissionDenied: the server does not present it.

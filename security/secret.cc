@@ -19,7 +19,7 @@ constexpr int64_t kMaxSecretFile = 64 << 10;
 
 std::string RandomHex(size_t bytes) {
   std::string random(bytes, '\0');
-  // Fails only if the kernel provides no randomness; then the process must not continue.
+  // RAND_bytes fails only if the kernel provides no randomness. Then the process must not continue.
   LYNX_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(bytes)) == 1);
   return std::string(absl::BytesToHexString(random));
 }

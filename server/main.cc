@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
   const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) Fail(kExitUsage, options.status());
-  // This comes before any other thread starts, because threads inherit the signal mask.
+  // The object must be made before any other thread starts, because threads inherit the signal mask.
   StopSignals signals;
   StopWatchingLockOrder();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);

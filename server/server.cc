@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 5'000;
-// Nodes ping every 10 s. gRPC's default minimum is longer, so it would treat that as an attack.
+// Nodes ping every 10 s. The default minimum of gRPC is longer, so gRPC would treat these pings as an attack.
 constexpr int kMinPingMillis = 5'000;
 constexpr std::chrono::milliseconds kFarewell{1000};
 

@@ -27,7 +27,7 @@ struct ServerOptions {
   bool tls = false;       // use TLS on loopback, too; on other addresses TLS is always used, except with `insecure`
   bool insecure = false;  // plain text on addresses that other machines can reach
   std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those it finds itself
-  Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // for certificates of the server and of nodes
+  Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // lifetime of the certificates of the server and of nodes
   CallLimitOptions limits;
   bool new_admin = false;       // make a new token for the first admin
   std::string data_directory;   // created if it does not exist
@@ -40,14 +40,14 @@ struct ServerOptions {
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 inline constexpr char kPageAddressFile[] = "page.address";
-// The live page gets the address 127.0.0.1:7472, or a free port if that port is in use or if `listen` uses a free port itself.
-// Only a server on loopback without TLS has a page by default.
+// With this value the live page gets the address 127.0.0.1:7472. If that port is in use, or if `listen` uses a free port
+// itself, the page gets a free port. Only a server on loopback without TLS has a page by default.
 inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
-// Files in the data directory. tls: with TLS, the authority and all keys.
+// A folder in the data directory. If the server uses TLS, it contains the authority and all keys.
 inline constexpr char kTlsDirectory[] = "tls";
-// connections.key: the key from which the secrets of the ranks' connections are derived; only its owner may read it.
-// admin.context: the file that the first admin passes to lynxctl --context.
+// Files in the data directory. connections.key: the key from which the secrets of the ranks' connections are derived; only its
+// owner may read it. admin.context: the file that the first admin passes to lynxctl --context.
 inline constexpr char kConnectionKeyFile[] = "connections.key";
 inline constexpr char kAdminContextFile[] = "admin.context";
 inline constexpr char kFirstAdmin[] = "admin";
@@ -63,7 +63,7 @@ class Server {
   // Ends all calls and threads within about two seconds. Idempotent.
   void Stop();
 
-  const std::string& address() const { return address_; }                  // with the port that was chosen
+  const std::string& address() const { return address_; }                  // the address with the port that was chosen
   const std::string& metrics_address() const { return metrics_address_; }  // empty: no metrics page
   const std::string& page_address() const { return page_address_; }        // empty: no live page
 

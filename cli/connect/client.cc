@@ -29,7 +29,7 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   // A watch is silent while its job waits. Pings continue, so that a dead machine is noticed.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A web proxy does not lead to a server of the cluster, so proxies are not used, as in the daemons.
+  // Proxies are not used, as in the daemons, because a web proxy does not lead to a server of the cluster.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -44,8 +44,8 @@ using Deadline = std::chrono::system_clock::time_point;
 
 Deadline DeadlineIn(Nanos timeout) { return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value); }
 
-// Waits for the call's one pending operation, until the deadline. Then it cancels the call, which ends the operation. Returns
-// true if the operation succeeded.
+// Waits until the deadline for the one pending operation of the call. If the operation is not complete by then, cancels the
+// call, which ends the operation. Returns true if the operation succeeded.
 bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline) {
   void* tag = nullptr;
   bool ok = false;
@@ -55,7 +55,7 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   return false;
 }
 
-// Like Await, without a deadline. Calls `silent` once a second while it waits.
+// Waits for the operation as Await does, but without a deadline. Calls `silent` once a second while it waits.
 bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent) {
   void* tag = nullptr;
   bool ok = false;
@@ -63,7 +63,8 @@ bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent
   return ok;
 }
 
-// The likely reason why a connection failed. gRPC does not report it, so this connects to the address itself to find out.
+// The likely reason why a connection failed. gRPC does not report the reason, so this function connects to the address itself
+// to find it out.
 std::string WhyNot(const ServerAddress& server) {
   const absl::StatusCode shown = PresentedCertificates(server.address, kProbeLimit).status().code();
   if (shown == absl::StatusCode::kOk && server.authority.empty()) {
@@ -81,7 +82,7 @@ std::string WhyNot(const ServerAddress& server) {
   return "; is it running? 'lynxctl local up' starts a cluster on this machine, --server or LYNX_SERVER names another";
 }
 
-// How long the server asks the caller to wait; nullopt: it does not say.
+// How long the server asks the caller to wait; nullopt: the server does not say.
 std::optional<Nanos> RetryDelay(const grpc::Status& status) {
   google::rpc::Status details;
   google::rpc::RetryInfo info;
@@ -162,7 +163,7 @@ absl::StatusOr<v1::Job> Client::GetWithEvents(const std::string& job) {
   auto found = Get(request);
   if (!found.ok() || found->events().empty()) return found;
   request.set_job_id(found->id());
-  std::vector<v1::Job> older;  // pages, newest first
+  std::vector<v1::Job> older;  // pages of older events, the newest page first
   int64_t first = found->events(0).sequence();
   while (first > 1) {
     request.set_events_before(first);
@@ -292,7 +293,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
   const RealClock clock;
   const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // since when the server does not answer
-  std::string watched = job_id;  // its id once it is known, because another job may take the name
+  std::string watched = job_id;  // the job's id once it is known, because another job may take the name
   bool heard = false;
   bool stopped = false;
   while (true) {

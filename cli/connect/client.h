@@ -32,7 +32,8 @@ class Client {
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
   // The job with all its events that the server keeps, oldest first.
   absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
-  absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what the server tells beside the job
+  // Returns the job with everything that the server tells in addition.
+  absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);
   // Accepts any limit: if one call does not return enough, asks page by page. A job that changes meanwhile may be missing, or
   // may be listed in its earlier state.
   absl::StatusOr<v1::ListJobsResponse> List(v1::ListJobsRequest request);
@@ -67,7 +68,7 @@ class Client {
       const std::function<void()>& lost, const std::function<void()>& silent = [] {});
 
  private:
-  // Makes one call of WatchJob and reads it to its end. Cancelled: `each` returned false.
+  // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` returned false.
   grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                          const std::function<void()>& silent);
   absl::Status Error(const grpc::Status& status) const;

@@ -37,7 +37,7 @@ absl::Status Unknown(const std::string& name) {
                                                         : absl::StrCat("; there are ", absl::StrJoin(names, ", "))));
 }
 
-// FailedPrecondition: the file is not a link that this program made.
+// Removes the link to the context in use. FailedPrecondition: context.json is not a link that this program made.
 absl::Status RemoveLink() {
   std::error_code error;
   if (fs::is_symlink(Standing(), error)) {

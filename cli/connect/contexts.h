@@ -27,17 +27,17 @@ struct NamedContext {
 };
 std::vector<NamedContext> ListContexts();
 
-// The name of the context in use; "" = none is in use, or somebody put context.json there by hand.
+// The name of the context in use; "" = no context is in use, or somebody put context.json there by hand.
 std::string ContextInUse();
 
-// AlreadyExists: the name is taken. Other errors: see WriteContextFile.
+// Adds a context. AlreadyExists: the name is taken. Other errors: see WriteContextFile.
 absl::Status AddContext(const std::string& name, const ClientContext& context);
-// NotFound lists the names that exist. FailedPrecondition: somebody put context.json there by hand, and it would be
-// lost.
+// Makes this context the one in use. NotFound lists the names that exist. FailedPrecondition: somebody put context.json there
+// by hand, and the file would be lost.
 absl::Status UseContext(const std::string& name);
 // Removes the link, so that no context is in use.
 absl::Status LeaveContext();
-// NotFound: the name is unknown. If the context was in use, no context is in use afterwards.
+// Deletes the context. NotFound: the name is unknown. If the context was in use, no context is in use afterwards.
 absl::Status RemoveContext(const std::string& name);
 
 }  // namespace lynx::cli

@@ -81,8 +81,8 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   const std::optional<std::string> server = PlainServer(options.server);
   if (!server.has_value() || !IsCalledUnary(*server)) return {};
-  // A file that can be read only once, such as a pipe, is left to the full program: if this path read it, the full program
-  // could not read it again to explain a mistake.
+  // A file that can be read only once, such as a pipe, is left to the full program. If this path read the file, the full
+  // program could not read it again to explain a mistake.
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.file, error)) return {};
   const absl::StatusOr<JobSpec> spec = ReadJobFile(options.file, options.overrides);

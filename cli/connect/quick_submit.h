@@ -1,6 +1,6 @@
-// A fast path for 'lynxctl submit' that handles most submissions without most of lynxctl. It handles one outcome: the
-// job is submitted. In every other case (unknown options, TLS, a mistake in the file, a server that does not answer or
-// refuses) it leaves the command to the full program, which starts it again and can explain what is wrong. One thread.
+// A fast path for 'lynxctl submit' that handles most submissions without most of lynxctl. It handles one outcome: the job is
+// submitted. In other cases it leaves the command to the full program, which starts the command again and can explain what is
+// wrong. These cases are unknown options, TLS, a mistake in the file, and a server that does not answer or refuses. One thread.
 #ifndef LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 #define LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 
@@ -22,9 +22,9 @@ struct QuickSubmit {
 std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& arguments);
 
 struct QuickSubmitted {
-  std::optional<std::string> text;  // to print; nullopt: the full program must do the command
-  // If `text` is nullopt: the arguments for the full program, if they differ from the given ones; empty: the given ones. If
-  // this path has already asked the server, the full program must ask again with the same key, and only within the caller's
+  std::optional<std::string> text;  // the text to print; nullopt: the full program must carry out the command
+  // The arguments for the full program if `text` is nullopt. Empty: they are the given arguments. They differ if this path has
+  // already asked the server. Then the full program must ask again with the same idempotency key, and only within the caller's
   // timeout.
   std::vector<std::string> arguments;
 };

@@ -57,7 +57,7 @@ absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory) {
     }
     return absl::PermissionDeniedError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
   }
-  // Checks the owner of the opened file, not of the name: the name may mean another file by now.
+  // Checks the owner of the file that is open, because the file's name may mean another file by now.
   if (found.st_uid != ::geteuid() && found.st_uid != 0) {
     return absl::FailedPreconditionError(absl::StrCat(file, " belongs to another user (", found.st_uid,
                                                       "); set LYNX_HOME to a folder of your own, or name one with --dir"));

@@ -12,7 +12,7 @@ namespace lynx::cli {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
 
-// "" if the variable is not set.
+// The value of the environment variable; "" if it is not set.
 std::string Environment(const char* name);
 // The context file that every command looks for if nothing else names a context; "" if there is no home.
 std::string StandingContextFile();

@@ -31,7 +31,7 @@ struct Target {
   socklen_t size = 0;
 };
 
-// "127.0.0.1:7470" or "[::1]:7470".
+// Parses an address such as "127.0.0.1:7470" or "[::1]:7470".
 std::optional<Target> ParseTarget(const std::string& text) {
   const size_t colon = text.rfind(':');
   int port = 0;
@@ -105,7 +105,7 @@ class UnaryCall {
     return nghttp2_submit_request(session_, nullptr, headers.data(), headers.size(), &body, nullptr) > 0;
   }
 
-  // True once the server has ended the call.
+  // Exchanges data with the server. Returns true once the server has ended the call.
   bool Run() {
     std::vector<uint8_t> buffer(64 << 10);
     while (!closed_) {

@@ -19,17 +19,17 @@ class WaitingReason {
   // differ.
   static constexpr Nanos kFirst{3'000'000'000}, kOther{10'000'000'000}, kSame{60'000'000'000};
 
-  // Call it if `text` has been shown already.
+  // Call it if `text` has been shown to the person in another way.
   void Said(const std::string& text) { said_ = text; }
-  // The text to show now; "" = nothing. `job`: its newest known state. `now`: monotonic.
+  // The text to show now; "" = nothing. `job`: the newest known state of the job. `now`: monotonic.
   std::string Due(const v1::Job& job, Nanos now);
 
  private:
   bool waits_ = false;
   bool told_ = false;  // a reason was shown since the job began to wait
-  Nanos since_;        // when it began to wait, or when a reason was last shown
+  Nanos since_;        // when the job began to wait, or when a reason was last shown
   std::string said_;
-  std::vector<std::string> kinds_;  // of the reason that was last shown
+  std::vector<std::string> kinds_;  // kinds of the reason that was last shown
 };
 
 }  // namespace lynx::cli

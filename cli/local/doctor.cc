@@ -94,7 +94,7 @@ void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
     return facts.server.has_value() && facts.server->is_here && facts.server->status.ok() &&
            facts.server->address.ends_with(absl::StrCat(":", port.port));
   };
-  // If that server runs on this machine, it is also the server that listens on the ports of the pages.
+  // If the server that was asked runs on this machine, it is also the server that listens on the ports of the pages.
   const bool runs_here =
       std::any_of(facts.ports.begin(), facts.ports.end(), [&](const PortFacts& port) { return port.taken && is_own(port); });
   for (const PortFacts& port : facts.ports) {

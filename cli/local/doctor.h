@@ -28,15 +28,15 @@ struct PortFacts {
   int port = 0;
   std::string purpose;  // "lynx-server"
   bool taken = false;
-  bool of_server = true;  // else the port of a node's daemon
+  bool of_server = true;  // false: the port of a node's daemon
   bool answers = false;   // the program that listens there serves the metrics of this daemon
 };
 
 struct DiskFacts {
   std::string folder;
-  absl::Status status;  // why it cannot be written to
+  absl::Status status;  // why the folder cannot be written to
   Bytes size, available;
-  double bytes_per_second = 0;  // when writing and syncing
+  double bytes_per_second = 0;  // speed of writing and syncing
 };
 
 struct NodeFacts {
@@ -50,7 +50,7 @@ struct ServerFacts {
   absl::Status status;
   std::string version;
   int64_t clock_ahead_ns = 0;  // how far the server's clock is ahead of this machine's
-  int64_t clock_error_ns = 0;  // how wrong that may be: half of the duration of the call
+  int64_t clock_error_ns = 0;  // largest error of clock_ahead_ns: half of the duration of the call
   std::vector<NodeFacts> nodes;
 };
 
@@ -68,7 +68,7 @@ struct MachineFacts {
   std::optional<bool> clock_synchronized;                   // what the kernel says; nullopt: it does not say
   std::vector<PortFacts> ports;
   DiskFacts disk;
-  std::optional<ServerFacts> server;  // nullopt: not asked
+  std::optional<ServerFacts> server;  // nullopt: no server was asked
 };
 
 // Looks at this machine. Writes and removes a file of 64 MiB in `folder`.

@@ -120,7 +120,8 @@ absl::Status Failed(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " in ", path));
 }
 
-// The file is unlinked as soon as it is open, so that nothing is left behind.
+// Measures the size of the folder's disk and its speed. The file for the measurement is unlinked as soon as it is open, so that
+// nothing is left behind.
 absl::Status Measure(DiskFacts& disk) {
   struct statvfs space {};
   if (::statvfs(disk.folder.c_str(), &space) != 0) return Failed("look", disk.folder);
@@ -173,7 +174,7 @@ bool ServesMetric(int port, const std::string& name) {
   return absl::StrContains(page, absl::StrCat("# TYPE ", name, " "));
 }
 
-// A socket can be bound only to an address of this machine.
+// A socket can be bound only to an address of this machine, so this function tries to bind one.
 bool IsThisMachine(const std::string& address) {
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);

@@ -26,7 +26,7 @@ absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
 
 std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
 
-// Reads the files that the flags and the environment name; they replace those of the context.
+// Reads the files that the flags and the environment name. Their contents replace those of the context.
 absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
   if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kMaxPem));
@@ -60,7 +60,8 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
   if (found.address.empty()) {
     const absl::StatusOr<LocalCluster> local = ReadLocalCluster(LocalDirectory());
     if (local.ok()) found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
-    // Another user has put a file where this user's cluster would be. The command fails, and does not call a different server.
+    // FailedPrecondition: another user has put a file where the file of this user's cluster would be. Then the command fails,
+    // instead of calling a different server.
     if (absl::IsFailedPrecondition(local.status())) return local.status();
   }
   const std::string standing = StandingContextFile();

@@ -15,15 +15,16 @@ struct ConnectionFlags {
   std::string context;  // a context's name, or a file (security/context_file.h)
   std::string ca_file;
   std::string token_file;
-  bool no_context = false;  // also ignore the environment's context
+  bool no_context = false;  // ignore all contexts, also the one that the environment names
 };
 
-// The address, in this order: --server; $LYNX_SERVER; the context's server; the local cluster in LocalDirectory(); the
-// server in ~/.config/lynx/context.json; 127.0.0.1:7470.
-// The context, in this order: --context; $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; the context in use.
-// If there is none of these, a file that somebody put to ~/.config/lynx/context.json by hand counts if it names the
-// server that is called.
-// Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE; else those of the context.
+// FindServer takes the address from the first of these that is given: --server; $LYNX_SERVER; the context's server; the local
+// cluster in LocalDirectory(); the server in ~/.config/lynx/context.json; 127.0.0.1:7470.
+// It takes the context from the first of these: --context; $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; the
+// context in use. If there is no such context, a file that somebody put to ~/.config/lynx/context.json by hand counts if it
+// names the server that is called.
+// It takes authority and token from --ca-file or $LYNX_CA_FILE, and --token-file or $LYNX_TOKEN_FILE; otherwise from the
+// context.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
 }  // namespace lynx::cli

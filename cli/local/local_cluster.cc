@@ -39,7 +39,7 @@ constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
 // How long `down` waits until all ranks have stopped. A rank that does not end within 5 s is killed.
 constexpr Nanos kStopRanksTimeout{60'000'000'000};
-// How long a command waits for another command that holds the lock. An `up` or a `down` takes less time.
+// How long a command waits for another command that holds the lock. An `up` or a `down` takes less time than this.
 constexpr Nanos kLockTimeout{120'000'000'000};
 constexpr Nanos kPause{50'000'000};
 constexpr uintmax_t kMaxLog = 16 << 20;
@@ -80,7 +80,7 @@ std::string FreeAddress() {
   return "127.0.0.1:0";  // no port is free; the daemon that gets this address reports this
 }
 
-// The daemons are in lynxctl's folder.
+// The path of a daemon's program, which is in the folder of lynxctl.
 std::string BinaryPath(const std::string& name) {
   std::error_code error;
   return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
@@ -107,13 +107,13 @@ std::string ArgumentOf(const LocalDaemon& daemon, const std::string& name) {
 
 size_t NodesOf(const LocalCluster& cluster) { return (cluster.daemons.size() - 1) / 2; }
 
-// OK if everything that is given agrees with the cluster.
+// Checks that all options that are given agree with the existing cluster.
 absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options) {
   std::vector<std::string> differences;
   const auto compare = [&](const std::string& flag, const std::string& given, const std::string& has) {
     if (given != has) differences.push_back(absl::StrCat(flag, " ", has.empty() ? "0" : has, ", not ", given));
   };
-  // The agent of the first node; all agents are started alike.
+  // The agent of the first node. One agent is enough, because all agents are started with the same options.
   const LocalDaemon agent = cluster.daemons.size() > 1 ? cluster.daemons[1] : LocalDaemon();
   if (options.nodes.has_value()) compare("--nodes", absl::StrCat(*options.nodes), absl::StrCat(NodesOf(cluster)));
   if (options.devices.has_value()) compare("--devices", *options.devices, ArgumentOf(agent, "devices"));
@@ -250,7 +250,7 @@ absl::Status Ask(const LocalDaemon& daemon, std::vector<Alive>& alive) {
   return absl::OkStatus();
 }
 
-// Waits until they have ended, at most for `patience`. Removes those that have ended from the list.
+// Waits until these daemons have ended, at most for `patience`. Removes the daemons that have ended from the list.
 void AwaitEnd(std::vector<Alive>& alive, Nanos patience) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + patience;
@@ -261,7 +261,8 @@ void AwaitEnd(std::vector<Alive>& alive, Nanos patience) {
   }
 }
 
-// Stops all daemons even if some cannot be stopped. The error names the first that could not be, and says why.
+// Stops all daemons even if some of them cannot be stopped. The error names the first daemon that could not be stopped, and
+// says why.
 absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   absl::Status first;
   std::vector<Alive> alive;
@@ -296,8 +297,8 @@ class InterruptsHeld {
   sigset_t before_;
 };
 
-// Starts the daemon and records it, without an interrupt in between: `local down` could not stop a daemon that runs but is not
-// recorded.
+// Starts the daemon and records it. No interrupt can come in between, because `local down` could not stop a daemon that runs
+// but is not recorded.
 absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cluster, LocalDaemon& daemon) {
   const InterruptsHeld held;
   LYNX_ASSIGN_OR_RETURN(const Child child, Start(daemon));
@@ -347,12 +348,13 @@ absl::Status StopRanks(const LocalDaemon& worker) {
         absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
   }
   const absl::Status stopped = RunStopper(StopperOf(worker));
-  // If the worker daemon cannot start and nothing of the cluster is left, the cluster can still be forgotten.
+  // If no process of the node is left, its ranks are stopped even if the worker daemon could not be started to stop them. So
+  // the cluster can be forgotten.
   return fs::path(directory).is_absolute() && FindProcessesBelow(directory).empty() ? absl::OkStatus() : stopped;
 }
 
-// Locks the directory, so that only one command works on it at a time; a second command waits. Without the lock, both would
-// start the daemons that are not running.
+// Locks the directory, so that only one command works on it at a time; a second command waits. Without the lock, both commands
+// would start the daemons that are not running.
 absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kLockTimeout;

@@ -18,7 +18,7 @@ namespace lynx::cli {
 struct LocalDaemon {
   std::string name;  // "server", "node0.agent", "node0.worker"
   std::vector<std::string> argv;
-  std::string log;  // path
+  std::string log;  // path of the daemon's log
   std::string metrics_address;
   ProcessIdentity process;  // pid 0 = not started
 };
@@ -30,21 +30,21 @@ struct LocalCluster {
 
 // A value that is not given is taken from the existing cluster; for a new cluster it is the default.
 struct LocalOptions {
-  std::string directory;  // absolute
+  std::string directory;  // an absolute path
   std::optional<int32_t> nodes;
   // The devices of each node, in the form of lynx-agent's --devices: "2" or "cpu:2", "cuda", "cuda:1", "auto". A
   // cluster that may offer GPUs has one node, because two agents would offer the same GPUs.
   std::optional<std::string> devices;
-  // E.g. "1Gbit": the speed to imitate a network with; "" = as fast as loopback goes.
+  // The speed of the network to imitate, such as "1Gbit"; "" = as fast as loopback is.
   std::optional<std::string> link_rate;
 };
 inline constexpr int32_t kDefaultLocalNodes = 2;
 inline constexpr char kDefaultLocalDevices[] = "2";
 
-// InvalidArgument: "", which LocalDirectory() returns if there is no home.
+// InvalidArgument: the path is "", which LocalDirectory() returns if there is no home.
 absl::Status CheckLocalDirectory(const std::string& directory);
-// NotFound, FailedPrecondition: as for ReadLocalClusterFile (cli/connect/server_place.h). DataLoss: the file is
-// damaged.
+// Reads what runs. NotFound and FailedPrecondition: as for ReadLocalClusterFile (cli/connect/server_place.h). DataLoss: the
+// file is damaged.
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // Starts what is not running and waits until the server answers and every agent and worker is attached.
 // FailedPrecondition: an option differs from the existing cluster, which keeps its shape. InvalidArgument, before

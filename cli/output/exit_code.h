@@ -7,8 +7,8 @@
 namespace lynx::cli {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; a warning of
-                                            // doctor; a local cluster of which not all runs
+inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; doctor warns;
+                                            // a part of a local cluster does not run
 inline constexpr int kExitBadInput = 2;     // the command line or an input file is wrong
 inline constexpr int kExitUnreachable = 3;  // the server did not answer in time
 inline constexpr int kExitNotFound = 4;     // the job, node or file does not exist

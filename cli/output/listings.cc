@@ -168,7 +168,7 @@ Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells) 
 }
 
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
-  // The column is left out if no node has a domain.
+  // The column DOMAIN is left out if no node has a domain.
   const bool domains =
       std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); });
   Listing listing{.columns = {{"NODE", "node"},

@@ -42,7 +42,7 @@ bool IsPlainYaml(const std::string& text) {
 
 std::string YamlScalar(const Json& value) {
   if (value.is_string() && IsPlainYaml(value.get<std::string>())) return value.get<std::string>();
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);  // JSON's scalars are valid YAML
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);  // a scalar in JSON is also valid YAML
 }
 
 void AppendYaml(const Json& value, int indent, std::string& text) {

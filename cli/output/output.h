@@ -16,9 +16,10 @@
 namespace lynx::cli {
 
 enum class OutputFormat : uint8_t { kTable, kWide, kJson, kYaml, kCsv, kName };
-const char* OutputFormatName(OutputFormat format);  // the word for -o
+const char* OutputFormatName(OutputFormat format);  // the word that -o takes
 
-// Pretty JSON of any message: proto field names in lowerCamelCase, defaults included. The same as YAML.
+// JsonText returns any message as indented JSON, with proto field names in lowerCamelCase and with the fields that have their
+// defaults. YamlText and YamlOf return the same content as YAML.
 std::string JsonText(const google::protobuf::Message& message);
 std::string YamlText(const google::protobuf::Message& message);
 std::string YamlOf(const std::string& json);
@@ -38,10 +39,11 @@ struct Listing {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> names;  // one per row: the name by which other verbs know the thing; empty: the things have no names
   std::string nothing;             // printed if the table has no rows: "no jobs"
-  std::string notes;               // printed below a table
+  std::string notes;               // text to print below a table
 };
 
-// InvalidArgument: the format needs names, but the things have none. Not for json and yaml.
+// Returns the listing as text. InvalidArgument: the format needs names, but the things have no names. `format` must not be json
+// or yaml.
 absl::StatusOr<std::string> ListingText(const Listing& listing, OutputFormat format);
 
 // Cells of a listing: rounded values for people, full values for csv.
@@ -51,7 +53,7 @@ class CellText {
   CellText(OutputFormat format, Nanos now) : whole_(format == OutputFormat::kCsv), now_(now) {}
 
   bool whole() const { return whole_; }
-  std::string Age(int64_t unix_ns) const;   // "5m"; in csv as Time. For 0: "-"; in csv nothing
+  std::string Age(int64_t unix_ns) const;   // "5m"; in csv as Time. 0 gives "-", in csv an empty cell
   std::string Time(int64_t unix_ns) const;  // "2026-11-23 14:05:07", local; in csv "2026-11-23T14:05:07.123456789Z"
   std::string Duration(int64_t ns) const;   // "1m07s"; in csv seconds
   std::string Count(double value) const;    // "12.3k"; in csv all digits
@@ -66,9 +68,9 @@ class CellText {
 // The time since then: "5s", "3h", "2d"; "-" for 0.
 std::string Age(int64_t since_unix_ns, Nanos now);
 
-// Prints the message, or the listing of its contents. `text`, unless empty, replaces the tables. Returns the exit code.
+// Prints the message, or the listing of its contents. If `text` is not empty, it replaces the tables. Returns the exit code.
 int Show(OutputFormat format, const google::protobuf::Message& message, const Listing& listing, const std::string& text = "");
-// Prints output that is not a listing. So the formats csv and name are bad input.
+// Prints output that is not a listing, so the formats csv and name are bad input.
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text);
 int ShowJson(OutputFormat format, const std::string& json, const std::string& text);
 // Prints a listing that has no message: `json` is printed as json or yaml.

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxLinks = 40;  // the limit that the kernel uses too
 
 // The number of the descriptor if the path is one of this process's own descriptors, such as "/dev/stdout" or "/dev/fd/5". If
-// such a path were opened by name, the file behind it would be truncated and other output in it would be lost.
+// such a path were opened by name, the file behind the path would be truncated, and other output in that file would be lost.
 std::optional<int> DescriptorOf(absl::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;

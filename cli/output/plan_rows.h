@@ -11,14 +11,15 @@
 
 namespace lynx::cli {
 
-// The pointers refer to what the row was made from, which must outlive it.
+// The pointers refer to the objects from which the row was made. These objects must outlive the row.
 struct PlanRow {
   const char* kind = "";                 // the kind of alternative: "policy", "partition", "layout", "more", ...
   std::string name;                      // "full", "1 GiB more memory per device"
-  const PlanRequest* request = nullptr;  // its devices are those that MFU relates to
+  const PlanRequest* request = nullptr;  // MFU is relative to the devices of this request
   const Plan* plan = nullptr;            // nullptr: there is no plan
-  const Plan* base = nullptr;            // the throughput is compared with this plan's; nullptr: with no plan's
-  std::string note;                      // why there is no plan, or what is proven about it
+  // The throughput of `plan` is compared with that of `base`. nullptr: there is no comparison.
+  const Plan* base = nullptr;
+  std::string note;  // why there is no plan, or what is proven about it
 };
 
 // The last column of a table, for rows that have a plan.
@@ -31,8 +32,8 @@ struct PlanTitles {
 
 std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& titles, LastCell last);
 
-// {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ..., "fits": false, "note":
-// ...}]}
+// Returns the rows as JSON: {"plans": [{"kind": ..., "name": ..., "fits": true, "stepNs": ..., ...}, {"kind": ..., "name": ...,
+// "fits": false, "note": ...}]}
 std::string PlanRowsJson(const std::vector<PlanRow>& rows);
 // A listing for csv, with the values of PlanRowsJson: one plan per row, in seconds, bytes and shares.
 Listing PlanRowsListing(const std::vector<PlanRow>& rows);

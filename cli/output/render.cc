@@ -43,7 +43,8 @@ double HiddenShare(int64_t hidden, int64_t exposed) {
   return hidden + exposed == 0 ? 0 : static_cast<double>(hidden) / static_cast<double>(hidden + exposed);
 }
 
-// Measured beside predicted values: one row per stage and quantity that a person would compare.
+// Returns a table of measured values beside predicted values. It has one row for each stage and each quantity that a person
+// would compare.
 std::string MeasuredTable(const v1::Job& job) {
   const bool any = std::any_of(job.measured().begin(), job.measured().end(), [](const auto& m) { return m.steps() > 0; });
   if (!any) return "no step has been measured yet\n";
@@ -137,7 +138,7 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
 
 std::string Colored(v1::JobState state, const std::string& text, Style style) {
   if (!style.color) return text;
-  const char* code = "36";  // cyan: under way
+  const char* code = "36";  // cyan, for a job that has not ended
   if (state == v1::JOB_STATE_SUCCEEDED) code = "32";
   if (state == v1::JOB_STATE_FAILED) code = "31";
   if (state == v1::JOB_STATE_CANCELLED) code = "33";

@@ -20,7 +20,8 @@ struct Style {
 };
 Style StyleOf(int fd);
 
-// Columns padded to their widest cell, two spaces between, no trailing spaces. Rows[0] is the header.
+// Returns a table. Each column is as wide as its widest cell, two spaces stand between columns, and no line ends with spaces.
+// Rows[0] is the header.
 std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
 std::string Colored(v1::JobState state, const std::string& text, Style style);

@@ -102,13 +102,13 @@ std::string NodesTable(const TopView& view, const TopStyle& style) {
 }
 
 std::string QueuesTable(const TopView& view) {
-  // If there is only the queue that every cluster has, the table would show nothing new.
+  // With one queue, which every cluster has, the table would show nothing new.
   if (view.queues.size() < 2) return "";
   const CellText cells(OutputFormat::kTable, view.now);
   return absl::StrCat("\n", ListingText(QueueListing(view.queues, cells), OutputFormat::kTable).value_or(""));
 }
 
-// At most `width` columns of UTF-8.
+// Cuts the line of UTF-8 text after `width` columns.
 std::string Cut(const std::string& line, size_t width) {
   size_t columns = 0;
   for (size_t i = 0; i < line.size(); ++i) {

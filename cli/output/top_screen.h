@@ -15,7 +15,7 @@
 namespace lynx::cli {
 
 struct TopView {
-  std::string server;  // its address
+  std::string server;  // address of the server
   v1::ListNodesResponse nodes;
   std::vector<v1::Job> jobs;  // jobs that have not ended: first those with devices, then those that wait; each newest first
   bool more_active = false;   // older jobs with devices are left out

@@ -17,9 +17,9 @@ struct DeviceEntry {
   HardwareProfile profile;
 };
 
-// A link: the figures from its data sheet, and the share of them that is reached.
+// A link. It has the figures from its data sheet, and the share of these figures that is reached.
 struct LinkEntry {
-  int32_t devices = 0;  // for inner links
+  int32_t devices = 0;  // for inner links: the number of devices that the link joins
   Nanos latency;
   int64_t bandwidth = 0;
   int32_t share_permille = 1000;
@@ -29,7 +29,7 @@ struct LinkEntry {
 struct GroupEntry {
   NodeGroup group;                         // without its device, which comes from `device` or `inline_device`
   std::string device;                      // a name from `devices`; "" = `inline_device`
-  std::vector<DeviceEntry> inline_device;  // at most one
+  std::vector<DeviceEntry> inline_device;  // the description in place; at most one
   LinkEntry node_link, network_link;
   std::vector<LinkEntry> inner_links;
 };

@@ -16,13 +16,13 @@ namespace lynx::cli {
 
 struct ClusterFile {
   std::string name;
-  ClusterTopology cluster;  // in the file's order; passes CheckCluster
+  ClusterTopology cluster;  // the groups are in the file's order; CheckCluster accepts the cluster
   std::vector<NumberSource> sources;
 };
 
-// InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right".
+// Parses the text of a cluster file. InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right".
 absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std::string& file);
-// Errors: NotFound and InvalidArgument name the file.
+// Reads and parses a cluster file. NotFound and InvalidArgument name the file.
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path);
 
 // For the groups whose devices are of the measured kind, replaces the stated figures by the measured ones. What was not

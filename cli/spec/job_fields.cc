@@ -79,7 +79,7 @@ JobField BoolField(std::string path, std::string meaning, Owner owner) {
           {"on", "off"}};
 }
 
-// "auto", or a text that a BoolField accepts.
+// A field whose text is "auto" or a text that a BoolField accepts.
 template <class Owner>
 JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
   return {path,
@@ -281,7 +281,7 @@ JobField OnFailureField() {
       }};
 }
 
-// The name of a schedule, or the text of a schedule, which contains "ranks=".
+// The field that has the name of a schedule, or the text of a schedule. The text of a schedule contains "ranks=".
 JobField ScheduleField() {
   return {"parallel.schedule",
           "order of the pipeline's passes: auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera, or the text "

@@ -68,12 +68,12 @@ std::string Resolved(const std::string& path, const std::string& folder) {
 // What a model's other fields start from: a preset, or a config.json.
 struct ModelBase {
   std::string field, value;
-  const YamlValue* at = nullptr;     // where the file says so, or
-  const Override* change = nullptr;  // the --set that says so
+  const YamlValue* at = nullptr;     // the place in the file that names the base, or
+  const Override* change = nullptr;  // the --set that names the base
 };
 
-// The base of the model: the last override of either kind, or else what the file says. If the field has a wrong type, the
-// reader of the table reports this.
+// The base of the model: what the last override names that is a preset or a config.json; without such an override, what the
+// file names. If the field has a wrong type, the reader of the table reports this.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {
   std::optional<ModelBase> base;

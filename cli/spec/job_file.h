@@ -18,7 +18,7 @@ using TextReader = std::function<absl::StatusOr<std::string>(const std::string& 
 // Reads from disk, at most 16 MiB. NotFound names the file.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
-// `file` names the text in messages; relative paths in it are taken from `folder` (absolute).
+// Parses the text of a job file. `file` names the text in messages; relative paths in it are taken from `folder` (absolute).
 // InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right". Unknown fields are errors, with the
 // nearest known name. The result is normalized and has passed ValidateJobSpec.
 // `overrides`: "train.steps=20" and the like; they replace the values in the file.
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder,
                                      const std::vector<std::string>& overrides = {}, const TextReader& read = ReadTextFile);
 
-// Errors: NotFound and InvalidArgument name the file.
+// Reads and parses a job file. NotFound and InvalidArgument name the file.
 absl::StatusOr<JobSpec> ReadJobFile(const std::string& path, const std::vector<std::string>& overrides = {});
 
 // The whole spec as a job file, including defaults. Reading it gives the same spec.

@@ -47,13 +47,13 @@ void AddField(const JobField& field, const JobSpec& defaults, Json& root) {
   const std::vector<std::string> path = absl::StrSplit(field.path, '.');
   Json* object = &root;
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    // A field that names a whole model makes the model's fields unnecessary; see below.
+    // If a field names a whole model (see below), the fields of the model are not necessary. So they are not required here.
     if (field.required && path[i] != "model") Require(*object, path[i]);
     object = &PropertiesOf(*object)[path[i]];
   }
   Json& schema = PropertiesOf(*object)[path.back()];
   schema.update(ScalarSchema(field));
-  if (field.meaning.empty()) return;  // a word for a section
+  if (field.meaning.empty()) return;  // a field that is only a word for a whole section
   schema["description"] = field.meaning;
   if (field.required) {
     Require(*object, path.back());
@@ -72,7 +72,7 @@ std::string JobSchemaText() {
   PropertiesOf(root)["kind"] = {{"const", "TrainingJob"}};
   for (const JobField& field : JobFields()) AddField(field, JobSpec(), root);
   Json& properties = root["properties"];
-  // The section `parallel`, for which a word can be written instead.
+  // A word can be written in place of the section `parallel`.
   Json& parallel = properties["parallel"];
   const Json word = {{"enum", parallel["enum"]}};
   parallel.erase("enum");

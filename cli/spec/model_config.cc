@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads and checks fields of one JSON object. Keeps the first error; fields that are read after it get defaults.
+// Reads and checks fields of one JSON object. Keeps the first error; the fields that are read after the error get defaults.
 class ConfigReader {
  public:
   ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
@@ -42,7 +42,7 @@ class ConfigReader {
     return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
   }
 
-  // The first of several names that is present. Families use different names for the same thing.
+  // Returns the first of these names that is present. Families use different names for the same thing.
   const char* FirstOf(std::initializer_list<const char*> fields) const {
     for (const char* field : fields) {
       if (Has(field)) return field;
@@ -232,7 +232,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
     config.Fail(absl::StrCat(where, ".", original, ": missing; scaling llama3 needs it"));
   }
-  // transformers does not look at that field for dynamic scaling.
+  // For dynamic scaling, transformers does not look at original_max_position_embeddings.
   rotary.original_seq = rotary.scaling == RopeScaling::kDynamic ? model.seq : scaling.Count(original, model.seq);
   if (rotary.scaling == RopeScaling::kLlama3) {
     rotary.low_freq_factor = scaling.Positive("low_freq_factor", 1);
@@ -312,8 +312,8 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   const FamilyTraits& family = known == nullptr ? kUnknown : *known;
   ModelSpec model{.family = family.base};
   model.plan_only = family.plan_only;
-  // These models are trained with attention that never stores its scores. GPT-2 is planned as Megatron-LM's GPT, which stores
-  // them.
+  // All models except GPT-2 are trained with attention that never stores its scores. GPT-2 is planned as Megatron-LM's GPT,
+  // which stores the scores.
   if (type != "gpt2") model.attention = AttentionKernel::kFused;
   ReadShape(family, config, model);
   ReadLayers(family, config, model);

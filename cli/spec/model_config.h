@@ -1,6 +1,6 @@
-// Reads a model from a Hugging Face `config.json`: any family of planner/problem/model_families.h, and any other family
-// whose shape can be read, which is planned with the most similar layers. Properties that the engine does not support
-// are named in ModelSpec::plan_only, never dropped. Fields that change a layer's shape, ops or parameters are checked;
+// Reads a model from a Hugging Face `config.json`. The model may be of any family of planner/problem/model_families.h. A model
+// of another family whose shape can be read is planned with the most similar layers. Properties that the engine does not
+// support are named in ModelSpec::plan_only, never dropped. Fields that change a layer's shape, ops or parameters are checked;
 // other fields (token ids, initial ranges, caches, versions) are ignored.
 //
 // `file` is for errors: InvalidArgument with file, field, value and what would be right. Pure; thread-safe.
@@ -21,10 +21,10 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::s
 
 struct ModelOfWeights {
   ModelSpec model;             // normalized, in float32
-  const FamilyTraits* family;  // how its weights are named
+  const FamilyTraits* family;  // says how the weights are named
 };
-// Like ParseModelConfig, for weights from which training begins. Refuses models that the engine does not support completely,
-// and families whose weights have no known names.
+// Parses the configuration of weights from which training begins, as ParseModelConfig does. Refuses models that the engine does
+// not support completely, and families whose weights have no known names.
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx::cli

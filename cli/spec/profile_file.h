@@ -9,9 +9,9 @@
 
 namespace lynx::cli {
 
-// `file` names the text in messages. InvalidArgument: the text is not a profile that CheckProfile accepts.
+// Parses a profile. `file` names the text in messages. InvalidArgument: the text is not a profile that CheckProfile accepts.
 absl::StatusOr<HardwareProfile> ParseProfileFile(const std::string& text, const std::string& file);
-// Errors: NotFound and InvalidArgument name the file.
+// Reads and parses a profile. NotFound and InvalidArgument name the file.
 absl::StatusOr<HardwareProfile> ReadProfileFile(const std::string& path);
 
 }  // namespace lynx::cli

@@ -30,7 +30,7 @@ Written Split(const std::string& text) {
 
 std::string Write(const std::string& text) { return absl::StrCat("; write ", text); }
 
-// Advice for a percentage: for "80%" it is to write 0.8.
+// Advice for a percentage, such as "80%": says to write 0.8.
 std::string PercentAdvice(const std::string& text) {
   double percent;
   if (!absl::EndsWith(text, "%") || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) || !std::isfinite(percent))
@@ -45,8 +45,8 @@ std::string Ungrouped(const std::string& text) {
 
 bool IsDigits(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
 
-// The letter of the multiple with which the unit begins, then "i" if the unit is binary: "GiB" or "GB". Empty: it is
-// not such a unit.
+// Advice for a size whose unit is not written as it must be. The advice is to write "GiB" or "GB", between the number and
+// `after`. It names both if the unit can mean both. Empty: the text is not such a unit.
 std::string ByteUnits(const std::string& unit, const std::string& number, const std::string& after) {
   const size_t letter = std::string("kmgt").find(unit.substr(0, 1));
   const std::string rest = unit.empty() ? "" : unit.substr(1);

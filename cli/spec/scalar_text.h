@@ -18,7 +18,7 @@
 
 namespace lynx::cli {
 
-// InvalidArgument: "expected WHAT, found 'GOT'", and the advice (scalar_advice.h).
+// Returns InvalidArgument with the text "expected WHAT, found 'GOT'" and the advice (scalar_advice.h).
 absl::Status Expected(const std::string& what, const std::string& got, const std::string& advice = "");
 
 template <class Int>
@@ -40,22 +40,23 @@ absl::Status ReadReal(const std::string& text, double& out);
 // Reads a size in bytes, such as "24MiB", "1.5GiB", "512KiB", "100MB", "4096". Units: B; KiB, MiB, GiB, TiB (powers of 1024);
 // kB, MB, GB, TB (powers of 1000, as in data sheets).
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
-// Exact where possible: "24MiB", else plain bytes.
+// The size in the largest binary unit in which it is a whole number, such as "24MiB"; without such a unit, the number of bytes.
 std::string ByteSizeText(Bytes bytes);
 
-// "300GB/s", "25GiB/s", "200Gbit/s": bytes per second, above zero. Units: those of sizes, and kbit, Mbit, Gbit, Tbit.
+// Reads a rate in bytes per second, above zero, such as "300GB/s", "25GiB/s", "200Gbit/s". Units: those of sizes, and kbit,
+// Mbit, Gbit, Tbit.
 absl::StatusOr<int64_t> ParseByteRate(const std::string& text);
-// "312TFLOP/s", "67GFLOP/s": FLOP per second, above zero. Units: MFLOP, GFLOP, TFLOP, PFLOP.
+// Reads a rate in FLOP per second, above zero, such as "312TFLOP/s", "67GFLOP/s". Units: MFLOP, GFLOP, TFLOP, PFLOP.
 absl::StatusOr<int64_t> ParseFlopRate(const std::string& text);
-// "1GFLOP", "600MFLOP"; the units of rates without "/s".
+// Reads a number of FLOP, such as "1GFLOP", "600MFLOP". Units: those of rates without "/s".
 absl::StatusOr<int64_t> ParseFlops(const std::string& text);
-// "5us", "1.5ms", "20ns", "2s", "30min", "12h", "1.5d"; "0".
+// Reads a duration, such as "5us", "1.5ms", "20ns", "2s", "30min", "12h", "1.5d", "0".
 absl::StatusOr<Nanos> ParseDuration(const std::string& text);
 // The duration in the largest unit in which it is a whole number: "90min", "2d".
 std::string DurationText(Nanos duration);
-// "0.83": a number above 0 and at most 1, in thousandths.
+// Reads a number above 0 and at most 1, such as "0.83". Returns thousandths.
 absl::StatusOr<int32_t> ParseShare(const std::string& text);
-// "1.8": a number from 1 to 100, in thousandths.
+// Reads a number from 1 to 100, such as "1.8". Returns thousandths.
 absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);
 
 // A YAML scalar in double quotes that reads back as the same text.

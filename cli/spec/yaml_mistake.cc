@@ -35,8 +35,8 @@ constexpr View kWideColon = "\xef\xbc\x9a";
 struct Line {
   int32_t number = 1;
   size_t indent = 0;
-  View text;             // from after the indentation
-  bool in_flow = false;  // begins inside brackets
+  View text;             // the line's text after its indentation
+  bool in_flow = false;  // the line begins inside brackets
 
   YamlMistake Mistake(size_t at, std::string why) const {
     return {number, static_cast<int32_t>(indent + at) + 1, std::move(why)};
@@ -46,12 +46,12 @@ struct Line {
 // What a scan of the lines has found. The scan knows only a part of YAML: enough for a text that is known to have a mistake.
 struct Look {
   std::vector<Line> lines;
-  std::optional<YamlMistake> tab, odd, quote;  // the first of each kind
+  std::optional<YamlMistake> tab, odd, quote;  // the first mistake of each kind
   struct Bracket {
     char open;
     int32_t line, column;
   };
-  std::vector<Bracket> brackets;  // those still open at the end
+  std::vector<Bracket> brackets;  // the brackets that are still open at the end
 };
 
 // The position at which the quote that opens at `at` closes; npos: it does not close.
@@ -185,7 +185,7 @@ std::optional<YamlMistake> LacksColon(const Line& line) {
   return line.Mistake(0, absl::StrCat("no colon in this line; write '", example, "'"));
 }
 
-// Says which mistake in the indentation the line before `at`, or the lines above it, have.
+// If the indentation of the line `at` does not fit the lines above it, says what is wrong.
 std::optional<YamlMistake> WrongIndentation(const std::vector<Line>& lines, size_t at) {
   const Line& line = lines[at];
   if (at == 0 || line.in_flow || !HasField(line.text)) return std::nullopt;

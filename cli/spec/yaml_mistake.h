@@ -14,7 +14,7 @@
 namespace lynx::cli {
 
 struct YamlMistake {
-  int32_t line = 1;  // from 1
+  int32_t line = 1;  // counted from 1
   int32_t column = 1;
   std::string why;  // a clause that says what to write instead
 };
@@ -23,7 +23,7 @@ struct YamlMistake {
 YamlMistake ExplainYamlError(const std::string& text, const YamlMistake& parser);
 
 struct OddCharacter {
-  size_t at = 0;  // in bytes
+  size_t at = 0;  // position of the character, in bytes
   std::string why;
 };
 // Finds a character in an unquoted name or value that looks like one of YAML's own: a no-break space, or a typographic

@@ -174,7 +174,7 @@ absl::Status YamlReader::ReadRecord(const YamlValue& map, const std::string& pat
   static const std::string* const kApiVersion = new std::string("apiVersion");
   static const std::string* const kKind = new std::string("kind");
   static const std::string* const kHeaderMeaning = new std::string();
-  if (path.empty()) {  // CheckHeader has read these
+  if (path.empty()) {  // CheckHeader has already read the fields of the header
     const auto ignore = [](const std::string&) { return absl::OkStatus(); };
     fields.insert(fields.begin(),
                   {Bound{kApiVersion, kHeaderMeaning, false, ignore}, Bound{kKind, kHeaderMeaning, false, ignore}});
@@ -233,7 +233,7 @@ absl::Status YamlReader::ReadScalar(const YamlValue& value, const std::string& p
     source = why->scalar;
   }
   if (!text->IsScalar()) return Error(*text, path, absl::StrCat("expected one value (", *field.meaning, ")", Found(*text)));
-  if (!field.meaning->empty()) sources_.push_back({path, text->scalar, source});  // not the header
+  if (!field.meaning->empty()) sources_.push_back({path, text->scalar, source});  // the fields of the header have no source
   const absl::Status read = field.read(text->scalar);
   return read.ok() ? read : Error(*text, path, std::string(read.message()));
 }

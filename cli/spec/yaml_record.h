@@ -41,14 +41,14 @@ struct Field {
   std::vector<std::string> words;
 };
 
-// "; did you mean 'NAME'?" with the nearest known name. If `name` lacks its section, the names are the known ones that end in
-// it ("model.layers" for "layers"). If there are none, the list of all known names.
+// Returns "; did you mean 'NAME'?" with the nearest known name. If `name` is a known name without its section, NAME is the name
+// with the section: "model.layers" for "layers". If no known name is near, the text lists all known names.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
 // The source of a number in the file.
 struct NumberSource {
   std::string path;    // "devices[0].memory"
-  std::string value;   // as written
+  std::string value;   // the text in the file
   std::string source;  // "" = no source is given
 };
 
@@ -72,7 +72,7 @@ class YamlReader {
   absl::Status ReadList(const YamlValue& list, const std::string& path, size_t least, const std::vector<Field<T>>& fields,
                         std::vector<T>& records);
 
-  // InvalidArgument: "FILE:LINE:COLUMN: PATH: MESSAGE".
+  // Returns InvalidArgument with the text "FILE:LINE:COLUMN: PATH: MESSAGE".
   absl::Status Error(const YamlValue& at, const std::string& path, const std::string& message) const;
   // "FILE:LINE:COLUMN" if the field has been read, else "FILE".
   std::string PlaceOf(const std::string& path) const;
@@ -85,7 +85,7 @@ class YamlReader {
     const std::string* path;
     const std::string* meaning;
     bool required;
-    std::function<absl::Status(const std::string&)> read;  // or read_value
+    std::function<absl::Status(const std::string&)> read;  // null if the field has read_value
     std::function<absl::Status(const YamlValue&, const std::string& path)> read_value;
   };
   struct Record {
@@ -117,7 +117,7 @@ template <class T>
 std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix = "");
 inline constexpr char kReferenceHead[] = "| field | default | meaning |\n| --- | --- | --- |\n";
 
-// ---- what the templates above need ----
+// ---- Functions that the templates above need ----
 
 // Returns the values as YAML. A path such as "train.steps" gives a line "steps: VALUE" below a line "train:". Empty values are
 // left out.
@@ -164,7 +164,7 @@ template <class T>
 std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix) {
   std::string rows;
   for (const Field<T>& field : fields) {
-    if (field.meaning.empty()) continue;  // a word for a section: its fields are listed
+    if (field.meaning.empty()) continue;  // a word for a whole section; the table lists the fields of the section instead
     rows += ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
   }
   return rows;

@@ -18,9 +18,10 @@ namespace {
 
 // The tags that the parser gives to unquoted and quoted values.
 constexpr char kPlainTag[] = "?", kQuotedTag[] = "!";
-constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // not counted by the parser
+constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // the parser does not count these bytes
 
-// An error that already says what is wrong. The parser's own errors are explained from the text instead.
+// An error whose text already says what is wrong. For the parser's own errors, an explanation is found in the file's text
+// instead.
 class Refused : public YAML::ParserException {
  public:
   using YAML::ParserException::ParserException;
@@ -67,7 +68,7 @@ class TreeBuilder : public YAML::EventHandler {
  private:
   struct Container {
     YamlValue* value;
-    bool awaits_value = false;  // for a map: its last entry has only a key
+    bool awaits_value = false;  // for a map: the last entry has only a key so far
   };
 
   YamlValue& Add(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag, YamlKind kind) {
@@ -105,8 +106,8 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Container> open_;
 };
 
-// Reads events and ignores them. Throws if a document begins where the previous one began. This happens before something that
-// cannot begin a document, such as a comma: the parser never advances and reports one empty document after another.
+// Reads events and ignores them. Throws if a document begins where the previous one began. That happens if the next character,
+// such as a comma, cannot begin a document: the parser never advances, and reports one empty document after another.
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {

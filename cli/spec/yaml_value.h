@@ -20,10 +20,10 @@ struct YamlEntry;
 
 struct YamlValue {
   YamlKind kind = YamlKind::kNull;
-  std::string scalar;              // kScalar: its text, without quotes
-  std::vector<YamlValue> items;    // kList
+  std::string scalar;              // for kScalar: the text of the scalar, without quotes
+  std::vector<YamlValue> items;    // for kList
   std::vector<YamlEntry> entries;  // for kMap: in the file's order; a key may occur twice
-  int32_t line = 1;                // from 1
+  int32_t line = 1;                // counted from 1
   int32_t column = 1;
 
   bool IsScalar() const { return kind == YamlKind::kScalar; }
@@ -41,8 +41,8 @@ struct YamlEntry {
 inline constexpr size_t kMaxYamlBytes = 1 << 20;
 inline constexpr int kMaxYamlDepth = 32;
 
-// InvalidArgument: "FILE:LINE:COLUMN: not valid YAML: WHY", and similar texts for valid YAML that is refused. An empty
-// text gives kNull.
+// Parses a YAML document. InvalidArgument: "FILE:LINE:COLUMN: not valid YAML: WHY", and similar texts for valid YAML that is
+// refused. An empty text gives kNull.
 absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& file);
 
 }  // namespace lynx::cli

@@ -24,7 +24,7 @@ struct CommandOption {
 struct CommandTree {
   std::string name;
   std::string help;
-  std::vector<CommandOption> arguments;  // positional
+  std::vector<CommandOption> arguments;  // the positional arguments
   std::vector<CommandOption> options;    // the program's options are valid with every verb
   std::vector<CommandTree> verbs;
 };

@@ -23,13 +23,13 @@ void ForEach(const std::string& path, const CommandTree& command, const Visit& v
   }
 }
 
-// Quotes the text with single quotes for these shells. Only fish needs a backslash inside them.
+// Puts the text between single quotes for a shell. Between such quotes, fish has other escapes than bash and zsh.
 std::string Quoted(const std::string& text, bool fish = false) {
   return absl::StrCat(
       "'", fish ? absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}) : absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// The options of all verbs that take a value: the word after one of them is not a verb.
+// The options of all verbs that take a value. The word after such an option is not a verb.
 std::set<std::string> Valued(const CommandTree& tree) {
   std::set<std::string> names;
   ForEach("", tree, [&](const std::string&, const CommandTree& command) {
@@ -149,7 +149,7 @@ complete -F _lynxctl lynxctl
 
 // --- zsh
 
-// "name:help" for _describe; a colon ends the name.
+// "name:help" for _describe. Colons in the name are escaped, because a colon ends the name.
 std::string Described(const std::string& name, const std::string& help) {
   return Quoted(absl::StrCat(absl::StrReplaceAll(name, {{":", "\\:"}}), ":", help));
 }

@@ -42,8 +42,8 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(text, '|', absl::SkipWhitespace());
 }
 
-// The name of the option's value. An option may have several names; the first one in the table decides. nullptr: none is in the
-// table.
+// The name of the option's value. An option may have several names; the first of them that is in the table decides. nullptr: no
+// name of the option is in the table.
 const char* ValueNameOf(const CLI::Option& option) {
   if (const char* name = ValueName(option.get_positional() ? option.get_name(true) : ""); name != nullptr) return name;
   for (const std::string& name : option.get_lnames()) {
@@ -82,7 +82,7 @@ CommandTree TreeOf(const CLI::App& app) {
   take(app);
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (verb->get_name().empty()) {
-      take(*verb);  // an option group
+      take(*verb);  // this is an option group, not a verb
     } else if (!verb->get_group().empty()) {
       tree.verbs.push_back(TreeOf(*verb));
     }

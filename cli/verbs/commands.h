@@ -23,28 +23,28 @@ struct GlobalOptions {
 };
 
 struct SubmitOptions {
-  std::vector<std::string> files;      // at least one
+  std::vector<std::string> files;      // the job files; at least one
   std::vector<std::string> overrides;  // "train.steps=20"
   std::string idempotency_key;         // "" = a new one; for several files KEY.1, KEY.2, ...
   bool wait = false;                   // follow the job to its end; for one file only
-  bool follow = false;                 // the same, and print what its ranks write
-  bool dry_run = false;                // nothing is submitted
+  bool follow = false;                 // like `wait`, and also print what the job's ranks write
+  bool dry_run = false;                // only print the job files; nothing is submitted
 };
 
 struct ListOptions {
   int32_t limit = 100;
-  std::vector<std::string> states;  // "running"; empty: all
+  std::vector<std::string> states;  // such as "running"; empty: all states
 };
 
 struct EventsOptions {
   std::string job;
-  std::vector<std::string> kinds;  // "checkpoint"; empty: all
+  std::vector<std::string> kinds;  // such as "checkpoint"; empty: all kinds
   bool follow = false;
 };
 
 struct CancelOptions {
   std::string job;
-  bool all = false;  // every job that has not ended; prints nothing if there is no such job
+  bool all = false;  // cancel every job that has not ended; prints nothing if there is no such job
   std::string reason;
   bool checkpoint = false;
   std::string grace;  // "2min"; "" = the default
@@ -57,11 +57,11 @@ struct PlanOptions {
   std::string file;
   std::vector<std::string> overrides;
   std::string cluster;           // cluster file; "" = a uniform cluster by the fields below
-  std::string profile;           // a HardwareProfile as JSON; "" = stated figures
+  std::string profile;           // a HardwareProfile as JSON; "" = stated figures are used
   int32_t nodes = 0;             // 0 = as many as the job's ranks need, or as the cluster file says
-  int32_t devices_per_node = 0;  // 0 = max ranks
+  int32_t devices_per_node = 0;  // 0 = the job's max_ranks
   std::string device_memory;     // "" = unknown
-  std::string host_memory;       // of a node, for GPUs to offload to; "" = unknown
+  std::string host_memory;       // memory of a node to which GPUs may offload; "" = unknown
   int32_t actions_rank = -1;     // print this rank's program instead of the table
   std::string html;              // write the plan as a page to this file
   std::string trace;             // write the predicted step as a trace to this file
@@ -77,7 +77,7 @@ struct WhatIfOptions {
 struct ExportOptions {
   PlanOptions plan;
   std::string format;   // an ExportFormat's name
-  std::string version;  // of the framework; "" = the newest known
+  std::string version;  // version of the framework; "" = the newest that is known
   std::string folder;   // write the files there; "" = print them
 };
 
@@ -92,14 +92,14 @@ struct CordonOptions {
   std::vector<std::string> nodes;
   std::string reason;
   bool drain = false;
-  std::string grace;  // "10min"; "" = no time
+  std::string grace;  // "10min"; "" = no deadline
 };
 
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
-  int32_t stage = -1;   // ranks of this pipeline stage
-  int32_t attempt = 0;  // 0: all; if a stage is given: the newest
+  int32_t stage = -1;   // only ranks of this pipeline stage
+  int32_t attempt = 0;  // 0: all attempts, or the newest attempt if a stage is given
   int32_t lines = 100;
   bool follow = false;
 };
@@ -121,20 +121,20 @@ struct DoctorOptions {
 
 struct ReportOptions {
   std::string job;
-  std::string out;             // file; "" = NAME-ID.html
+  std::string out;             // the file to write; "" = NAME-ID.html
   bool no_comparison = false;  // do not plan other policies beside the job's
 };
 
 struct CheckpointExportOptions {
-  std::string path;    // a checkpoint, or a directory of checkpoints: then the newest
+  std::string path;    // a checkpoint, or a directory of checkpoints, of which the newest is exported
   std::string format;  // "hf"
-  std::string out;     // folder
+  std::string out;     // the folder to write to
 };
 
 struct CheckpointImportOptions {
   std::string path;    // a folder with config.json and *.safetensors
   std::string format;  // "hf"
-  std::string out;     // checkpoint directory
+  std::string out;     // the checkpoint directory to write to
   int32_t seq = 0;     // 0 = the length that the model was made for
   bool allow_non_finite = false;
 };

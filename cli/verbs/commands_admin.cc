@@ -36,7 +36,7 @@ absl::StatusOr<v1::Role> ParseRoleName(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--role '", name, "' is not viewer, submitter, operator or admin"));
 }
 
-// Parses a lifetime. Returns 0 if none is given.
+// Parses a lifetime. Returns 0 if no lifetime is given.
 absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   if (text.empty()) return 0;
   const absl::StatusOr<Nanos> life = ParseDuration(text);
@@ -44,8 +44,8 @@ absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   return life->value;
 }
 
-// InvalidArgument if the output goes to a file and -o asks for another format than a table: nothing is printed then in that
-// format.
+// InvalidArgument if the output goes to a file and -o asks for a format other than a table, because then nothing would be
+// printed in that format.
 absl::Status CheckFileOutput(const GlobalOptions& global, const std::string& file, const char* option) {
   if (file.empty()) return absl::OkStatus();
   return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), option);

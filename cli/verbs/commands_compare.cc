@@ -19,7 +19,7 @@
 namespace lynx::cli {
 namespace {
 
-// Reports the error. If no plan fits, this is an answer and not an error, so the exit code is another one.
+// Reports the error. If the error says that no plan fits, this is an answer to the question, so it has an exit code of its own.
 int FailPlanning(const absl::Status& status) {
   const int code = Fail(status);
   return absl::IsFailedPrecondition(status) ? kExitJobFailed : code;
@@ -115,8 +115,8 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
     NodeGroup& last = request.cluster.groups.back();
     LYNX_ASSIGN_OR_RETURN(last.nodes, CountOf("--with-nodes", options.nodes, last.nodes));
   }
-  // More devices help only if the job may use them. If the job may use every device of the base cluster, and the changes leave
-  // its limit (max_ranks) as it was, it may use every device of the changed cluster too.
+  // More devices help only if the job may use them. The limit of the job is max_ranks. If the job may use every device of the
+  // base cluster, and the changes leave this limit as it was, the job may use every device of the changed cluster too.
   const bool all = base.spec.resources.max_ranks == base.cluster.devices();
   if (all && request.spec.resources.max_ranks == base.spec.resources.max_ranks) {
     request.spec.resources.max_ranks = request.cluster.devices();

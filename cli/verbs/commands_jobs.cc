@@ -72,7 +72,7 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vect
   return absl::InvalidArgumentError(absl::StrCat("--state ", name, ": expected ", absl::StrJoin(names, ", ")));
 }
 
-// Jobs in one of the requested states, or in any state of `among` if no state is requested.
+// Lists jobs in one of the requested states, or in one of the states `among` if no state is requested.
 absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options,
                                               const std::vector<v1::JobState>& among) {
   v1::ListJobsRequest request;
@@ -100,7 +100,8 @@ class ProgressPrinter {
     for (const v1::JobEvent& event : update.events()) {
       if (event.sequence() <= last_event_) continue;
       last_event_ = event.sequence();
-      if (event.kind() == EventKindName(EventKind::kCheckpoint)) continue;  // in the page at the end; too many to show
+      // There are too many checkpoints to show. The page at the end tells about them.
+      if (event.kind() == EventKindName(EventKind::kCheckpoint)) continue;
       PrintState(event.state(), event.reason());
       why_.Said(event.reason());
     }
@@ -110,7 +111,7 @@ class ProgressPrinter {
     Wait(job);
   }
 
-  // Called when nothing has come for a second.
+  // Called when no message has come for a second.
   void Wait(const v1::Job& job) {
     const std::string why = why_.Due(job, clock_.Monotonic());
     if (why.empty()) return;
@@ -447,7 +448,7 @@ int Cancel(const GlobalOptions& global, const CancelOptions& options) {
 int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
   v1::ListNodesRequest request;
   request.set_include_measurements(global.output == OutputFormat::kJson ||
-                                   global.output == OutputFormat::kYaml);  // table formats have none
+                                   global.output == OutputFormat::kYaml);  // table formats show no measurements
   request.mutable_nodes()->Add(names.begin(), names.end());
   const auto response = Connect(global).Nodes(request);
   if (!response.ok()) return Fail(response.status());

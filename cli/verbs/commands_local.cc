@@ -49,11 +49,12 @@ void PrintLivePage(const std::string& directory) {
   if (!address.empty()) std::printf("look at it in a browser: http://%s/\n", address.c_str());
 }
 
-// If the next commands would call another server than this cluster's, says which server and how to reach this cluster; else "".
+// If the next commands would call a server other than this cluster's, says which server, and how to reach this cluster.
+// Otherwise returns "".
 std::string Elsewhere(const LocalCluster& cluster, const std::string& directory) {
   const ServerAddress found = FindServer({});
   if (found.status.ok() && found.address == cluster.server_address && found.authority.empty()) return "";
-  std::vector<std::string> variables;  // variables that count even beside --server
+  std::vector<std::string> variables;  // variables that count even if --server is given
   for (const char* name : {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"}) {
     if (!Environment(name).empty()) variables.push_back(name);
   }
@@ -100,7 +101,7 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
   const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
   const int shown = ShowListing(global.output, StatusJson(*cluster, DirectoryOf(options)), DaemonListing(*cluster));
   if (!table || shown != kExitOk)
-    return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' shows the nodes
+    return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' shows the nodes in the other formats
   if (!all) {
     std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
     return kExitJobFailed;

@@ -142,7 +142,7 @@ int Logs(const GlobalOptions& global, const LogsOptions& options) {
   }
   const auto wanted = [&](const v1::LogLine& line) { return ranks.empty() || ranks.contains(line.rank()); };
   if (options.follow) {
-    // From here on the id is used, because another job may take the name.
+    // The requests below name the job by its id, because another job may take the name.
     v1::GetJobRequest named;
     named.set_job_id(options.job);
     const auto job = client.Get(named);

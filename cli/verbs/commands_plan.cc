@@ -74,7 +74,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
 int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides,
              ReferencePage reference) {
   using enum OutputFormat;
-  // A job file is YAML; a schema is JSON.
+  // The formats that are possible: a job file is YAML, and a schema is JSON.
   const std::vector<OutputFormat> known = reference == ReferencePage::kNone        ? std::vector{kTable, kWide, kYaml, kJson}
                                           : reference == ReferencePage::kJobSchema ? std::vector{kTable, kWide, kJson}
                                                                                    : std::vector{kTable, kWide};

@@ -20,8 +20,8 @@
 namespace lynx::cli {
 namespace {
 
-// The traced step. null: no step of the present plan has been traced, or the trace is inconsistent; then the rest of the job is
-// shown without it.
+// The traced step. null: no step of the present plan has been traced, or the trace is inconsistent. In both cases the page
+// shows the rest of the job.
 absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const std::string& id) {
   v1::TraceJobRequest request;
   request.set_job_id(id);

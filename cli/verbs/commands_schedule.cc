@@ -37,7 +37,7 @@ std::string CordonLine(const v1::Node& node, bool drain) {
   return line;
 }
 
-// Prints one node as a node, as verbs with one node do; several nodes as a list.
+// If there is only one node (`one`), prints it as a message of its own. Otherwise prints the nodes as a list.
 int ShowNodes(const GlobalOptions& global, const v1::ListNodesResponse& nodes, bool one) {
   const Listing listing = NodeListing({nodes.nodes().begin(), nodes.nodes().end()}, Cells(global));
   return one ? Show(global.output, nodes.nodes(0), listing) : Show(global.output, nodes, listing);

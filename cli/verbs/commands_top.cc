@@ -25,8 +25,9 @@ namespace lynx::cli {
 namespace {
 
 constexpr int32_t kMaxJobs = 200;
-constexpr size_t kMaxCurves = 30;  // shown for this many of the jobs that train
-// Time limit in seconds for each later call, because keys wait for it. It is longer if the first call took long.
+constexpr size_t kMaxCurves = 30;  // curves are shown for at most this many jobs that train
+// Time limit in seconds for each later call, because a pressed key has no effect before the call ends. The limit is longer if
+// the first call took long.
 constexpr double kMaxCall = 2;
 
 // The requests of signals. The loop handles them when the current call has ended.
@@ -35,7 +36,7 @@ void OnEnd(int) { ended = 1; }
 void OnSuspend(int) { suspended = 1; }
 void OnResume(int) { resumed = 1; }
 
-// Installs a handler without SA_RESTART, so that poll returns.
+// Installs a handler without SA_RESTART, so that poll returns when the signal comes.
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -79,7 +80,7 @@ absl::StatusOr<TopView> Look(Client& client) {
     request.set_job_id(view.jobs[i].id());
     request.set_include_curves(true);
     const auto job = client.GetAll(request);
-    if (job.ok()) view.curves[i] = job->curves();  // on an error the server has forgotten the job meanwhile
+    if (job.ok()) view.curves[i] = job->curves();  // an error means that the server has forgotten the job meanwhile
   }
   LYNX_ASSIGN_OR_RETURN(const v1::ListQueuesResponse queues, client.Queues());
   view.queues.assign(queues.queues().begin(), queues.queues().end());
@@ -91,7 +92,8 @@ absl::StatusOr<TopView> Look(Client& client) {
 class Screen {
  public:
   Screen() { Enter(); }
-  // Restores the terminal. It ignores SIGTTOU, which would stop the program if a shell has put it into the background.
+  // Restores the terminal. Ignores the signal SIGTTOU, which would stop the program if a shell has put the program into the
+  // background.
   ~Screen() {
     Handle(SIGTTOU, SIG_IGN);
     Leave();
@@ -100,9 +102,10 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // Handles being suspended and continued by a shell. If suspension was requested, stops the program until the shell continues
-  // it; the program may also have been stopped without a request. In the background the terminal belongs to another program. A
-  // program that is continued in the background may have to end, so it checks `ended` from time to time.
+  // Follows a shell that suspends and continues the program. If suspension was requested, stops the program until the shell
+  // continues it. The program may also have been stopped without a request. In the background the terminal belongs to another
+  // program, so the terminal is entered again only in the foreground. A program that is continued in the background may have to
+  // end, so it checks `ended` from time to time.
   void FollowShell() {
     constexpr int kLookEvery = 100;  // milliseconds
     while (ended == 0 && IsToFollowShell()) {
@@ -150,7 +153,8 @@ class Screen {
 
  private:
   void Enter() {
-    // Saves the terminal's settings, unless they are known already: then nothing was restored before the last stop.
+    // Saves the terminal's settings, unless they are saved already. They are saved already if the program was stopped before it
+    // restored them.
     if (changed_ || tcgetattr(STDIN_FILENO, &before_) == 0) {
       termios raw = before_;
       raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -160,8 +164,8 @@ class Screen {
     entered_ = true;
   }
 
-  // Changes the terminal's settings. In the background this call stops the program until it is in the foreground again; then
-  // the call must be repeated.
+  // Changes the terminal's settings. In the background this call stops the program until the program is in the foreground
+  // again. Then the call must be repeated.
   static bool Set(const termios& state) {
     int set = 0;
     do {

@@ -12,7 +12,7 @@
 
 namespace lynx::cli {
 
-// Errors: InvalidArgument and NotFound name the file or the option and say what would be right.
+// Reads the input that the options name. InvalidArgument and NotFound name the file or the option and say what would be right.
 absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
 
 // Prints why the job cannot fit and the smallest change that makes it fit. Returns the exit code.

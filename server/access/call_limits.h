@@ -35,9 +35,9 @@ class CallLimits {
 
   // Takes one call from the caller's rate. ResourceExhausted: no call is left; the status says when to try again
   // (server/wire/retry_later.h). For each CallerKey at most kMaxCallers callers have a rate of their own. Callers that come
-  // later share one rate, so strangers from many addresses take nothing from callers with names.
+  // later share one rate, so unknown callers from many addresses cannot use up the rates of callers with names.
   absl::Status Take(Cost cost, CallerKey key, const std::string& caller, Nanos now);
-  // ResourceExhausted: the loop is behind. `queue`: number of events that wait in the loop.
+  // Refuses a call (ResourceExhausted) while the loop is behind. `queue`: number of events that wait in the loop.
   absl::Status CheckQueue(size_t queue) const;
 
   static constexpr size_t kMaxCallers = 10'000;

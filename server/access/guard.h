@@ -28,10 +28,10 @@ namespace lynx::server {
 struct Caller {
   enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
   Kind kind = Kind::kNobody;
-  std::string name;           // for kUser and kNode
-  Role role = Role::kViewer;  // for kUser and kLocal
+  std::string name;           // name of the caller, for kUser and kNode
+  Role role = Role::kViewer;  // role of the caller, for kUser and kLocal
   std::string from;           // address of the caller
-  std::string serial;         // kNode: serial number of its certificate
+  std::string serial;         // serial number of the certificate, for kNode
 };
 // Names the caller in messages: "alice", "node/n0", "local", or "" for an unknown caller.
 std::string CallerText(const Caller& caller);
@@ -60,16 +60,16 @@ class Guard {
   Guard(bool open, const AccessBook& book, CallLimitOptions limits, const Clock& clock, Hooks hooks)
       : open_(open), book_(book), limits_(limits), clock_(clock), hooks_(std::move(hooks)) {}
 
-  // Unauthenticated: no token or certificate, or an invalid one. PermissionDenied: the caller has no permission for this call.
-  // ResourceExhausted: the caller has permission, but must try again later.
+  // Admits the call or refuses it. Unauthenticated: there is no token or certificate, or an invalid one. PermissionDenied: the
+  // caller has no permission for this call. ResourceExhausted: the caller has permission, but must try again later.
   absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
 
-  // Like Admit, for a call over HTTP from the address `from`. `authorization`: the header's value; empty: there is no such
-  // header.
+  // Admits or refuses a call over HTTP from the address `from`, by the same rules as Admit. `authorization`: the value of the
+  // header; empty: there is no such header.
   absl::StatusOr<Caller> AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from);
 
-  // Checks a report on an open stream. PermissionDenied: it reports for another node than the caller's certificate names.
-  // Unauthenticated: the certificate has expired or was revoked in the meantime.
+  // Checks a report on an open stream. PermissionDenied: the report is for another node than the one that the caller's
+  // certificate names. Unauthenticated: the certificate has expired or was revoked in the meantime.
   absl::Status CheckReport(const Caller& caller, const std::string& node) const;
 
   bool open() const { return open_; }

@@ -1,4 +1,4 @@
-// The one table of who may call what. A method that is missing here is not served. Pure.
+// The table that says who may call which method. The server does not serve a method that is missing in this table. Pure.
 #ifndef LYNX_SERVER_ACCESS_RPC_PERMISSIONS_H_
 #define LYNX_SERVER_ACCESS_RPC_PERMISSIONS_H_
 
@@ -19,7 +19,7 @@ enum class Need : uint8_t {
   kOperator,
   kAdmin,
 };
-// Which of the caller's rates a call counts against.
+// The rate limit against which a call counts: each caller has one for calls that read and one for calls that change something.
 enum class Cost : uint8_t { kNothing, kRead, kChange };
 
 struct MethodRule {
@@ -29,10 +29,11 @@ struct MethodRule {
 };
 
 const std::vector<MethodRule>& MethodRules();
-// The process ends for a method that is not in the table, because the name comes from code, not from a message.
+// Returns the method's row of the table. The process ends if the table has no such row, because the name comes from code, not
+// from a message.
 const MethodRule& RuleOf(const std::string& method);
 
-// The role that `need` stands for. Only for kViewer to kAdmin.
+// The role that `need` stands for. `need` must be kViewer, kAdmin or a value between them.
 Role RoleNeeded(Need need);
 
 }  // namespace lynx::server

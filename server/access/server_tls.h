@@ -23,7 +23,8 @@ namespace lynx::server {
 
 class ServerTls {
  public:
-  // `names`: the names by which clients reach the server. Errors are those of Authority::Open and IssueServer.
+  // Opens the authority in `directory` and issues the server's certificate. `names`: the names by which clients reach the
+  // server. `life`: the lifetime of the certificate. Errors are those of Authority::Open and IssueServer.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names,
                                                          Nanos life, const Clock& clock);
   ~ServerTls();
@@ -51,8 +52,8 @@ class ServerTls {
   std::thread thread_;
 };
 
-// The names by which clients may reach a server that listens on this numeric address: the address itself (or all addresses of
-// this machine if it is the unspecified address), the machine's name, and loopback.
+// The names by which clients may reach a server that listens on this numeric address. They are the address itself, the
+// machine's name, and loopback. The unspecified address stands for all addresses of this machine.
 std::vector<std::string> NamesOf(const std::string& listen_host);
 
 }  // namespace lynx::server

@@ -44,7 +44,8 @@ NodeView ClusterViews::ViewOf(const NodeId& name) const {
 std::vector<NodeView> ClusterViews::Nodes() const {
   std::set<NodeId> names;
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.seen > Nanos(0) || !node.jobs.empty()) names.insert(name);  // without nodes that only an earlier server has seen
+    // Leaves out nodes without jobs that only an earlier server has seen.
+    if (node.seen > Nanos(0) || !node.jobs.empty()) names.insert(name);
   }
   for (const auto& [name, cordon] : nodes_.cordons()) names.insert(name);
   std::vector<NodeView> views;
@@ -55,7 +56,7 @@ std::vector<NodeView> ClusterViews::Nodes() const {
 std::vector<NodeSummary> ClusterViews::Summaries() const {
   std::map<NodeId, NodeSummary> summaries;
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // only an earlier server has seen it
+    if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // this server has not seen the node, only an earlier server has
     NodeSummary& summary = summaries[name];
     summary.presence = PresenceOf(node);
     summary.devices = static_cast<int32_t>(node.agent.devices.size());

@@ -15,7 +15,7 @@ namespace lynx::server {
 
 class ClusterViews {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   ClusterViews(const JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const DesiredStates& desired)
       : jobs_(jobs), nodes_(nodes), devices_(devices), desired_(desired) {}
 

@@ -80,7 +80,8 @@ std::vector<Effect> Controller::Finish() {
     step_.Emit(SendWorker{node->worker_link.stream, desired_.Of(*node)});
   }
   desired_.EndStep();
-  // Without this, a server that runs for years would hold all jobs that it ever had, and load them all when it starts.
+  // Drops the oldest ended jobs. Otherwise a server that runs for years would hold all jobs that it ever had, and would load
+  // them all when it starts.
   for (const JobId& id : jobs_.DropOldest(options_.kept_jobs)) step_.Emit(DeleteJob{id});
   for (auto& [id, events] : step_.TakeNotices()) step_.Emit(NotifyWatchers{id, std::move(events)});
   return step_.TakeEffects();
@@ -91,7 +92,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
   std::vector<JobId> restored;
   step_.Begin(now, wall);
   leases_.Begin(now);
-  // Sets the time from which kForgetNode counts: a node that does not come back is forgotten.
+  // Counts the absence of every node from now on. A node that stays absent for kForgetNode is forgotten.
   for (auto& [name, node] : nodes_.all()) node.seen_monotonic = now;
   for (StoredJob& stored : jobs) {
     const JobId id = stored.record.id;
@@ -110,7 +111,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
       default: generations_.Restore(job);
     }
   }
-  for (const JobId& id : restored) waiting_.Enqueue(jobs_.At(id));  // now all jobs that they may wait for are known
+  for (const JobId& id : restored) waiting_.Enqueue(jobs_.At(id));  // only now, because a job may wait for any other job
   return Finish();
 }
 
@@ -127,9 +128,10 @@ void Controller::OnAgentReported(const AgentReported& event) {
   node->seen_monotonic = step_.now();
   if (node->agent.devices != event.state.devices) {
     step_.LookAtQueue();
-    step_.TellWorker(node->name);  // ranks may be waiting for the UUIDs of their GPUs
+    step_.TellWorker(node->name);  // the node's ranks may be waiting for the UUIDs of their GPUs
   }
-  if (node->agent.boot != event.state.boot) node->slowness = Slowness();  // a new agent process may measure again
+  // A new agent process may measure again. The slowness is relative to the earlier measurements, so it is forgotten.
+  if (node->agent.boot != event.state.boot) node->slowness = Slowness();
   node->agent = event.state;
   nodes_.NoteDevices(*node);
   planning_.AdvanceJobsOn(node->name);
@@ -206,7 +208,8 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(nodes_.Of(name));
-  // There may be thousands of queued jobs. They have only one timer, for their place in the line, so they are left out here.
+  // Looks only at active jobs here, because there may be thousands of queued jobs. Queued jobs have one timer, which ends their
+  // place in the line. LeaveLine below looks at it.
   const std::set<JobId> jobs = jobs_.active();
   for (const JobId& id : jobs) JobTimers(jobs_.At(id));
   waiting_.LeaveLine();
@@ -261,7 +264,7 @@ void Controller::JobTimers(LiveJob& job) {
     if (job.record.state != JobState::kRunning || IsStopping(job)) return;
   }
   if (due(job.replanning.not_before) && replanner_.MayGrow(job)) {
-    job.replanning.not_before = Nanos(0);  // from now on it may grow whenever devices become free
+    job.replanning.not_before = Nanos(0);  // from now on the job may grow whenever devices become free
     step_.LookAtQueue();
   }
   drift_.Check(job);

@@ -30,13 +30,14 @@
 // (jobs/replanner.h).
 //
 // Parts: the controller only routes events to its parts and collects effects. state/ holds what is known: jobs, nodes, leases,
-// in-memory checkpoints. jobs/ decides, from the lowest part to the highest: devices and the line of waiting jobs, planning,
-// generations, what comes after a failure, reports of ranks, plans that have come, drift, the queue, requests of people. A part
-// calls only parts that come before it.
+// in-memory checkpoints. jobs/ has the parts that decide. From the lowest part to the highest, they decide about devices and
+// the line of waiting jobs, planning, generations, what comes after a failure, reports of ranks, plans that have come, drift,
+// the queue, and requests of people. A part calls only parts that come before it.
 //
-// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first job that must wait holds up those
-// behind it, except jobs that do not delay it: jobs that use other devices than it will get, or that end before it begins. It
-// may make running jobs give way (jobs/queue_pass.h). Jobs leave a node that is drained (jobs/requests.h).
+// Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first job that must wait holds up the
+// jobs behind it. But jobs that do not delay this first job may begin before it: jobs that use other devices than it will get,
+// or that end before it begins. The first job may make running jobs give way (jobs/queue_pass.h). Jobs leave a node that is
+// drained (jobs/requests.h).
 #ifndef LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_CONTROLLER_H_
 
@@ -96,15 +97,16 @@ class Controller {
 
   std::vector<Effect> Step(const Event& event);
 
-  // nullptr: unknown job.
+  // Returns nullptr if the job is unknown.
   const JobRecord* Find(const JobId& id) const;
-  // The plan of a job that has ended comes without programs. null: there is no plan, or the job ended under an earlier server;
-  // then the store has the plan.
+  // Returns the job's plan. The plan of a job that has ended comes without programs. Returns null if there is no plan, or if
+  // the job ended under an earlier server. In the second case the store has the plan.
   std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
   // `text` is an id, the name of a job (the newest one counts), or a unique prefix of an id. NotFound: no such job.
   // InvalidArgument: an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const { return jobs_.Resolve(text); }
-  // Newest first. Empty `states`: all states. With `before`: only jobs that were submitted before that job.
+  // Lists at most `limit` jobs, the newest first. `states`: only jobs in one of these states; empty: jobs in all states.
+  // `before`: only jobs that were submitted before this job; nullptr: no such condition.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states,
                                      const JobRecord* before = nullptr) const {
     return jobs_.List(limit, states, before);

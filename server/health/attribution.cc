@@ -11,13 +11,14 @@
 namespace lynx::server {
 namespace {
 
-// True if the process ended as a fault in its own program ends it. Other processes cause a kill or a request to end.
+// True if a signal that comes from a fault in the process's own program ended the process. SIGKILL and SIGTERM do not count,
+// because other processes send them.
 bool IsCrash(int32_t exit_code) {
   constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
   return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });
 }
 
-// True if both failed in the same way at the same place.
+// True if both failures are of the same kind and happened at the same place.
 bool Alike(const RankFailureFacts& a, const RankFailureFacts& b) {
   const bool ended = IsCrash(a.exit_code) || (a.own_words && a.cause == FaultCause::kProgram);
   return a.job == b.job && ended && a.exit_code == b.exit_code && a.own_words == b.own_words && a.cause == b.cause &&
@@ -52,7 +53,7 @@ const char* AttributionName(Attribution attribution) {
 }
 
 Attributed Attribute(const RankFailureFacts& failure, const std::deque<RankFailureFacts>& before, bool spans_nodes) {
-  int here = 0, elsewhere = 0;  // of this job
+  int here = 0, elsewhere = 0;  // numbers of failures of this job on this node, and on other nodes
   std::set<JobId> others;       // jobs with failures on this node
   bool alike_before = false, alike_elsewhere = false;
   for (const RankFailureFacts& other : before) {

@@ -26,12 +26,12 @@ struct RankFailureFacts {
   int64_t step = 0;        // step in progress; -1: training had not begun
   bool node_gone = false;  // the process was lost with its machine or with its daemon's records
   std::string condition;   // what the node's agent reports about the device; empty: nothing
-  Nanos at;                // monotonic
+  Nanos at;                // monotonic time
 };
 
 struct Attributed {
   Attribution to = Attribution::kUnknown;
-  std::string why;  // a clause; empty if unknown
+  std::string why;  // the reason as a clause of a sentence; empty if the cause is unknown
   // True if a new attempt would fail again: the code has failed like this before, or the data contain a token that no run can
   // process.
   bool again = false;

@@ -11,7 +11,7 @@
 namespace lynx::server {
 namespace {
 
-using Links = std::map<NodeId, std::set<NodeId>>;  // bad links, in both directions
+using Links = std::map<NodeId, std::set<NodeId>>;  // the bad links of each node; each link is listed for both of its nodes
 
 void Remove(const NodeId& node, Links& links) {
   for (const NodeId& other : links[node]) {
@@ -25,7 +25,8 @@ std::string NodesText(const std::set<NodeId>& nodes) {
   return absl::StrJoin(nodes, ", ", [](std::string* text, const NodeId& node) { absl::StrAppend(text, node.value); });
 }
 
-// The node with the most bad links if it has several. Otherwise every bad link is alone, and one of its two nodes is chosen.
+// Returns the node with the most bad links if it has several. Otherwise no two bad links share a node, and one of the two nodes
+// of a link is chosen.
 BadNode WorstOf(const Links& links, const std::function<int(const NodeId&)>& failures_before) {
   const auto rank_of = [&](const auto& entry) {
     return std::tuple(entry.second.size(), failures_before(entry.first), entry.first);

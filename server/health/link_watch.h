@@ -25,16 +25,16 @@ class LinkWatch {
   // A link from one rank to another. Times are medians over steps.
   struct Change {
     int32_t from = 0, to = 0;
-    int64_t bytes = 0;  // in the newest step
+    int64_t bytes = 0;  // bytes that the link carried in the newest step
     Nanos before, now;  // busy time per step; `now` covers only the latest steps
     bool slower() const { return now > before; }
   };
-  // Links whose change affects a step: the link's time has more than doubled or fallen below half, and the difference is more
-  // than a tenth of a step's time (before the change or now, whichever is longer). Empty: there are no such links, or too few
-  // steps are known yet.
+  // Returns the links whose change affects a step. The time of such a link has more than doubled or fallen below half. The
+  // difference is more than a tenth of a step's time (before the change or now, whichever is longer). Empty: there are no such
+  // links, or too few steps are known yet.
   std::vector<Change> Changes() const;
 
-  // Makes changes relative to the latest steps from now on.
+  // From now on, Changes() compares with the latest steps.
   void Rebase();
 
  private:
@@ -43,7 +43,7 @@ class LinkWatch {
     int64_t bytes = 0;
   };
   int32_t ranks_ = 0;
-  TimeWindow steps_;  // steps of rank 0
+  TimeWindow steps_;  // durations of the steps of rank 0
   std::map<std::pair<int32_t, int32_t>, Link> links_;
 };
 

@@ -17,7 +17,7 @@ namespace lynx::server {
 // the device's memory is the host's.
 Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind);
 
-// Margin in percent of what the plan took, after the job has run out of memory on a model for the first, second, ... time.
+// The margin in percent of the memory that the plan took. `times`: how often the job has run out of memory on the device model.
 constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : times == 2 ? 20 : 40; }
 
 // Records that the job has run out of memory on a device of the model, on which its plan took `taken`. Returns the new limit.
@@ -27,7 +27,7 @@ const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::s
 // and changes nothing.
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 inline constexpr int32_t kLeastMemoryCutPercent = 5;
-// 0: there is no limit.
+// Returns the memory limit for devices of the model; 0: there is no limit.
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model);
 
 }  // namespace lynx::server

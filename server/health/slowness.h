@@ -8,8 +8,8 @@
 namespace lynx::server {
 
 struct Slowness {
-  double compute = 1;  // below 1: faster than measured
-  double links = 1;    // for links to other nodes; at least 1
+  double compute = 1;  // factor for ops; below 1: faster than measured
+  double links = 1;    // factor for links to other nodes; at least 1
   bool operator==(const Slowness&) const = default;
 };
 

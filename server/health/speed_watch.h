@@ -19,12 +19,12 @@ class SpeedWatch {
   // Adds the time that the rank's compute stream was busy in its next step.
   void Add(int32_t rank, Nanos busy);
 
-  // Returns for each rank the factor by which a step's computation now takes longer than in the first steps, divided by the
-  // factor of the rank that changed least. A change that affects all ranks alike says nothing about one of them. Empty: too
-  // little is known yet.
+  // Returns a factor for each rank: how much longer a step's computation takes now than in the first steps. Each factor is
+  // divided by the factor of the rank that changed least, because a change that affects all ranks alike says nothing about one
+  // of them. Empty: there are too few steps yet.
   std::vector<double> Changes() const;
 
-  // Makes changes relative to the latest steps from now on.
+  // From now on, Changes() compares with the latest steps.
   void Rebase();
 
  private:

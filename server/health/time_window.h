@@ -19,7 +19,7 @@ class TimeWindow {
   void Add(Nanos time);
   // True if First() and Newest() both have kSteps steps.
   bool complete() const { return newest_.size() == kSteps; }
-  // Medians over kSteps steps. LYNX_CHECK fails unless complete.
+  // Medians over kSteps steps. LYNX_CHECK fails unless complete().
   Nanos First() const;
   Nanos Newest() const;
   // Median over the latest kSteps / 2 steps. After a change of speed, half of the steps of Newest() may be from before the
@@ -33,7 +33,7 @@ class TimeWindow {
   std::vector<Nanos> LatestSteps() const;
 
   int64_t seen_ = 0;
-  std::vector<Nanos> first_, newest_;  // at most kSteps each; newest_ is filled once first_ is full
+  std::vector<Nanos> first_, newest_;  // at most kSteps times each; newest_ is filled once first_ is full
   size_t next_ = 0;                    // index in newest_ of the oldest entry, once newest_ is full
 };
 

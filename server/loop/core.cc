@@ -15,7 +15,7 @@ namespace lynx::server {
 
 namespace {
 
-// Limit for recording refused calls.
+// The rate limit for audit records of refused calls.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
 constexpr Nanos kStatsEvery{1'000'000'000};
 
@@ -180,7 +180,8 @@ void ServerCore::Carry(Effect& effect) {
 
 void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
-  if (job == nullptr) {  // its submission was lost, or the job is already forgotten because many jobs have ended since then
+  // Either the job's submission was lost, or the job is already forgotten because many jobs have ended since then.
+  if (job == nullptr) {
     metrics_.Ended(notice.job, clock_.Monotonic());
     watchers_.Close(notice.job,
                     absl::NotFoundError(absl::StrCat("job ", notice.job.value,

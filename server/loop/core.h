@@ -1,5 +1,5 @@
-// ServerCore: the controller and everything around it except RPCs: its event loop, the store, the planning pool, metrics, the
-// streams that carry desired states, and the replies that RPCs wait for.
+// ServerCore: the controller and everything around it except RPCs. This is its event loop, the store, the planning pool,
+// metrics, the streams that carry desired states, and the replies that RPCs wait for.
 //
 // store(), controller(), curves() and everything that the loop runs belong to the owner thread. For metrics() see metrics.h.
 // The rest is thread-safe.
@@ -75,7 +75,7 @@ class ServerCore {
   // Call this for a request that could not be posted. True: its answer will not be called. False: its answer has been called
   // already.
   bool Forget(int64_t request);
-  // Calls the answer of the reply's request, on the owner thread.
+  // Calls the answer of the request that `reply` answers, on the owner thread.
   void Complete(const Reply& reply);
 
   // Records a refused call, unless there are too many of them: strangers must not fill the disk. Thread-safe.
@@ -87,7 +87,7 @@ class ServerCore {
   // Owner thread only. See JobMetrics.
   std::optional<double> GoodputOf(const JobId& job) const { return metrics_.jobs().GoodputOf(job); }
 
-  // Owner thread only. The plan of a job, with its programs on request; null: there is none.
+  // Owner thread only. Returns the plan of a job, with its programs on request; null: the job has no plan.
   absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const JobRecord& job, PlanPrograms programs);
 
  private:
@@ -106,7 +106,7 @@ class ServerCore {
   std::unique_ptr<Store> store_;
   JobCurveCache curves_;
   Controller controller_;
-  Nanos next_stats_;  // monotonic
+  Nanos next_stats_;  // monotonic time
   ServerMetrics metrics_;
   Watchers watchers_;
   StreamTable<AgentStream> agents_;

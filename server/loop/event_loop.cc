@@ -13,8 +13,8 @@
 namespace lynx::server {
 namespace {
 
-// The owner thread handles this many items in some milliseconds. At this rate it handles more reports per second than 10,000
-// nodes send.
+// In a round with a request of a person, the owner thread handles at most this many other items. That takes some milliseconds.
+// At this rate the owner thread handles more reports per second than 10,000 nodes send.
 constexpr size_t kOthersMeanwhile = 256;
 
 JobId JobOf(const Effect& durable) {
@@ -26,10 +26,10 @@ JobId JobOf(const Effect& durable) {
   if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
   if (const auto* gone = std::get_if<DeleteJob>(&durable)) return gone->job;
   if (const auto* audit = std::get_if<InsertAudit>(&durable)) return audit->job;
-  return JobId();  // not about a job but about a node or a queue
+  return JobId();  // the effect is about a node or a queue, not about a job
 }
 
-// Fills in the outcome of the audit record, which the effects contain.
+// Fills in the time and the outcome of the audit record. The effects tell the outcome.
 InsertAudit Answered(AuditRecord record, const std::vector<Effect>& effects, Nanos now) {
   record.time = now;
   SetOutcome(record, absl::OkStatus());
@@ -160,7 +160,8 @@ void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   Take(std::move(effects));
 }
 
-// Refuses requests of people that the server cannot store while the store cannot write. True: the request was refused.
+// While the store cannot write, refuses requests of people that the server would have to store. Returns true if the request was
+// refused.
 bool EventLoop::Refused(const EventBody& event) {
   int64_t request = 0;
   if (const auto* submitted = std::get_if<JobSubmitted>(&event)) request = submitted->request;
@@ -176,7 +177,7 @@ void EventLoop::Take(std::vector<Effect> effects) {
     if (IsDurable(effect)) {
       pending_.Append(std::move(effect));
     } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
-      carry_(effect);  // depends on nothing that is stored
+      carry_(effect);  // these effects depend on nothing that is stored
     } else {
       held_.Append(std::move(effect));
     }

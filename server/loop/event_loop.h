@@ -38,7 +38,7 @@ struct EventLoopOptions {
 
 class EventLoop {
  public:
-  // Writes the durable effects: all or none.
+  // Writes all of the durable effects, or none of them.
   using Commit = std::function<absl::Status(const std::vector<Effect>&)>;
   // Carries out an effect that is not durable. Must not block.
   using Carry = std::function<void(Effect&)>;
@@ -51,14 +51,14 @@ class EventLoop {
 
   // `first`: the effects of Controller::Restore. `on_tick` runs after every tick.
   void Start(std::vector<Effect> first, Task on_tick);
-  // Events that are queued are still handled; later posts are refused. Idempotent.
+  // Stops the loop. Events that are queued are still handled; later posts are refused. Idempotent.
   void Stop();
 
   // Returns false and does nothing when the queue is full or the loop stops. `after` runs when the event has been handled; then
   // its effects are durable unless the store fails.
   bool Post(EventBody event, Task after = nullptr);
   // Posts the report of a node; the node sends the next one only after this one is handled. The queue's limit does not apply,
-  // so under overload people's requests are refused first. False when the loop stops.
+  // so under overload people's requests are refused first. Returns false when the loop stops.
   bool PostReport(EventBody event, Task after);
   // Posts an event with its audit record. Time and outcome are filled in, and the record is written in the transaction of the
   // event's effects. While the store cannot write, the controller does not get the event and nothing is recorded.
@@ -110,7 +110,7 @@ class EventLoop {
   // Only for the owner thread.
   EffectList pending_;    // durable effects that are not written yet
   EffectList held_;       // effects to carry out when pending_ is written
-  absl::Status failing_;  // why the store cannot write; OK: it can
+  absl::Status failing_;  // why the store cannot write; OK: the store can write
   Nanos retry_at_;
 
   std::thread thread_;

@@ -18,7 +18,7 @@ namespace lynx::server {
 
 class JobCurveCache {
  public:
-  static constexpr Nanos kWriteEvery{30'000'000'000};  // for each job that trains
+  static constexpr Nanos kWriteEvery{30'000'000'000};  // how often the curves of a job that trains are written
 
   explicit JobCurveCache(Store& store) : store_(store) {}
 
@@ -35,7 +35,7 @@ class JobCurveCache {
   struct Entry {
     JobCurves curves;
     bool changed = false;
-    Nanos written;  // monotonic
+    Nanos written;  // monotonic time
   };
   Entry& EntryOf(const JobId& job);
 

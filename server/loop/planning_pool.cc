@@ -19,7 +19,7 @@ struct PlanningPool::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<PlanJob> queue;
-  int running = 0;  // number of threads
+  int running = 0;  // number of threads that run
   bool stopping = false;
 
   void Main();

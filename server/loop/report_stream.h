@@ -48,8 +48,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
     });
   }
 
-  // Sends a message that is not a desired state. It overtakes waiting desired states; only a newer message of this kind
-  // replaces it.
+  // Sends a message that is not a desired state. The message is sent before desired states that wait. If a newer
+  // message of this kind comes before the message is sent, only the newer one is sent.
   void SendBeside(Desired message) {
     Post([this, message = std::move(message)]() mutable {
       if (closing_.has_value()) return;
@@ -90,7 +90,7 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
 
   void OnDone() override {
     on_end_();
-    // Closures that are still on the strand keep the stream alive.
+    // The stream still exists while closures wait on the strand, because they share its ownership.
     self_.reset();
   }
 
@@ -147,7 +147,7 @@ class StreamTable {
     std::lock_guard lock(mutex_);
     streams_.erase(id);
   }
-  // nullptr: the stream has ended.
+  // Returns the stream with this number; nullptr: the stream has ended.
   std::shared_ptr<Stream> Find(int64_t id) const {
     std::lock_guard lock(mutex_);
     const auto found = streams_.find(id);

@@ -1,5 +1,5 @@
-// SerialExecutor: one thread that runs tasks one after another, in order. It does work that would delay decisions on the owner
-// thread: it encodes messages and passes them to gRPC, which may write to sockets within the call. Thread-safe.
+// SerialExecutor: one thread that runs tasks one after another, in order. It encodes messages and passes them to gRPC. This
+// work would delay decisions on the owner thread, because gRPC may write to sockets within the call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 #define LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 

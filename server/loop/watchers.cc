@@ -9,7 +9,7 @@
 namespace lynx::server {
 namespace {
 
-constexpr Nanos kBetweenProgress{50'000'000};  // 20 per second
+constexpr Nanos kBetweenProgress{50'000'000};  // at most 20 messages per second
 
 }  // namespace
 

@@ -31,7 +31,7 @@ class Watchers {
  public:
   static constexpr size_t kMost = 1000;
 
-  static constexpr size_t kMaxOfOne = 100;  // watchers of one caller
+  static constexpr size_t kMaxOfOne = 100;  // largest number of watchers of one caller
 
   // Adds a watcher for the caller `who`; empty: no limit for this caller. ResourceExhausted: a limit is reached.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
@@ -39,8 +39,8 @@ class Watchers {
   void Close(const JobId& job, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
-  // Tells the job's watchers that it has changed. `encode` returns its present state; it is called only if somebody watches and
-  // a message is due.
+  // Tells the job's watchers that the job has changed. `encode` returns the job's present state. It is called only if somebody
+  // watches and a message is due.
   using EncodeJob = std::function<v1::Job(const JobId&)>;
   void Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now, const EncodeJob& encode);
   // Sends progress that was delayed.
@@ -53,7 +53,7 @@ class Watchers {
   };
   struct Watched {
     std::vector<Watcher> watchers;
-    Nanos sent;  // monotonic
+    Nanos sent;  // monotonic time
     bool held_back = false;
   };
   void Send(Watched& watched, const v1::WatchJobResponse& response, bool last, Nanos now);

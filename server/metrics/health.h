@@ -19,8 +19,8 @@ class ServerHealth {
   // Sets whether the server accepts calls.
   void SetListening(bool listening) { listening_ = listening; }
 
-  // Returns what is wrong; empty: nothing. The loop counts as stuck if it has completed no turn for kMaxSilence; not even a
-  // slow disk explains such a pause.
+  // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for kMaxSilence. Not
+  // even a slow disk explains such a long pause.
   std::string Alive() const {
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
     return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";
@@ -31,7 +31,7 @@ class ServerHealth {
 
  private:
   const Clock& clock_;
-  std::atomic<int64_t> ticked_;  // monotonic
+  std::atomic<int64_t> ticked_;  // monotonic time
   std::atomic<bool> listening_{false};
 };
 

@@ -99,10 +99,10 @@ struct JobMetrics::Series {
   std::map<int32_t, Stage> stages;
   StepSums sums;
   double flops_per_token = 0;
-  double peak_flops = 0;         // of all the job's devices; 0: unknown
+  double peak_flops = 0;         // peak of all the job's devices together; 0: unknown
   Nanos predicted;               // 0: unknown
-  int64_t copies_skipped = 0;    // as rank 0 last reported
-  double trained = 0, held = 0;  // in device seconds
+  int64_t copies_skipped = 0;    // the newest value that rank 0 has reported
+  double trained = 0, held = 0;  // both in device seconds
   bool has_ended = false;
   bool shows_checkpoint = false;
 };
@@ -162,7 +162,7 @@ void JobMetrics::Series::NewestCheckpoint(const InsertCheckpoint& checkpoint) {
   values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
 }
 
-// The series of all jobs, for scrapes. A scrape delays the owner thread for no longer than the series of one job take.
+// The series of all jobs, for scrapes. A scrape delays the owner thread at most for the time that the series of one job take.
 class JobMetrics::Book : public prometheus::Collectable {
  public:
   Series& Of(const JobRecord& job) {
@@ -171,7 +171,7 @@ class JobMetrics::Book : public prometheus::Collectable {
     if (series == nullptr) series = std::make_shared<Series>(job);
     return *series;
   }
-  // nullptr: the job has no series.
+  // Returns the series of the job; nullptr: the job has no series.
   std::shared_ptr<Series> Find(const JobId& job) const {
     const std::lock_guard lock(mutex_);
     const auto found = jobs_.find(job);
@@ -267,7 +267,7 @@ void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTo
   Series& series = book_->Of(job);
   const std::lock_guard lock(series.mutex);
   JobSeries& values = series.values;
-  // An earlier plan may have had more stages.
+  // Drops the series of the earlier plan, which may have had more stages.
   values.EndPlan();
   series.stages.clear();
   series.sums = {};

@@ -1,6 +1,6 @@
 // JobMetrics: the series of single jobs at lynx-server's /metrics; common/metric_names.h has the names. The series of a job are
-// dropped a quarter of an hour after it has ended, or when kMaxEnded other jobs have ended since, so their number stays
-// bounded. Not thread-safe: owner thread only, except page().
+// dropped a quarter of an hour after the job has ended, or when kMaxEnded other jobs have ended since. So the number of series
+// stays bounded. Not thread-safe: owner thread only, except page().
 #ifndef LYNX_SERVER_METRICS_JOB_METRICS_H_
 #define LYNX_SERVER_METRICS_JOB_METRICS_H_
 
@@ -46,7 +46,7 @@ class JobMetrics {
   void Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent);
   static constexpr size_t kMaxEnded = 500;
   void Ended(const JobId& job, Nanos now);
-  // Share of the job's device time that trained new steps; nullopt: it has had no devices yet, or its series are dropped.
+  // Share of the job's device time that trained new steps; nullopt: the job has had no devices yet, or its series are dropped.
   std::optional<double> GoodputOf(const JobId& job) const;
   // Drops the series of jobs that ended long before `now` (monotonic, like that of Ended).
   void Prune(Nanos now);

@@ -27,7 +27,8 @@ class JobSeries {
   // The value of a counter or gauge. It is 0 at first, and the reference stays valid for as long as the job's series. The
   // process ends if the metric is not in metric::AllMetrics() or has another type.
   double& Of(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_job_, metric, labels); }
-  // Like Of, for a value that is dropped together with the job's plan.
+  // The value of a counter or gauge that is dropped together with the job's plan. Apart from that, this function does the same
+  // as Of.
   double& OfPlan(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_plan_, metric, labels); }
   void EndPlan() { of_plan_.clear(); }
   // Adds a value to a histogram with these upper bounds; the bounds must be the same each time.

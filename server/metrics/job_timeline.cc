@@ -58,7 +58,7 @@ JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
   if (CauseOf(event).has_value()) return Phase::kStopping;
   const std::optional<EventKind> kind = ParseEventKind(event.kind);
   if (event.state == JobState::kStarting) return Places(kind) || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
-  // After these events the job continues: it did not give way, although it was asked to.
+  // After one of these events the job continues: it was asked to give way, but it has not given way.
   const bool goes_on = kind == EventKind::kRunning || kind == EventKind::kGoesOn || kind == EventKind::kReplanKept;
   return goes_on || phase_ == Phase::kUnknown ? Phase::kRunning : phase_;
 }
@@ -91,7 +91,7 @@ void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
       break;
     case Phase::kRunning:
       if (next != Phase::kStopping) {
-        Charge(DeviceUse::kStopping, now, report);  // such as time for its last checkpoint
+        Charge(DeviceUse::kStopping, now, report);  // for example time for the job's last checkpoint
       } else if (IsFault()) {
         recovery_ = Recovery{};
         (*recovery_)[RecoveryPhase::kDetect] = time;
@@ -120,7 +120,7 @@ JobTimeline::Report JobTimeline::OnEvent(const JobEvent& event, int32_t devices)
 JobTimeline::Report JobTimeline::OnStep(int64_t step, Nanos duration, bool new_step, Nanos now, int32_t devices) {
   Report report;
   if (step <= last_step_ || phase_ == Phase::kEnded) return report;
-  // The report of a step may come before the event that the job runs.
+  // The report of a step may come before the event that says that the job runs.
   if (phase_ != Phase::kRunning && phase_ != Phase::kStopping) Enter(Phase::kRunning, std::max(since_, now - duration), report);
   devices_ = devices;
   if (phase_ == Phase::kStopping && IsFault()) return report;

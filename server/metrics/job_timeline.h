@@ -25,7 +25,7 @@ enum class DeviceUse : uint8_t { kTraining, kPlanning, kStarting, kRedoing, kDet
 inline constexpr int kDeviceUseCount = 6;
 const char* DeviceUseName(DeviceUse use);
 
-// Why devices do not train.
+// Why the devices of a job do not train.
 enum class LossCause : uint8_t { kStart, kRank, kNode, kReplan, kPreempted, kHeld, kDrain, kTimeLimit };
 inline constexpr int kLossCauseCount = 8;
 const char* LossCauseName(LossCause cause);
@@ -74,8 +74,8 @@ class JobTimeline {
   LossCause cause_ = LossCause::kStart;
   int32_t devices_ = 0;
   Nanos since_;             // everything before this time has been accounted for
-  int64_t last_step_ = -1;  // in this generation
-  Nanos first_devices_;     // 0: it has had no devices yet, or the time is unknown
+  int64_t last_step_ = -1;  // newest step of this generation
+  Nanos first_devices_;     // 0: the job has had no devices yet, or the time is unknown
   bool seen_from_start_ = false;
   bool stepped_ = false;
   std::optional<Recovery> recovery_;

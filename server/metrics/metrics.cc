@@ -42,7 +42,7 @@ ServerMetrics::ServerMetrics()
       devices_(Gauges(*registry_, metric::kDevices)), devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
       plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)), call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
       ended_(Counters(*registry_, metric::kJobsEnded)), calls_(Counters(*registry_, metric::kCalls)) {
-  // Series that exist from the start show their first increase.
+  // These series exist from the start, so that their first increase is visible.
   AddBuildInfo(*registry_);
   CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
   for (int i = 0; i < kDeviceUseCount; ++i)

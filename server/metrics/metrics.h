@@ -51,7 +51,7 @@ class ServerMetrics {
 
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics of_jobs_;
-  std::map<JobId, JobTimeline> timelines_;  // unfinished jobs
+  std::map<JobId, JobTimeline> timelines_;  // the timelines of unfinished jobs
 
   GaugeFamily &jobs_, &pending_, &nodes_, &devices_, &devices_used_;
   HistogramFamily &plan_seconds_, &call_seconds_;

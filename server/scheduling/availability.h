@@ -12,12 +12,12 @@
 
 namespace lynx::server {
 
-// Returns the devices that a job would get of the given ones; nullopt: they are not enough.
+// Returns the devices that a job would get if the given devices were free; nullopt: they are not enough.
 using Fit = std::function<std::optional<std::vector<DeviceRef>>(const std::vector<NodeDevices>&)>;
 
 // Devices that a job holds and will give back.
 struct Release {
-  Nanos at;  // monotonic
+  Nanos at;  // monotonic time
   std::vector<DeviceRef> devices;
 };
 
@@ -36,8 +36,9 @@ std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::
 // fail with more devices if it succeeds with fewer. nullopt: there are never enough devices.
 std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit);
 
-// Which holders must give back their devices so that `fit` succeeds. `holders` is in the order in which they are asked. Returns
-// indices into it; each of the holders returned is necessary. nullopt: even the devices of all holders are not enough.
+// Which holders must give back their devices so that `fit` succeeds. `holders`: the devices of each holder, in the order in
+// which the holders are asked. Returns indices into `holders`; each of the returned holders is necessary. nullopt: even the
+// devices of all holders are not enough.
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
                                                 const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit);
 

@@ -64,8 +64,9 @@ class Chooser {
     return parts;
   }
 
-  // The best part to choose from. Among the parts that offer `needed`, those with the innermost part that offers `needed` come
-  // first; among these, the part with the least left over. If no part offers `needed`: the largest part.
+  // The best part to choose from. If some parts offer `needed`, it is the part with the deepest inner part that still offers
+  // `needed`, because the nodes there are closest together. If several parts are equal in this, it is the part with the least
+  // left over. If no part offers `needed`, it is the largest part.
   std::vector<Part>::iterator Best(std::vector<Part>& parts, size_t depth, int64_t needed) const {
     std::vector<std::pair<size_t, int64_t>> worth;
     for (const Part& part : parts) {

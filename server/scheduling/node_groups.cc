@@ -114,7 +114,7 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
 }
 
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group) {
-  std::optional<Bytes> least;  // per device
+  std::optional<Bytes> least;  // smallest host memory per device
   for (const NodeShare& share : shares) {
     const Bytes one = share.host_memory / std::max(1, share.devices);
     least = std::min(least.value_or(one), one);

@@ -14,18 +14,18 @@ namespace lynx::server {
 // Measurements of equal nodes differ by up to this much from run to run.
 inline constexpr int kAlikePercent = 25;
 
-// True if both profiles are of the same kind of device, and everything that both have measured takes about as long. Compared
-// are all ops of a shape together (or arithmetic and memory rates, if they share no shape), and a transfer of 1 MiB inside the
-// node and between nodes.
+// True if both profiles are of the same kind of device, and everything that both have measured takes about as long. The
+// function compares a transfer of 1 MiB inside the node and between nodes, and all ops of a shape together. If the profiles
+// share no shape, it compares the arithmetic and memory rates instead.
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
-// Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the nearest
-// node in order that has measured the shape and is otherwise alike.
+// Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the first
+// node in the list that has measured the shape and is otherwise alike.
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
-// Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each of its nodes, in order. null:
-// the node has no profile and counts as being as slow as the slowest one (StatedCpuProfile if no node has a profile).
-// Neighbours that are alike share a group.
+// Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each of its nodes, in order. A node
+// with a null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Neighbours that
+// are alike share a group.
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 // The part of a node's devices that a job has.
@@ -36,8 +36,8 @@ struct NodeShare {
 };
 
 // Reduces a group of GPU nodes to the job's share of them. The group's host memory becomes the smallest share per device of any
-// node (0 if a node has not reported its host memory). Inner links are kept as measured only if the job's devices are whole
-// blocks of them. `shares`: one for each of the group's nodes.
+// node (0 if a node has not reported its host memory). An inner link is kept as measured only if the job's devices are whole
+// blocks of the devices that the link joins. `shares`: one for each of the group's nodes.
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
 
 }  // namespace lynx::server

@@ -16,7 +16,7 @@ namespace lynx::server {
 
 struct NodeDevices {
   NodeId node;
-  std::vector<int32_t> free;  // ascending device indices
+  std::vector<int32_t> free;  // indices of the free devices, ascending
   Bytes memory_per_device;    // memory of the smallest device; 0: unknown
   std::string domain;         // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;          // slower than its measurements; used only after other nodes that are equally close
@@ -48,7 +48,7 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
 // order, all ranks of a tensor-parallel group are on one node, and each device takes one rank.
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
-// Like PlaceRanks, on the nodes that lie closest together. `nodes` in locality order.
+// Places the ranks by the rules of PlaceRanks, but on the nodes that lie closest together. `nodes` must be in locality order.
 std::optional<std::vector<DeviceRef>> PlaceRanksByLocality(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx::server

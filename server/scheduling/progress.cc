@@ -9,12 +9,12 @@
 namespace lynx::server {
 namespace {
 
-constexpr size_t kWindow = 20;      // steps in the median
-constexpr size_t kRateWindow = 10;  // steps in the tokens per second
+constexpr size_t kWindow = 20;      // number of steps from which the median is taken
+constexpr size_t kRateWindow = 10;  // number of steps from which the tokens per second are computed
 // The first steps of a generation are left out, because caches are cold and pages are touched for the first time.
 constexpr int64_t kWarmupSteps = 2;
 
-// All times of a measurement, for uniform processing.
+// Pointers to all times of a measurement, so that one loop can process them.
 std::vector<Nanos*> TimesOf(StageMeasurement& m) {
   return {
       &m.step,        &m.forward, &m.backward,           &m.weight,    &m.optimizer, &m.recompute_hidden, &m.recompute_exposed,

@@ -33,7 +33,7 @@ class StepStatistics {
     StageMeasurement sum;  // sums of times; maxima of peaks and sizes
   };
   struct WindowStep {
-    Nanos duration;  // of the slowest rank so far
+    Nanos duration;  // time of the slowest rank so far
     int64_t tokens = 0;
   };
 
@@ -43,7 +43,7 @@ class StepStatistics {
   ParallelLayout layout_;
   std::vector<StageMeasurement> base_;
   std::vector<RankSums> ranks_;
-  std::map<int64_t, WindowStep> window_;  // by step; the newest kWindow steps
+  std::map<int64_t, WindowStep> window_;  // the newest kWindow steps, by step number
 };
 
 }  // namespace lynx::server

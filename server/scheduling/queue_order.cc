@@ -47,7 +47,7 @@ std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJo
   std::vector<Turn> turns, over;
   InTurn(lines, [&](Line& line, const WaitingJob& job) {
     const int32_t quota = line.config->quota;
-    if (quota > 0 && !line.config->may_borrow && job.devices > quota) {  // it can never begin, whatever the other jobs do
+    if (quota > 0 && !line.config->may_borrow && job.devices > quota) {  // the job can never begin, whatever the other jobs do
       over.push_back({job.submission, Standing::kOverQuota});
       return;
     }

@@ -22,7 +22,7 @@ void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices,
   shared.push_back({std::move(devices), static_cast<int32_t>(at_once)});
 }
 
-// The index of the first device among those whose cores overlap, for each device.
+// Returns for each device the index of the first device among those whose cores overlap with its own.
 std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
   std::vector<int32_t> first(users.size());
   std::iota(first.begin(), first.end(), 0);
@@ -74,8 +74,8 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
     if (use.limit_permille == 0) continue;
     Members& of_limit = limited[use.limit_group];
     of_limit.devices.push_back(i);
-    // Devices of one group report the same limit, unless the limit changed between the starts of their agents. Then the lowest
-    // counts.
+    // Devices of one group report the same limit, unless the limit changed between the starts of their agents. In that case the
+    // lowest limit counts.
     of_limit.limit_permille =
         of_limit.limit_permille == 0 ? use.limit_permille : std::min(of_limit.limit_permille, use.limit_permille);
   }

@@ -10,8 +10,8 @@
 
 namespace lynx::server {
 
-// Contains the shapes that every profile has measured. Null profiles (of nodes that could not measure) are ignored; if there is
-// no profile at all, the result is the stated one.
+// Contains the shapes that every profile has measured. A null profile, of a node that could not measure, is ignored. If all
+// profiles are null, the result is StatedCpuProfile.
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 }  // namespace lynx::server

@@ -24,8 +24,8 @@ constexpr size_t kMaxRequest = 8 << 10;
 constexpr size_t kMaxUsers = 10'000;
 constexpr size_t kMaxTokensOfUser = 100;
 constexpr size_t kMaxJoinGrants = 10'000;
-// Limit for one node. A certificate stays valid until it expires, even if the node has renewed it, but a node never has more
-// than this many.
+// The largest number of valid certificates of one node. A certificate stays valid until it expires, even if the node has
+// renewed it.
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;

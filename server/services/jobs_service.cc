@@ -197,7 +197,7 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::List
       listed = Encode(*job, nullptr, PlanPrograms::kLeftOut);
       listed.mutable_spec()
           ->mutable_parallel()
-          ->clear_schedule_text();  // with them, a thousand jobs would exceed the message limit
+          ->clear_schedule_text();  // with these texts, a list of a thousand jobs would exceed the message limit
     }
     return absl::OkStatus();
   });

@@ -27,8 +27,8 @@
 namespace lynx::server {
 namespace {
 
-constexpr size_t kMaxKept = 64;  // answers, and traced steps
-constexpr size_t kMaxName = 63;  // for jobs and nodes
+constexpr size_t kMaxKept = 64;  // largest number of kept answers, and of kept traced steps
+constexpr size_t kMaxName = 63;  // longest name of a job or a node
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
 const char* const kPolicy =
@@ -147,7 +147,7 @@ JobSummary ClusterSummaryOf(const JobRecord& job, const Plan* plan, std::optiona
 
 struct LivePage::Entry {
   std::mutex mutex;  // held by the thread that makes the answer; others wait for it
-  Nanos made;        // guarded by mutex; 0: never
+  Nanos made;        // guarded by mutex; 0: no answer has been made yet
   HttpReply reply;   // guarded by mutex
   Nanos asked;       // guarded by LivePage::mutex_
 };
@@ -208,8 +208,8 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
     const Nanos now = clock_.Monotonic();
     std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
     std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
-    // The cache is emptied when it is full. Dropped answers are made again on the next request, so nobody waits for more than
-    // one answer.
+    // The cache is emptied when it is full. A dropped answer is made again when it is next requested, so nobody waits for more
+    // than one answer.
     if (kept_.size() >= kMaxKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
@@ -227,7 +227,7 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
 
 template <class Value>
 absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> work) {
-  // The task shares the promise, because the requester may be gone when it runs.
+  // The task shares the promise, because the requester may be gone when the task runs.
   auto promise = std::make_shared<std::promise<absl::StatusOr<Value>>>();
   std::future<absl::StatusOr<Value>> answer = promise->get_future();
   if (!core_.loop().Run([promise, work = std::move(work)] { promise->set_value(work()); })) return Overloaded();
@@ -339,7 +339,7 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                           Answer filled{.response = v1::TraceJobResponse()};
                           const absl::Status status = jobs->FillTrace(request, *filled.response);
                           if (status.code() == absl::StatusCode::kFailedPrecondition)
-                            return Answer{};  // it belongs to an earlier plan
+                            return Answer{};  // the trace belongs to an earlier plan
                           LYNX_RETURN_IF_ERROR(status);
                           return filled;
                         }));

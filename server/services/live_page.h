@@ -8,12 +8,12 @@
 //
 // The guard decides who may see the page, with the same rules as for the RPCs with the same data. A browser sends a token as
 // the password of HTTP basic authentication, a program as a bearer token. A request is refused if its Host header is not one of
-// `hosts`, so a foreign page whose name was made to resolve to this server (DNS rebinding) cannot read anything.
+// `hosts`. So a foreign page whose name was made to resolve to this server (DNS rebinding) cannot read anything.
 //
 // Requests share work: an answer is kept for `fresh` and given again. The owner thread only copies a bounded amount of data;
 // texts and plots are made on the requesting thread. If the server is too far behind, the answer is 503, without a long wait.
 //
-// Thread-safe. The services and the guard must outlive it.
+// Thread-safe. The services and the guard must outlive the page.
 #ifndef LYNX_SERVER_SERVICES_LIVE_PAGE_H_
 #define LYNX_SERVER_SERVICES_LIVE_PAGE_H_
 
@@ -53,7 +53,7 @@ class LivePage {
 
   static constexpr size_t kMaxJobs = 200;
   static constexpr size_t kMaxNodes = 100;
-  // Parts of a job that are longer are left out.
+  // Parts of a job's report that are longer than this are left out. In bytes.
   static constexpr size_t kMaxPartLength = 2 << 20;
 
  private:
@@ -62,7 +62,7 @@ class LivePage {
   struct Traced {
     std::shared_ptr<const TracedJob> step;  // null: there is no traced step, or it is too large
     bool too_large = false;                 // there is a traced step, but it is too large
-    Nanos looked;                           // monotonic
+    Nanos looked;                           // monotonic: when the trace was read
   };
 
   HttpReply Route(const HttpRequest& request);

@@ -20,7 +20,7 @@ constexpr size_t kMaxJobsOfNode = 16;
 // Texts come from files, programs and people, so invalid UTF-8 is replaced.
 std::string Text(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
-// JSON has no infinite numbers.
+// Returns null for a number that is not finite, because JSON has no such numbers.
 ordered_json Number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
 
 double InMillis(Nanos time) { return static_cast<double>(time.value) * 1e-6; }

@@ -31,7 +31,7 @@ std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most = 
 struct ClusterSummary {
   std::vector<NodeSummary> nodes;
   std::array<int64_t, kJobStateCount> jobs{};
-  Nanos now;  // Unix
+  Nanos now;  // Unix time
 };
 std::string ClusterJson(const ClusterSummary& cluster);
 
@@ -46,11 +46,11 @@ struct JobSummary {
   Nanos predicted;    // predicted step time; 0: unknown
   int32_t ranks = 0, restarts = 0;
   std::optional<double> goodput;
-  Nanos submitted;  // Unix
+  Nanos submitted;  // Unix time
 };
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 
-// `more`: the requested range has more nodes than `nodes`.
+// Returns the JSON of these nodes. `more`: the requested range has more nodes than `nodes`.
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
 // `state`: the name of a JobState.

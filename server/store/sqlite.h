@@ -58,7 +58,8 @@ class Statement {
 class KeptStatements {
  public:
   explicit KeptStatements(sqlite3* db) : db_(db) {}
-  // Like Statement::Prepare. Must not be called with the same text again until the returned statement is destroyed.
+  // Returns the statement with this text, which is prepared at the first call. Must not be called with the same text again
+  // until the returned statement is destroyed.
   absl::StatusOr<Statement> Get(const std::string& sql);
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x4C594E58;  // "LYNX"
 
-// Schema 1.
+// The tables of schema version 1.
 constexpr char kSchema[] = R"sql(
 CREATE TABLE jobs(
   id TEXT PRIMARY KEY, submission INTEGER NOT NULL UNIQUE, idempotency_key TEXT NOT NULL UNIQUE,
@@ -44,7 +44,7 @@ CREATE TABLE checkpoints(
   time_ns INTEGER NOT NULL, PRIMARY KEY(job_id, generation, step)) WITHOUT ROWID;
 )sql";
 
-// Each entry leads from one schema to the next; a new database applies them all.
+// Each entry has the statements that lead from one schema version to the next. A new database applies all of them.
 constexpr const char* kMigrations[] = {
     "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
     "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
@@ -141,7 +141,7 @@ absl::Status Store::Prepare() {
   LYNX_RETURN_IF_ERROR(CheckIntegrity());
   LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
   if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
-  EmptyLog(db_.get());  // if this fails, a later start or the next checkpoint of the log does it
+  EmptyLog(db_.get());  // if this fails, a later start or the next checkpoint of the log empties the log
   LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
@@ -186,7 +186,7 @@ absl::Status Store::Transact(const std::function<absl::Status()>& write) {
   if (status.ok()) return status;
   log_has_remains_ = true;
   if (sqlite3_get_autocommit(db_.get()) == 0) {
-    // Fails only if SQLite has already rolled back by itself.
+    // The rollback fails only if SQLite has already rolled back by itself.
     const absl::Status undone = Execute(db_.get(), "ROLLBACK");
     LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
   }

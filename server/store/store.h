@@ -1,5 +1,5 @@
 // Store: everything that the server must not forget, in one SQLite file. It uses one connection, a write-ahead log, an
-// exclusive lock and synchronous=FULL, so data for which Commit has returned OK survive kill -9 and a power failure. The owner
+// exclusive lock and synchronous=FULL. So data for which Commit has returned OK survive kill -9 and a power failure. The owner
 // thread writes all decisions of a round of events in one transaction.
 //
 // Not thread-safe: one thread opens it, then only the owner thread uses it.
@@ -30,7 +30,7 @@ namespace lynx::server {
 std::string SpecBytes(const JobSpec& spec);
 std::string SpecDigest(const JobSpec& spec);
 
-// Refers to curves that it does not own.
+// The curves of a job. The object does not own them.
 struct StoredCurves {
   JobId job;
   const JobCurves* curves = nullptr;
@@ -38,25 +38,26 @@ struct StoredCurves {
 
 class Store {
  public:
-  // Schema 1 had no traces and no clusters of plans. Schema 2 had no cordons and queues, 3 no names of GPUs, 4 no users and no
-  // certificates of nodes, 6 no curves.
+  // Version 2 added traces and the clusters of plans. Version 3: cordons and queues. Version 4: UUIDs of GPUs. Version 5: users
+  // with their tokens, certificates of nodes, and audit records. Version 6: nodes. Version 7: curves.
   static constexpr int64_t kSchemaVersion = 7;
-  static constexpr int64_t kEventsPerJob = 10'000;  // the newest events are kept
+  static constexpr int64_t kEventsPerJob = 10'000;  // only the newest events of a job are kept
 
   // Creates the file if it does not exist. FailedPrecondition: another server uses it, a newer version or another program made
   // it, or it cannot be opened. DataLoss: it is damaged. Each error names the file and says what to do.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
 
-  // Writes durable effects in order: all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
+  // Writes all of the durable effects in order, or none of them. ResourceExhausted: the disk is full. DataLoss: the file is
+  // damaged.
   absl::Status Commit(const std::vector<Effect>& effects);
-  // Writes changes of users, tokens and certificates, with the audit record of the request. Errors as for Commit.
+  // Writes changes of users, tokens and certificates, with the audit record of the request. The errors are those of Commit.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
   struct StoredJob {
     JobRecord record;
     std::shared_ptr<const Plan> plan;  // null for jobs that have ended
   };
-  // All jobs. DataLoss: a row has invalid content.
+  // Returns all jobs. DataLoss: a row has invalid content.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
   absl::StatusOr<Controller::Settings> LoadSettings();
   // All users, tokens and certificates, as changes to an empty AccessBook.
@@ -64,17 +65,19 @@ class Store {
   // The newest `limit` records with a sequence below `before` (0: all), newest first. The store keeps a million changes and
   // 10,000 refusals.
   absl::StatusOr<std::vector<AuditRecord>> LoadAudit(int64_t limit, int64_t before, bool refused_only);
-  // nullptr: the job has no plan.
+  // Returns the plan of the job; nullptr: the job has no plan.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
-  // The cluster that the job's plan was made for; nullptr: there is no plan, or an older server made it.
+  // Returns the cluster that the job's plan was made for; nullptr: there is no plan, or an older version of the server made it.
   absl::StatusOr<std::shared_ptr<const ClusterTopology>> LoadCluster(const JobId& job);
-  // The newest checkpoint of the newest generation that has written one; nullopt: there is none.
+  // Returns the newest checkpoint of the newest generation that has written one; nullopt: no generation has written one.
   absl::StatusOr<std::optional<InsertCheckpoint>> LoadCheckpoint(const JobId& job);
-  // nullopt: no step of the job has been traced.
+  // Returns the newest traced step of the job; nullopt: no step has been traced.
   absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
-  // Replaces the curves of these jobs in one transaction. Jobs that the store does not know are ignored. Errors as for Commit.
+  // Replaces the curves of these jobs in one transaction. Jobs that the store does not know are ignored. The errors are those
+  // of Commit.
   absl::Status PutCurves(const std::vector<StoredCurves>& jobs);
-  // Empty: the job has not done a step, or the last server that ran it was of a version that did not store curves.
+  // Returns the curves of the job. They are empty if the job has not done a step, or if the last server that ran the job was of
+  // a version that did not store curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
   // The newest `limit` events with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,
@@ -104,14 +107,14 @@ class Store {
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);
   absl::Status Damaged(const std::string& what) const;
-  // Adds the file's name to the error and, if the file is damaged, what to do.
+  // Adds the file's name to the error. If the file is damaged, also adds what to do.
   absl::Status Unreadable(const absl::Status& status) const;
   absl::StatusOr<Statement> Select(const std::string& sql);
   absl::StatusOr<bool> Next(Statement& row);
 
   const std::string path_;
   SqliteHandle db_;
-  KeptStatements kept_;           // for statements that write
+  KeptStatements kept_;           // keeps the statements that write
   bool log_has_remains_ = false;  // the log still contains data of a failed commit
 };
 

@@ -8,7 +8,7 @@
 namespace lynx::server {
 namespace {
 
-// Anybody can cause refusals, so they must not push out the records of changes.
+// Refusals have a limit of their own, because anybody can cause them and they must not push out the records of changes.
 constexpr int64_t kKeptRefusals = 10'000;
 constexpr int64_t kKeptChanges = 1'000'000;
 

@@ -11,7 +11,7 @@
 namespace lynx::server {
 namespace {
 
-constexpr uint32_t kMagic = 0x377F0682;  // the lowest bit: checksums use big-endian words
+constexpr uint32_t kMagic = 0x377F0682;  // the lowest bit says that checksums use big-endian words
 constexpr int64_t kHeaderBytes = 32, kFrameHeaderBytes = 24;
 
 uint32_t BigEndian(const unsigned char* at) {
@@ -22,7 +22,7 @@ uint32_t LittleEndian(const unsigned char* at) {
   return uint32_t{at[3]} << 24 | uint32_t{at[2]} << 16 | uint32_t{at[1]} << 8 | uint32_t{at[0]};
 }
 
-// A running checksum over everything so far.
+// A running checksum over everything that was added so far.
 struct Checksum {
   bool big_endian = false;
   uint32_t first = 0, second = 0;

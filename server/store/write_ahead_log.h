@@ -17,8 +17,8 @@ namespace lynx::server {
 // written. Unavailable: the log cannot be read.
 absl::StatusOr<bool> LogIsDamaged(sqlite3* db);
 
-// Copies the log into the database and empties it. Remains of failed or interrupted writes are gone then; LogIsDamaged would
-// mistake them for damage. False: this failed, such as on a full disk; the log is unchanged.
+// Copies the log into the database and empties it. This also removes the remains of failed or interrupted writes, which
+// LogIsDamaged would mistake for damage. Returns false if it failed, such as on a full disk; then the log is unchanged.
 bool EmptyLog(sqlite3* db);
 
 }  // namespace lynx::server

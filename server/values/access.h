@@ -32,10 +32,10 @@ struct User {
 };
 struct UserToken {
   std::string id;      // not secret
-  std::string digest;  // SecretDigest
+  std::string digest;  // SecretDigest of the token
   std::string user;
   Nanos created;
-  Nanos expires;  // 0: it does not expire
+  Nanos expires;  // 0: the token does not expire
 };
 // A join token that has not been used.
 struct JoinGrant {
@@ -79,7 +79,7 @@ class AccessBook {
 
   std::optional<User> FindUser(const std::string& name) const;
   std::optional<UserToken> FindToken(const std::string& id) const;
-  std::vector<User> Users() const;  // by name
+  std::vector<User> Users() const;  // all users, by name
   std::vector<UserToken> TokensOf(const std::string& user) const;
   std::vector<JoinGrant> JoinGrants() const;
   // Number of admin tokens that are valid at `now` and that would remain after the tokens of `user` and the token `token_id`
@@ -92,9 +92,9 @@ class AccessBook {
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_.
   std::map<std::string, User> users_;                    // by name
-  std::map<std::string, UserToken> tokens_;              // by digest
-  std::map<std::string, JoinGrant> grants_;              // by digest
-  std::map<std::string, NodeCertificate> certificates_;  // by serial
+  std::map<std::string, UserToken> tokens_;              // by digest of the token
+  std::map<std::string, JoinGrant> grants_;              // by digest of the join token
+  std::map<std::string, NodeCertificate> certificates_;  // by serial number
 };
 
 }  // namespace lynx::server

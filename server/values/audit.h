@@ -11,8 +11,8 @@
 namespace lynx::server {
 
 struct AuditRecord {
-  int64_t sequence = 0;  // the store assigns it
-  Nanos time;            // Unix
+  int64_t sequence = 0;  // the store assigns this number
+  Nanos time;            // Unix time
   std::string who;       // "alice", "node/n0", "local"; empty: unknown caller
   std::string from;      // address of the caller
   std::string what;      // "Jobs.SubmitJob"

@@ -16,7 +16,7 @@ namespace lynx::server {
 enum class NodePresence : uint8_t { kAttached, kPartial, kAbsent, kLost };
 inline constexpr int kNodePresenceCount = 4;
 
-// One node as the map shows it, which may have thousands of nodes.
+// One node as the map shows it. The map may have thousands of nodes.
 struct NodeSummary {
   NodeId name;
   NodePresence presence = NodePresence::kAbsent;
@@ -29,14 +29,14 @@ struct NodeSummary {
 
 struct ClusterStats {
   struct Devices {
-    int64_t all = 0;   // offered by nodes with a worker daemon, cordoned or not
-    int64_t used = 0;  // jobs hold them or are planned for them
+    int64_t all = 0;   // devices that nodes with a worker daemon offer, cordoned or not
+    int64_t used = 0;  // devices that jobs hold or for which jobs are planned
   };
   std::array<int64_t, kJobStateCount> jobs{};
-  std::map<std::string, int64_t> pending;  // by kind of reason
+  std::map<std::string, int64_t> pending;  // by kind of reason: number of jobs with such a reason
   std::array<int64_t, kNodePresenceCount> nodes{};
   int64_t cordoned = 0;
-  int64_t agents = 0, workers = 0;  // attached daemons
+  int64_t agents = 0, workers = 0;  // numbers of attached daemons
   Devices cpu, cuda;
   int64_t fenced_reports = 0;  // reports from ranks of generations that are over, since the server began
 };

@@ -2,7 +2,7 @@
 // carries the time, and the caller carries out the effects, so the controller itself touches nothing outside. Thread-safe as
 // values are.
 //
-// Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction, then the
+// Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction. Then the
 // other effects are carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the
 // decision that it depends on is stored.
 #ifndef LYNX_SERVER_VALUES_EVENTS_H_
@@ -128,7 +128,7 @@ struct InsertCheckpoint {
   int64_t step = 0;
   std::string path;
   Bytes bytes;
-  Nanos time;  // wall clock
+  Nanos time;  // wall clock time
 };
 
 // Deletes everything that is stored about a job. The job has ended.

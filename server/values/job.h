@@ -30,8 +30,8 @@ constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
 // A change of state, or something else worth knowing. Kept as long as the job.
 struct JobEvent {
-  int64_t sequence = 0;  // 1, 2, ... per job
-  Nanos time;            // wall clock
+  int64_t sequence = 0;  // numbers the events of a job: 1, 2, ...
+  Nanos time;            // wall clock time
   JobState state = JobState::kQueued;
   std::string kind;
   std::string reason;
@@ -65,7 +65,7 @@ struct Progress {
   double tokens_per_second = 0;
   Nanos step;
   Nanos first_step_time;        // wall clock; 0: no step yet
-  double validation_loss = 0;   // from the newest evaluation
+  double validation_loss = 0;   // validation loss of the newest evaluation
   int64_t validation_step = 0;  // steps done at that evaluation; 0: no evaluation yet
   bool operator==(const Progress&) const = default;
 };
@@ -76,8 +76,8 @@ struct StageMeasurement {
   Nanos step, forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
-  Nanos core_wait;   // included in the times above: time in which others had the core
-  Bytes arena_peak;  // largest of all ranks of the stage
+  Nanos core_wait;   // time in which other threads had the rank's core; the times above include it
+  Bytes arena_peak;  // largest arena peak of all ranks of the stage
   Bytes states;
   bool operator==(const StageMeasurement&) const = default;
 };
@@ -91,10 +91,10 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped. kNone: they are not. From kReplan on the ranks give way: they
-// finish a step, write its checkpoint and end. kReplan: for another plan. kPreempt: for another job, or because the job is
-// held. kMove: their node is drained. kTimeLimit: the job's time is over. kLeave: the job is cancelled with a checkpoint.
-// Stores keep the number, so only append values.
+// Why the ranks of the current generation are being stopped. kNone: they are not being stopped. kReplan and all values after it
+// let the ranks give way: they finish a step, write its checkpoint and end. kReplan: for another plan. kPreempt: for another
+// job, or because the job is held. kMove: their node is drained. kTimeLimit: the job's time is over. kLeave: the job is
+// cancelled with a checkpoint. The store keeps the number of the value, so a new value must be appended.
 enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit, kLeave };
 constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
 
@@ -123,7 +123,7 @@ struct JobRecord {
   JobState state = JobState::kQueued;
   std::string reason;
   Nanos submitted, started, ended;  // wall clock; 0: not yet
-  int64_t events = 0;               // sequence of the newest event
+  int64_t events = 0;               // sequence number of the newest event
 
   Generation generation;
   int32_t restarts = 0;
@@ -131,16 +131,16 @@ struct JobRecord {
   int64_t best_steps = 0;         // the most steps that were ever done
   int64_t base_steps = 0;         // best_steps at the start of this generation
   int64_t resume_step = -1;       // step at which this generation began; -1: from initial weights
-  std::vector<RankRecord> ranks;  // by rank; empty while no generation is placed
+  std::vector<RankRecord> ranks;  // all ranks by their number; empty while no generation is placed
 
   StopKind stop = StopKind::kNone;
   std::string stop_reason;
   bool cancel_requested = false;
 
-  std::string checkpoint_path;  // newest published checkpoint; empty: none yet
+  std::string checkpoint_path;  // path of the newest published checkpoint; empty: there is no checkpoint yet
   int64_t checkpoint_step = -1;
   Progress progress;
-  std::vector<StageMeasurement> measured;  // by stage
+  std::vector<StageMeasurement> measured;  // measurements of each stage
   std::string plan_digest;                 // empty before there is a plan
   // Kind of device that the ranks run on. kAny until the job is first planned; fixed after that, because a plan is for one
   // kind.
@@ -153,7 +153,7 @@ struct JobRecord {
   std::vector<NodeId> excluded;  // nodes that this job does not use, because of a failure there
   bool check_due = false;        // a node may be to blame for the last failure: the ranks run the node check before they train
 
-  std::vector<MemoryLimit> memory_limits;  // one for each device model
+  std::vector<MemoryLimit> memory_limits;  // one entry for each device model
 
   // Results of the last look at the queue, for a QUEUED job. They are not stored.
   std::vector<PendingReason> pending;

@@ -33,7 +33,7 @@ struct EvaluationPoint {
 
 class JobCurves {
  public:
-  static constexpr size_t kMost = 512;  // points of each curve
+  static constexpr size_t kMost = 512;  // largest number of points of each curve
 
   JobCurves() = default;
   // Restores the curves that an earlier server stored.
@@ -50,7 +50,7 @@ class JobCurves {
  private:
   void Thin();
 
-  int64_t stride_ = 1;  // steps in a full point
+  int64_t stride_ = 1;  // number of steps that a full point stands for
   std::vector<StepPoint> steps_;
   std::vector<EvaluationPoint> evaluations_;
 };

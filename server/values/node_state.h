@@ -28,7 +28,7 @@ struct Device {
   std::string model;
   Bytes memory;
   std::vector<int32_t> cores;
-  std::string uuid, detail;  // of a GPU only
+  std::string uuid, detail;  // only for a GPU
   bool operator==(const Device&) const = default;
 };
 
@@ -37,7 +37,7 @@ struct ReportedCondition {
   std::string device;  // UUID of a device; empty: the condition is about the node
   bool withdrawn = false;
   std::string message;
-  Nanos since;  // wall clock
+  Nanos since;  // wall clock time
 };
 
 // The fields are explained in proto/lynx/v1/cluster.proto.
@@ -51,7 +51,7 @@ struct AgentState {
   NodeId node;
   std::string boot;
   std::vector<Device> devices;
-  std::shared_ptr<const HardwareProfile> profile;  // null: nothing is measured yet
+  std::shared_ptr<const HardwareProfile> profile;  // null: nothing has been measured yet
   std::vector<LayerShape> failed_shapes;
   std::string failure;
   std::string version;
@@ -96,7 +96,7 @@ struct WorkerState {
   std::vector<RankMessage> messages;
   std::vector<RankLogLines> logs;
   std::string version;
-  int64_t number = 0;        // 0: the daemon is too old to know leases
+  int64_t number = 0;        // number of the report; 0: the daemon's version is too old to know leases
   int32_t witness_port = 0;  // 0: the node cannot be a witness
   int64_t renewed = 0;       // the newest report for which the node has received a renewal
   std::set<JobId> copies;    // jobs whose states the node keeps in memory
@@ -114,15 +114,15 @@ struct RankAssignment {
   bool started = false;  // the worker has reported that the rank runs or has ended, so only the key is sent
   int32_t device = 0;
   DeviceKind device_kind = DeviceKind::kCpu;
-  std::string device_uuid;  // of a GPU only
+  std::string device_uuid;  // only for a GPU
   std::vector<int32_t> cores;
   std::shared_ptr<const JobSpec> spec;
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: the rank must only listen
+  std::shared_ptr<const std::vector<RankAddress>> peers;  // addresses of all ranks, by rank; empty: the rank must only listen
   int64_t resume_step = -1;
-  std::string checkpoint_directory;  // absolute
-  bool yield = false;                // give way after the current step
-  bool check = false;                // check devices and links before training
+  std::string checkpoint_directory;  // an absolute path
+  bool yield = false;                // the rank must give way after the current step
+  bool check = false;                // the rank must check devices and links before it trains
 };
 
 struct ReportAck {
@@ -151,7 +151,7 @@ struct Cordon {
   std::string reason;
   bool drain = false;
   Nanos deadline;  // end of a drain, wall clock; 0: no deadline
-  Nanos since;     // wall clock
+  Nanos since;     // wall clock time
   bool operator==(const Cordon&) const = default;
 };
 
@@ -164,12 +164,12 @@ struct NodeView {
   std::vector<Device> devices;
   std::string network_domain;
   int32_t devices_used = 0;
-  Nanos last_seen;  // wall clock
+  Nanos last_seen;  // wall clock time
   std::shared_ptr<const HardwareProfile> profile;
   std::vector<JobId> jobs;
   std::vector<ReportedCondition> conditions;
   std::optional<Cordon> cordon;
-  std::string agent_version, worker_version;  // from the last reports
+  std::string agent_version, worker_version;  // versions that the last reports named
 };
 
 }  // namespace lynx::server

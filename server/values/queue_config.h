@@ -11,7 +11,7 @@ inline constexpr char kDefaultQueue[] = "default";
 
 struct QueueConfig {
   std::string name;
-  int32_t weight = 1;      // 1..1000
+  int32_t weight = 1;      // from 1 to 1000
   int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
   bool may_borrow = true;  // the queue may hold more than its quota while nobody else waits
   bool operator==(const QueueConfig&) const = default;
@@ -20,8 +20,8 @@ struct QueueConfig {
 // A queue as people see it.
 struct QueueView {
   QueueConfig config;
-  int32_t waiting = 0, running = 0;  // unfinished jobs: QUEUED, and all others
-  int32_t devices = 0;               // that its jobs have or are planned for
+  int32_t waiting = 0, running = 0;  // unfinished jobs: `waiting` are QUEUED, `running` are all others
+  int32_t devices = 0;               // devices that the queue's jobs have or are planned for
 };
 
 }  // namespace lynx::server

@@ -47,7 +47,7 @@ class RankLogs {
 
   // `wall`: when the lines came.
   void Add(const RankLogLines& lines, Nanos wall);
-  // Sorted by rank, then oldest first.
+  // The lines are sorted by rank; the lines of a rank come with the oldest first.
   std::vector<LogLine> Last(const JobId& job, const LogQuery& query) const;
   // The newest lines of one rank of one generation.
   std::vector<std::string> LastOf(const RankKey& key, size_t limit) const;
@@ -58,7 +58,7 @@ class RankLogs {
 
  private:
   struct JobLogs {
-    int64_t touched = 0;  // sequence of its newest line
+    int64_t touched = 0;  // sequence of the job's newest line
     std::optional<FailedRank> failure;
     std::map<int32_t, std::deque<LogLine>> ranks;
   };

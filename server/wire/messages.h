@@ -1,5 +1,5 @@
 // Messages of the server: decodes reports of nodes with a check of every bound, and encodes answers from the server's values.
-// The services use only these functions for this. InvalidArgument names the field by its path. Pure; thread-safe.
+// The services decode and encode only with these functions. InvalidArgument names the field by its path. Pure; thread-safe.
 #ifndef LYNX_SERVER_WIRE_MESSAGES_H_
 #define LYNX_SERVER_WIRE_MESSAGES_H_
 
@@ -24,7 +24,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
 
 v1::AgentDesired Encode(const AgentDesired& desired, Nanos heartbeat);
-// `key`: for the secrets of ranks that must be started.
+// The secrets of ranks that must be started are derived from `key`.
 v1::WorkerDesired Encode(const WorkerDesired& desired, Nanos heartbeat, const ConnectionKey& key);
 v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
@@ -42,7 +42,8 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);
 v1::StepTrace Encode(const StepTrace& trace);
 StepTrace Decode(const v1::StepTrace& message);
 
-// Progress, measurements and other values without a column of their own; the store keeps them in this form, too.
+// Copy the progress, the measurements and other values of a job that have no column of their own in the store. The store keeps
+// these values as such a message.
 void SetFigures(const JobRecord& job, v1::Job& message);
 void GetFigures(const v1::Job& message, JobRecord& job);
 

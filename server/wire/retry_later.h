@@ -1,4 +1,4 @@
-// Refusals after which the caller can try again: ResourceExhausted with a delay. The client gets the delay as
+// Errors that tell the caller to try again later: ResourceExhausted with a delay. The client gets the delay as
 // google.rpc.RetryInfo (server/wire/grpc_status.h). Pure.
 #ifndef LYNX_SERVER_WIRE_RETRY_LATER_H_
 #define LYNX_SERVER_WIRE_RETRY_LATER_H_
@@ -12,7 +12,7 @@
 namespace lynx::server {
 
 absl::Status RetryLater(const std::string& message, Nanos delay);
-// nullopt: the status has no delay.
+// Returns nullopt if the status has no delay.
 std::optional<Nanos> RetryDelayOf(const absl::Status& status);
 
 // The error when the event loop accepts no more events.

@@ -25,7 +25,8 @@ RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, con
     assignment.cores = device.cores;
     assignment.device_uuid = device.uuid;
   }
-  // If an earlier server did not store the GPU's UUID, it is unknown until the agent is back.
+  // If an earlier server did not store the UUID of the GPU, this server does not know it until the node's agent is back. Until
+  // then the rank gets no peers, so it only listens.
   if (assignment.device_kind == DeviceKind::kCuda && assignment.device_uuid.empty()) assignment.peers = nullptr;
   assignment.yield = GivesWay(job.record.stop);
   assignment.check = job.record.check_due;
@@ -34,8 +35,8 @@ RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, con
   return assignment;
 }
 
-// Leaves out programs that exceed the limit of one message. A rank without its program keeps listening and gets the program
-// after other ranks of the node have started.
+// Takes the peers away from ranks whose programs would exceed the limit of one message. Such a rank keeps listening, and gets
+// its peers and its program after other ranks of the node have started.
 void DesiredStates::HoldBack(WorkerDesired& desired) const {
   Bytes text;
   for (RankAssignment& rank : desired.ranks) {
@@ -80,7 +81,7 @@ void DesiredStates::AcknowledgeOrphans(const WorkerState& state, const LiveNode&
     return rank.phase == RankPhase::kExited && !devices_.IsLive(rank.key, node);
   });
   if (ended || !stray.empty()) step_.TellWorker(node.name);
-  if (ended) step_.LookAtQueue();  // its devices may be free now
+  if (ended) step_.LookAtQueue();  // the devices of the ended orphans may be free now
 }
 
 }  // namespace lynx::server

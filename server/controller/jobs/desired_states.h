@@ -18,16 +18,15 @@ namespace lynx::server {
 
 class DesiredStates {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   DesiredStates(const ControllerOptions& options, PresentStep& step, const JobTable& jobs, const DevicePool& devices,
                 const MemoryCheckpoints& checkpoints)
       : options_(options), step_(step), jobs_(jobs), devices_(devices), checkpoints_(checkpoints) {}
 
   // Returns what the node's worker daemon should do now.
   WorkerDesired Of(const LiveNode& node) const;
-  // Acknowledges reports of orphans: ranks of a job or generation that is over, perhaps ended by this very report. The server
-  // has processed or refused these reports, so the node must not send them again. Orphans that have ended will be released
-  // (Of).
+  // Acknowledges reports of orphans: ranks whose job or generation is over. Perhaps this very report has ended it. The server
+  // has processed or refused the reports, so the node must not send them again. Of() then releases the orphans that have ended.
   void AcknowledgeOrphans(const WorkerState& state, const LiveNode& node);
   // Forgets the acknowledgements of this Step, because its desired states have been built with them.
   void EndStep() { orphan_acks_.clear(); }

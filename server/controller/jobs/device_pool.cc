@@ -94,7 +94,7 @@ std::vector<NodeDevices> DevicePool::StillThere(const std::vector<DeviceRef>& he
 
 DeviceKind DevicePool::KindOf(const LiveJob& job) const {
   if (job.record.device_kind != DeviceKind::kAny) return job.record.device_kind;
-  if (job.plan != nullptr) return DeviceKind::kCpu;  // the plan comes from a server that knew only CPUs
+  if (job.plan != nullptr) return DeviceKind::kCpu;  // an earlier version of the server made the plan, which knew only CPUs
   if (job.planning.tried_kind != DeviceKind::kAny) return job.planning.tried_kind;
   const DeviceKind asked = job.record.spec->resources.device;
   if (asked != DeviceKind::kAny) return asked;

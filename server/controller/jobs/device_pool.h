@@ -24,7 +24,7 @@ namespace lynx::server {
 
 class DevicePool {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   DevicePool(const ControllerOptions& options, const JobTable& jobs, const NodeTable& nodes)
       : options_(options), jobs_(jobs), nodes_(nodes) {}
 
@@ -34,15 +34,16 @@ class DevicePool {
   std::map<std::string, int32_t> UsedByQueue() const;
 
   // The kind of device for the job's ranks. If the job does not name a kind, it gets GPUs if the attached nodes have enough of
-  // them, free or not: training on CPUs is many times slower, so it is better to wait for GPUs.
+  // them, free or not. Training on CPUs is many times slower, so it is better to wait for GPUs.
   DeviceKind KindOf(const LiveJob& job) const;
   // How many devices the job wants, within its queue's quota.
   Demand DemandOf(const LiveJob& job) const;
-  // The devices that the job would get from `free`: those for its plan, or others that it would be planned for.
+  // Returns the devices that the job would get from `free`: devices for its present plan, or devices for which it would be
+  // planned again. nullopt: the job cannot begin with `free`.
   std::optional<std::vector<DeviceRef>> Fits(const LiveJob& job, const std::vector<NodeDevices>& free) const;
 
   // The free devices, without devices of nodes that are cordoned or that `for_job` excludes. Devices that `for_job` holds count
-  // as free. nullptr: for any job.
+  // as free. `for_job` is nullptr: the devices that are free for any job.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const LiveJob* for_job) const;
   enum class Cordoned : uint8_t { kExcluded, kIncluded };
   // All devices of this kind on attached nodes, free or not.
@@ -50,7 +51,7 @@ class DevicePool {
   // The devices among `held` on which ranks can still be started. The job holds these devices or held them until now, so no
   // other job has them.
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
-  // False for a cordoned node and for one that the job excludes.
+  // False for a cordoned node, and for a node that the job excludes.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
   // Number of devices of the attached nodes, and of these the number on cordoned nodes.
   std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
@@ -60,16 +61,16 @@ class DevicePool {
   // The UUID that the node's agent reports. While the agent is not attached: the UUID that it reported when the ranks `before`
   // began.
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
-  // The memory limit of the job for its reserved devices with index in [first, end), which are in one node group; 0: only the
-  // size of the devices limits the job.
+  // The memory limit of the job for its reserved devices with index in [first, end), which are in one node group. 0: the size
+  // of the devices is the only limit.
   Bytes MemoryLimitFor(const LiveJob& job, size_t first, size_t end) const;
-  // True if the job's plan takes more than the job's memory limit on one of these devices (by rank).
+  // True if the job's plan takes more than the job's memory limit on one of the devices. `placement`: the device of each rank.
   bool IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& placement) const;
 
   // True if the rank belongs to its job's current generation and is placed on this node.
   bool IsLive(const RankKey& key, const LiveNode& node) const;
-  // True if orphans run on the node: processes of a generation that is over. This happens if the server gave up the node as
-  // lost and the node came back. The node's devices are not free until these processes have ended.
+  // True if orphans run on the node: processes of a generation that is over. This happens if the server has given up the node
+  // as lost and the node comes back. The node's devices are not free until these processes have ended.
   bool HasOrphans(const LiveNode& node) const;
 
  private:

@@ -13,11 +13,11 @@
 namespace lynx::server {
 namespace {
 
-// A change is noticed only if it is at least by this factor. Two measurements of the same thing differ by less
+// The smallest factor by which a speed must change to be noticed. Two measurements of the same thing differ by less
 // (server/scheduling/node_groups.h).
 constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
-// Limit for links. It is higher than that for processors, because a link can lose much more of its speed.
+// The largest slowness of links. It is higher than the one of processors, because a link can lose much more of its speed.
 constexpr double kMaxLinkSlowness = 10'000;
 
 }  // namespace

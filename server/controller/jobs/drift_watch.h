@@ -1,5 +1,5 @@
-// DriftWatch: notices when the nodes of a job compute slower or faster, or links are slower or faster, than its plan assumes,
-// and has the job planned again. Not thread-safe: the controller owns it.
+// DriftWatch: notices when nodes or links of a job are slower or faster than the job's plan assumes, and has the job planned
+// again. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
 
@@ -18,7 +18,7 @@ namespace lynx::server {
 
 class DriftWatch {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   DriftWatch(const ControllerOptions& options, PresentStep& step, NodeTable& nodes, const DevicePool& devices,
              JobPlanning& planning, const Replanner& replanner)
       : options_(options), step_(step), nodes_(nodes), devices_(devices), planning_(planning), replanner_(replanner) {}

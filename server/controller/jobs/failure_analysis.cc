@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kLogLinesInReason = 3;
 constexpr size_t kLogLinesMatched = 50;  // newest lines of a rank that the rules of onFailure search
-constexpr size_t kMaxExcluded = 16;      // nodes that one job may exclude
-constexpr size_t kMaxFaults = 1000;      // remembered failures of all jobs
+constexpr size_t kMaxExcluded = 16;      // largest number of nodes that one job may exclude
+constexpr size_t kMaxFaults = 1000;      // largest number of remembered failures of all jobs
 
 // True for a rank that was told to end: either it handled SIGTERM itself, or SIGTERM or SIGKILL ended it.
 bool LooksStopped(int32_t exit_code) {
@@ -58,7 +58,7 @@ Attributed FailureAnalysis::Blame(LiveJob& job, int32_t rank) {
                                                                     : AttributionName(attributed.to),
                                 ": ", attributed.why));
   }
-  // The excluded failures say nothing about the node for other jobs.
+  // Does not remember failures that the job or a token of its data caused, because they say nothing about the node.
   if (attributed.to != Attribution::kJob && facts.cause != FaultCause::kToken) Remember(std::move(facts));
   return attributed;
 }
@@ -123,7 +123,7 @@ std::vector<BadNode> FailureAnalysis::FoundBad(const LiveJob& job) const {
     for (const int32_t peer : live.peers) {
       const auto p = static_cast<size_t>(peer);
       if (p >= job.generation.ranks.size()) continue;
-      // A rank reports why it ends, except if it was told to end and did so.
+      // A rank that ends by itself reports why. A rank that was told to end does not report it, so it does not count as silent.
       const bool silent = !job.generation.ranks[p].fault_reported && job.generation.ranks[p].exit_code != kRankExitCancelled;
       findings.push_back({.node = node_of(r), .other = node_of(p), .other_silent = silent});
     }

@@ -1,6 +1,6 @@
-// FailureAnalysis: which rank's failure explains the others, what caused it, what the job's own rules say about it, and which
-// nodes the job should not use any more. It remembers the failures of all jobs for a while. Not thread-safe: the controller
-// owns it.
+// FailureAnalysis: finds the rank whose failure explains the failures of the others. Says what caused this failure, what the
+// job's own rules say about it, and which nodes the job should not use any more. It remembers the failures of all jobs for a
+// while. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
 
@@ -21,26 +21,27 @@ namespace lynx::server {
 
 class FailureAnalysis {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   FailureAnalysis(PresentStep& step, JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const RankLogs& logs)
       : step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), logs_(logs) {}
 
   // The rank whose failure explains the failures of the other ranks; nullopt: all failed ranks only lost a peer.
   static std::optional<int32_t> Culprit(const LiveJob& job);
-  // Why the rank failed, for people.
+  // Returns a text that tells people why the rank failed.
   std::string FailureText(const LiveJob& job, int32_t rank) const;
   // Attributes the failure of the rank that explains the failures of its peers. If the cause is known, an event reports it.
   Attributed Blame(LiveJob& job, int32_t rank);
-  // True if the rank would fail in the same way again: its data or program failed before the job ever trained, or the node
-  // refused a path.
+  // True if the rank would fail in the same way again. That is so if its data or program failed before the job ever trained, or
+  // if the node refused a path.
   static bool WouldRefuseAgain(const LiveJob& job, const LiveRank& culprit);
-  // True if other nodes could run the job although this rank's node refused a path. The cause is either a wrong path in the job
-  // or wrong roots in the node's configuration; if a second node refuses the path too, the path is wrong. So a job that already
+  // True if other nodes could run the job although this rank's node refused a path. Either the job names a wrong path, or the
+  // node's configuration has wrong roots. If a second node refuses the path too, the path is wrong. So a job that already
   // excludes a node, for any reason, gets no further try.
   bool MayAllow(const LiveJob& job, int32_t rank) const;
   // The job's first rule that matches the rank's failure; nullptr: no rule matches.
   const FailureRule* RuleFor(const LiveJob& job, int32_t rank) const;
-  // Returns false if the job still uses the node, or already excluded it.
+  // Excludes the node from the job. Returns false if the job excluded the node before, or if it excludes so many nodes that it
+  // must keep this one.
   bool ExcludeNode(LiveJob& job, const NodeId& node, const std::string& why);
 
   // Requests a node check of the job's nodes before its next start if a node caused the failure, or if the cause is unknown.
@@ -50,7 +51,7 @@ class FailureAnalysis {
   // Attributes the failure to the bad nodes. Used instead of Blame when node checks have failed. `bad` is not empty.
   Attributed BlameFound(LiveJob& job, int32_t rank, const std::vector<BadNode>& bad);
   // Excludes the bad nodes from the job. Returns true if any of them was not excluded before. A node is not excluded if the job
-  // would have no node left: then the job could never run.
+  // would have no node left, because then the job could never run.
   bool ExcludeFound(LiveJob& job, const std::vector<BadNode>& bad);
 
  private:
@@ -62,7 +63,7 @@ class FailureAnalysis {
   const NodeTable& nodes_;
   const DevicePool& devices_;
   const RankLogs& logs_;
-  std::deque<RankFailureFacts> faults_;  // newest last
+  std::deque<RankFailureFacts> faults_;  // recent failures of all jobs, the newest last
 };
 
 }  // namespace lynx::server

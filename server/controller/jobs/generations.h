@@ -20,7 +20,7 @@ namespace lynx::server {
 
 class Generations {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   Generations(const ControllerOptions& options, PresentStep& step, JobTable& jobs, NodeTable& nodes,
               MemoryCheckpoints& checkpoints, const DevicePool& devices, WaitingJobs& waiting, JobPlanning& planning)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes), checkpoints_(checkpoints), devices_(devices),
@@ -33,7 +33,7 @@ class Generations {
   void Restore(LiveJob& job);
   // Releases the devices of a generation that is over.
   void LeaveDevices(LiveJob& job);
-  // Like LeaveDevices; then the job waits for its next turn.
+  // Releases the devices like LeaveDevices. Then the job waits for its next turn.
   void Requeue(LiveJob& job, EventKind kind, std::string reason);
   // Ends the job in the final state `state`.
   void EndJob(LiveJob& job, JobState state, EventKind kind, std::string reason);

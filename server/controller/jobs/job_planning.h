@@ -20,7 +20,7 @@ namespace lynx::server {
 
 class JobPlanning {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   JobPlanning(const ControllerOptions& options, PresentStep& step, JobTable& jobs, NodeTable& nodes, DevicePool& devices,
               WaitingJobs& waiting, Measurements& measurements)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), waiting_(waiting),
@@ -38,7 +38,7 @@ class JobPlanning {
   // Looks again at the jobs that are known to wait for measurements of this node.
   void AdvanceJobsOn(const NodeId& node);
 
-  // ResourceExhausted: a program does not fit into one message to its node.
+  // Checks that each program fits into one message to its node. ResourceExhausted: a program does not fit.
   absl::Status CheckPrograms(const Plan& plan) const;
   // Makes `plan` the job's plan. `cluster`: the cluster that it was made for. `considered`: the devices of that cluster.
   void SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,

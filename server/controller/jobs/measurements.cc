@@ -9,7 +9,7 @@
 namespace lynx::server {
 namespace {
 
-constexpr size_t kMaxShapes = 64;             // in one AgentDesired
+constexpr size_t kMaxShapes = 64;             // largest number of shapes in one AgentDesired
 constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person who watches the job would notice
 
 }  // namespace
@@ -26,8 +26,8 @@ void Measurements::Begin(LiveJob& job) {
 
 bool Measurements::Waits(LiveJob& job) {
   if (step_.now() >= job.planning.measure_deadline) return false;
-  // This runs for every report of the node. Usually the job still waits for the same device as before, so the search begins
-  // there.
+  // This code runs for every report of the node. Usually the job still waits for the same device as before, so the search
+  // begins with that device.
   const std::vector<DeviceRef>& devices = job.planning.reservation.devices;
   const auto awaits = [&](const DeviceRef& device) { return Awaits(job, device); };
   const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.planning.awaited, devices.size()));

@@ -17,13 +17,13 @@ namespace lynx::server {
 
 class Measurements {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   Measurements(const ControllerOptions& options, PresentStep& step, const JobTable& jobs, const NodeTable& nodes)
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes) {}
 
   // Has the agents of the job's reserved devices measure what the planner needs, within the time limit.
   void Begin(LiveJob& job);
-  // True if the job must still wait. Then TakeWaiters returns the job for the first node that it waits for.
+  // True if the job must still wait. In that case, TakeWaiters returns the job for the first node that the job waits for.
   bool Waits(LiveJob& job);
   // The jobs that are known to wait for this node. A job that must wait further has to call Waits again.
   std::set<JobId> TakeWaiters(const NodeId& node);
@@ -46,7 +46,7 @@ class Measurements {
   const JobTable& jobs_;
   const NodeTable& nodes_;
   std::set<JobId> measuring_;  // active jobs that wait for agents to measure
-  // Jobs by the first node that they wait for; may still contain jobs that no longer wait.
+  // Jobs by the first node that they wait for. Jobs that no longer wait may still be in the map.
   std::map<NodeId, std::set<JobId>> awaited_;
 };
 

@@ -15,7 +15,7 @@ namespace lynx::server {
 
 class MemoryReplanning {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   MemoryReplanning(PresentStep& step, const NodeTable& nodes, const DevicePool& devices, JobPlanning& planning)
       : step_(step), nodes_(nodes), devices_(devices), planning_(planning) {}
 

@@ -13,9 +13,9 @@
 namespace lynx::server {
 namespace {
 
-// At most this many jobs of each queue are examined. For jobs behind them, only their place in the queue is noted.
+// At most this many jobs of each queue are examined. For the jobs behind them, only the place in the queue is noted.
 constexpr size_t kDepth = 100;
-// Time until devices become free if nobody knows when their job ends.
+// The assumed time until devices become free if nobody knows when their job ends.
 constexpr Nanos kUnknown{int64_t{1} << 60};
 constexpr size_t kFewNodes = 256;
 constexpr Nanos kPassPerNode{20'000};
@@ -29,7 +29,7 @@ struct QueuePass::PassState {
   std::optional<Expectation> expectation;                      // when the head can begin and on which devices
   std::string room;                                            // names of the jobs that give way to the head
   int64_t ahead = 0;                                           // number of waiting jobs before the present one
-  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and of these the ones on cordoned nodes
+  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // numbers of all devices, and of those on cordoned nodes
   std::vector<NodeDevices> own;                                // free devices for the present job, if it excludes some nodes
 };
 
@@ -61,14 +61,15 @@ void QueuePass::Schedule() {
   replanner_.LookForMore();
 }
 
-// Updates jobs that wait for other jobs to succeed: one of these has succeeded, or never will.
+// Updates the jobs that wait for other jobs to succeed. If one of the other jobs has succeeded, it is taken off the list. If
+// one has ended in another way, the job that waits for it is cancelled.
 void QueuePass::SettleDependencies() {
   const std::set<JobId> dependents = waiting_.dependents();
   for (const JobId& id : dependents) {
     LiveJob& job = jobs_.At(id);
     std::vector<JobId>& waits_for = job.record.waits_for;
     const size_t before = waits_for.size();
-    const auto state = [&](const JobId& other) {  // if the submission of `other` is lost, this job also ends soon
+    const auto state = [&](const JobId& other) {  // `other` is unknown if its submission was lost; then this job also ends soon
       return jobs_.Contains(other) ? jobs_.At(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
@@ -161,7 +162,7 @@ void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
   if (!pass.room.empty()) {
     waiting_.SetFavoured(job.record.id);
   } else if (waiting_.favoured() == job.record.id) {
-    waiting_.SetFavoured(JobId());  // the jobs that made room have left, and it was not enough
+    waiting_.SetFavoured(JobId());  // the jobs that made room have left, but their devices were not enough
   }
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() < kUnknown)
     job.record.expected_start = step_.wall() + (pass.expectation->at - step_.now());
@@ -205,8 +206,8 @@ void QueuePass::TakeFromFree(const LiveJob& job) {
   std::map<NodeId, std::vector<int32_t>> taken;
   for (const DeviceRef& device : job.planning.reservation.devices) taken[device.node].push_back(device.device);
   for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
-  // Nodes without free devices stay in the list. To remove them would move thousands of entries, which takes longer than the
-  // selection.
+  // Nodes without free devices stay in the list. Removing them would move thousands of entries, which takes longer than the
+  // selection of devices.
   for (auto& [kind, free] : free_) {
     size_t left = taken.size();
     for (auto node = free.begin(); left > 0 && node != free.end(); ++node) {
@@ -227,8 +228,8 @@ bool QueuePass::TryHead(LiveJob& job, PassState& pass) {
   return TryBegin(job, FreeFor(job, pass));
 }
 
-// Ends speculative planning of jobs behind this one if `job` can begin on their devices: they are planned only to find out
-// whether they could pass.
+// Ends the speculative planning of jobs behind this one if `job` can begin on their devices. Those jobs are planned only to
+// find out whether they could pass. Returns true if their planning has been ended.
 bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<DeviceRef> held;
@@ -268,11 +269,11 @@ bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   if (job.plan != nullptr && Remaining(job, step_.now()) <= window && PlaceRanksByLocality(job.plan->layout, free).has_value())
     return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
-  job.planning.speculative = true;  // its plan will show how long the job takes
+  job.planning.speculative = true;  // the plan will show how long the job takes
   return TryBegin(job, free);
 }
 
-// The time at which the job would begin, and its devices, if no other job passed it.
+// Returns the time at which the job would begin if no other job passed it, and the devices that it would get.
 std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<Release> releases;
@@ -312,9 +313,9 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way if the first job in line has a right to their devices. It has a right to devices of jobs with a
-// lower priority. If it is within its queue's quota, it also has a right to devices that other queues borrow. Returns the names
-// of the jobs that give way; empty: there are none.
+// Asks running jobs to give way if the first job in line has a right to their devices. The first job has a right to devices of
+// jobs with a lower priority. If it is within its queue's quota, it also has a right to devices that other queues borrow.
+// Returns the names of the jobs that give way; empty: no job gives way.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);

@@ -27,7 +27,7 @@ namespace lynx::server {
 
 class QueuePass {
  public:
-  // The objects that this class works with. It keeps all these references.
+  // The objects that this class works with. The class keeps references to all of them.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -45,8 +45,8 @@ class QueuePass {
 
   // Called at the end of every Step: looks at the queue if something has changed.
   void RunIfChanged();
-  // Called at every tick. While jobs wait, looks at the queue every few seconds even if nothing has happened: with time, more
-  // running jobs can be asked to give way, and expected start times change.
+  // Called at every tick. While jobs wait, looks at the queue every few seconds even if nothing has happened. The reason is
+  // that with time more running jobs can be asked to give way, and that expected start times change.
   void OnTick();
 
  private:
@@ -85,8 +85,8 @@ class QueuePass {
   // locality when it is first needed; devices that jobs get later are removed.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
-  // Monotonic. Before not_before_ the queue is not looked at, whatever happens. At next_look_ it is looked at even if nothing
-  // happens.
+  // Monotonic times. There is no look at the queue before not_before_, whatever happens. At next_look_ there is a look even if
+  // nothing has happened.
   Nanos not_before_, next_look_;
 };
 

@@ -66,7 +66,8 @@ void RankEvents::FoldMessage(LiveJob& job, int32_t rank, const RankMessage& mess
   }
 }
 
-// The ranks resume from the newest existing checkpoint. This server may not know of that checkpoint yet.
+// Notes that the rank has started, and the first step that it will train. The ranks resume from the newest existing checkpoint.
+// This server may not know of that checkpoint yet, so the step may be beyond the recorded progress.
 void RankEvents::FoldStarted(LiveJob& job, int32_t rank, const RankReady& started) {
   JobRecord& record = job.record;
   job.generation.ranks[static_cast<size_t>(rank)].started = true;
@@ -193,7 +194,7 @@ void RankEvents::ObserveExit(LiveJob& job, int32_t rank, const RankObservation& 
 }
 
 // A failure is usually reported twice: by the rank itself, and by its daemon when the process exits. The first report counts,
-// but the rank's own report replaces an earlier one of its daemon.
+// but the rank's own report replaces an earlier report of the daemon.
 void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, Source source) {
   LiveRank& live = job.generation.ranks[static_cast<size_t>(rank)];
   const bool reported = source == Source::kRank;
@@ -216,8 +217,8 @@ void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, So
   }
 }
 
-// The rank has written the checkpoint and ends. Its peers do the same unless something prevents them. This also happens if an
-// earlier server made the request or the request has been taken back: the rank has left in any case.
+// Called when the rank has written the checkpoint and ends. Its peers do the same unless something prevents them. Perhaps an
+// earlier server made the request, or the request has been taken back since. The rank has left in any case.
 void RankEvents::OnGaveWay(LiveJob& job, int32_t rank) {
   job.generation.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
@@ -296,12 +297,14 @@ bool RankEvents::IsOver(const LiveJob& job, int32_t rank) const {
 void RankEvents::CheckDeadlines(LiveJob& job) {
   const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && step_.now() >= deadline; };
   if (due(job.generation.stop_deadline)) {
-    // The deadline is over and the rank at fault has not reported: the reason is the one of the rank that failed first.
+    // The deadline is over and the rank at fault has not reported its failure. So the reason that people see is the failure of
+    // the rank that failed first.
     const auto first = std::min_element(
         job.generation.ranks.begin(), job.generation.ranks.end(),
         [](const LiveRank& a, const LiveRank& b) { return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order); });
     const std::string seen = failures_.FailureText(job, static_cast<int32_t>(first - job.generation.ranks.begin()));
-    // Every running rank notices when a peer ends. So if a few ranks have not reported a failure, they probably hang.
+    // Every running rank notices when a peer ends. So if only a few ranks have not reported a failure, those ranks probably
+    // hang.
     const auto failed =
         std::count_if(job.generation.ranks.begin(), job.generation.ranks.end(), [](const LiveRank& r) { return r.failed; });
     std::vector<std::string> silent;

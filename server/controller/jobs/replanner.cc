@@ -14,7 +14,7 @@ namespace lynx::server {
 namespace {
 
 constexpr Nanos kHour{3'600'000'000'000};
-// A new plan is used only if it makes the step at least this much shorter, because predictions are not more accurate.
+// A new plan is used only if it makes the step at least this much shorter. A smaller gain may be an error of the prediction.
 constexpr int64_t kLeastGainPercent = 5;
 
 std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<RankRecord>& ranks) {
@@ -26,7 +26,8 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
   return text;
 }
 
-// Text about a plan's step time as predicted under present conditions. `step` is 0: unknown, and the text is empty.
+// A clause about the step time that is predicted for a plan under present conditions. `step`: this time; 0: unknown, and the
+// text is empty.
 std::string NowText(Nanos step) {
   return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : "";
 }
@@ -192,7 +193,7 @@ void Replanner::GiveWay(LiveJob& job, const PlanReady& event, std::vector<Device
   const std::string reason =
       absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan),
                    NowText(event.beside), "; a change takes about ", FormatDuration(CostOfChange(job)));
-  replanning.considered.clear();  // if the change fails, there may be another attempt
+  replanning.considered.clear();  // cleared, so that there may be another attempt if the change fails
   job.generation.yield_deadline = step_.now() + stopping_.YieldTime(job);
   stopping_.BeginStop(job, StopKind::kReplan, EventKind::kReplanAdopted, reason);
 }
@@ -234,8 +235,8 @@ void Replanner::LookForMore() {
   }
 }
 
-// The factor by which a step of the present plan takes longer than predicted. The node that has slowed down most since then
-// determines it.
+// The factor by which a step of the present plan now takes longer than predicted. It is the factor of the node that has slowed
+// down most since the plan was made.
 double Replanner::SlowedSincePlanned(const LiveJob& job) const {
   double most = 1;
   for (const auto& [name, slowness] : nodes_.SlownessOf(job)) {

@@ -21,7 +21,7 @@ namespace lynx::server {
 
 class Replanner {
  public:
-  // The objects that this class works with. It keeps all these references.
+  // The objects that this class works with. The class keeps references to all of them.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -39,7 +39,7 @@ class Replanner {
   void OnPlanReady(const PlanReady& event);
   // Offers devices that no waiting job needs to jobs that train, in the order of their submission.
   void LookForMore();
-  // True if the job may be planned again while it trains: for more devices, or because its nodes' speeds have changed.
+  // True if the job may be planned again while it trains: for more devices, or because the speeds of its nodes have changed.
   bool MayBeReplanned(const LiveJob& job) const;
   bool MayGrow(const LiveJob& job) const;
 

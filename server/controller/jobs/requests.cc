@@ -95,7 +95,7 @@ void Requests::OnCancel(const CancelRequested& event) {
     return;
   }
   step_.Emit(Reply{event.request, absl::OkStatus(), event.job});
-  // A job that was asked to leave with a checkpoint can still be ended at once.
+  // If the first request asked the job to leave with a checkpoint, a second request can still end the job at once.
   const bool asked = job->record.cancel_requested;
   if (IsFinal(job->record.state) || (asked && (event.checkpoint || job->record.stop == StopKind::kCancel))) return;
   job->record.cancel_requested = true;
@@ -162,7 +162,7 @@ void Requests::OnRelease(const ReleaseRequested& event) {
   job->record.held = false;
   step_.AddEvent(*job, EventKind::kReleased, "released on request");
   step_.Touch(*job);
-  if (job->record.state != JobState::kQueued) return;  // its ranks are giving way, and the job will be queued afterwards
+  if (job->record.state != JobState::kQueued) return;  // the job's ranks are giving way, and the job will be queued afterwards
   waiting_.SetReady(*job);
   waiting_.SetPending(*job, waiting_.WhyNotReady(*job));
   step_.LookAtQueue();

@@ -21,7 +21,7 @@ namespace lynx::server {
 
 class Requests {
  public:
-  // The objects that this class works with. It keeps all these references.
+  // The objects that this class works with. The class keeps references to all of them.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;
@@ -41,8 +41,8 @@ class Requests {
   void OnCancel(const CancelRequested& event);
   void OnHold(const HoldRequested& event);
   void OnRelease(const ReleaseRequested& event);
-  // Only people remove a cordon. It stays however long the node is absent, and people may set it before the node first
-  // attaches.
+  // Only people remove a cordon. It stays even if the node is absent for a long time, and people may set it before the node
+  // attaches for the first time.
   void OnCordon(const CordonRequested& event);
   void OnQueue(const QueueRequested& event);
   // Asks the job's ranks to give way if there is a reason, such as a drain or a time limit. Does nothing if they are already

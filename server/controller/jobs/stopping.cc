@@ -10,7 +10,7 @@
 namespace lynx::server {
 namespace {
 
-constexpr Nanos kSlack{1'000'000'000};  // difference allowed between the two clocks
+constexpr Nanos kSlack{1'000'000'000};  // allowed difference between the monotonic clock and the wall clock
 // Time for ranks to give way, in steps of the generation. It is long enough for a second try: after a failed checkpoint the
 // ranks try again 20 steps later.
 constexpr int64_t kStepsToYield = 30;
@@ -29,7 +29,7 @@ void Stopping::BeginStop(LiveJob& job, StopKind kind, std::optional<EventKind> e
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.generation.listen_deadline = Nanos(0);
-  // Ranks that are only asked to give way keep their deadlines, because they still finish a step: if a rank fails before it has
+  // Ranks that are only asked to give way keep their deadlines, because they still finish a step. If a rank fails before it has
   // given way, the failure is handled like any other. In every other kind of stop, all ranks must end at once.
   if (!GivesWay(kind)) {
     job.generation.stop_deadline = job.generation.yield_deadline = Nanos(0);
@@ -75,7 +75,8 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
       step_.now() > job.generation.stopping_since)
     return true;
   const StopKind stop = job.record.stop;
-  // If this generation is the last of the job, nobody has to wait: the fence keeps out what remains of it.
+  // If no generation follows, nobody waits for the end of these ranks, so the rule below is not needed. If one follows, its
+  // fence keeps out ranks of this generation that still run.
   const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;
   const bool stops = next_begins && job.generation.stopping_since != Nanos(0);
   const auto ended = [&](const LiveNode& at, int32_t r) {
@@ -84,8 +85,8 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
     return seen == at.ranks.end() || seen->second.phase == RankPhase::kExited;
   };
   if (stops && !node.worker_attached() && leases_.AwayFor(node, options_.stop_timeout, job.generation.stopping_since)) {
-    // The rank can do no step without its peers, so it is enough that one peer has ended. If all ranks may still run together,
-    // cut off from the server, the wait ends only when the node is lost.
+    // The rank can do no step without its peers, so it is enough that one of its peers has ended. But all ranks may still run
+    // together, cut off from the server. Then the wait ends only when the node is lost.
     for (size_t r = 0; r < job.record.ranks.size(); ++r) {
       const LiveNode& at = nodes_.At(job.record.ranks[r].where.node);
       if (at.worker_attached() && ended(at, static_cast<int32_t>(r))) return true;
@@ -130,8 +131,8 @@ void Stopping::EndFailed(LiveJob& job) {
   const bool out_of_memory = cause == FaultCause::kMemory;
   const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
-  if (job.generation.restart_at ==
-      Nanos(0)) {  // otherwise this has been decided before, and the job only waits for the pause to end
+  // If restart_at is set, the job has been allowed to start again, and only waits for the pause to end.
+  if (job.generation.restart_at == Nanos(0)) {
     const std::vector<BadNode> bad = IsOfCheck(cause) ? failures_.FoundBad(job) : std::vector<BadNode>();
     const Attributed attributed = !culprit.has_value() ? Attributed{}
                                   : bad.empty()        ? failures_.Blame(job, *culprit)
@@ -153,8 +154,8 @@ void Stopping::EndFailed(LiveJob& job) {
   Restart(job, reason);
 }
 
-// False: the job has ended, because a restart would not help or the job's rules forbid it. `culprit`: the rank whose failure
-// ended the generation.
+// Decides whether the job may start again. Returns false if a restart would not help or the job's rules forbid it; the job has
+// ended then. `culprit`: the rank whose failure ended the generation.
 bool Stopping::MayGoOn(LiveJob& job, std::optional<int32_t> culprit, const Attributed& attributed, const std::string& reason) {
   const JobRecord& record = job.record;
   const FailureRule* rule = culprit.has_value() ? failures_.RuleFor(job, *culprit) : nullptr;
@@ -226,8 +227,8 @@ void Stopping::StartAgain(LiveJob& job, EventKind kind, std::string reason) {
                               devices_.KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
 }
 
-// The free devices for a job that starts again. `had`: its devices until now. If another waiting job comes before it, it gets
-// only these.
+// The free devices for a job that starts again. `had`: the devices that the job had until now. If another waiting job comes
+// before this job, only devices of `had` are returned.
 std::vector<NodeDevices> Stopping::DevicesAgain(const LiveJob& job, const std::vector<DeviceRef>& had) const {
   std::vector<NodeDevices> free = devices_.FreeDevices(devices_.KindOf(job), &job);
   return waiting_.SomeoneIsBefore(job) ? Among(free, had) : free;

@@ -1,5 +1,6 @@
-// Stopping: ends a generation of a job. Its ranks stop or give way. When all of them are gone, the job starts again, is planned
-// again, waits, or ends. Not thread-safe: the controller owns it.
+// Stopping: ends a generation of a job. Its ranks stop at once, or they give way: they finish a step, write a checkpoint and
+// end. When all of them are gone, the job starts again, is planned again, waits, or ends. Not thread-safe: the controller owns
+// it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_STOPPING_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_STOPPING_H_
 
@@ -24,7 +25,7 @@ namespace lynx::server {
 
 class Stopping {
  public:
-  // The objects that this class works with. It keeps all these references.
+  // The objects that this class works with. The class keeps references to all of them.
   struct Parts {
     const ControllerOptions& options;
     PresentStep& step;

@@ -19,7 +19,7 @@ namespace lynx::server {
 
 class WaitingJobs {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   WaitingJobs(const ControllerOptions& options, PresentStep& step, JobTable& jobs)
       : options_(options), step_(step), jobs_(jobs) {}
 
@@ -42,7 +42,8 @@ class WaitingJobs {
   bool SomeoneIsBefore(const LiveJob& job) const;
   bool SomeoneWaits() const;
 
-  // Jobs that wait only for their turn: for each queue, in its order, as keys: (-priority, submission).
+  // The jobs that wait only for their turn: for each queue its jobs in their order. A job's key is (-priority, submission
+  // number).
   const std::map<std::string, std::set<std::pair<int32_t, int64_t>>>& ready() const { return ready_; }
   // Jobs that wait for other jobs to succeed.
   const std::set<JobId>& dependents() const { return dependents_; }

@@ -31,22 +31,22 @@ struct ControllerOptions {
   // report of the rank at fault.
   Nanos culprit_grace{2'000'000'000};
   // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon. These ranks
-  // have lost their peers, and whatever they still commit is refused then.
+  // have lost their peers. Whatever they commit after the next generation has begun is refused.
   Nanos stop_timeout{10'000'000'000};
   // true: nodes that are cut off end their ranks by themselves before the server gives their work to other nodes.
   bool leases = true;
   // The server waits this long for reports of a rank that has exited with 0, and for the exit of a rank that has reported its
   // last step.
   Nanos exit_grace{10'000'000'000};
-  // Pause before the next generation if the last one trained no step. Without the pause, a node that cannot start ranks for a
-  // while (such as when its disk is full) would use up a job's restarts within a moment. The pause doubles with each such
-  // generation in a row.
+  // Pause before the next generation if the last one trained no step. A node may be unable to start ranks for a while, such as
+  // when its disk is full. Without the pause, it would use up a job's restarts within a moment. The pause doubles with each
+  // such generation in a row.
   Nanos restart_pause{2'000'000'000};
   Nanos most_restart_pause{60'000'000'000};
-  Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
+  Nanos progress_interval{1'000'000'000};  // time between two writes of a job's progress
   // A job trains at least this long before it is planned again for more devices.
   Nanos replan_after{5'000'000'000};
-  int32_t most_replans_per_hour = 12;  // limit for one job; plans that a loss makes necessary do not count
+  int32_t most_replans_per_hour = 12;  // limit for one job; plans that became necessary because devices were lost do not count
   // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.
   Nanos yield_timeout{60'000'000'000};
   // If a job could start within this time anyway, no other job has to give way for it.

@@ -104,7 +104,7 @@ absl::StatusOr<JobId> JobTable::Resolve(const std::string& text) const {
 std::vector<const JobRecord*> JobTable::List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const {
   std::vector<const JobRecord*> records;
   const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
-  // If only unfinished states are wanted, looks only at the unfinished jobs, which are few compared with the ended ones.
+  // If only unfinished states are wanted, looks only at the unfinished jobs. They are few compared with the ended jobs.
   if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {
     for (const JobId& id : unfinished_) {
       const JobRecord& record = jobs_.at(id).record;

@@ -36,7 +36,7 @@ class JobTable {
   bool Contains(const JobId& id) const { return jobs_.contains(id); }
   LiveJob& At(const JobId& id) { return jobs_.at(id); }
   const LiveJob& At(const JobId& id) const { return jobs_.at(id); }
-  // nullptr: unknown job.
+  // Returns nullptr if the job is unknown.
   LiveJob* Find(const JobId& id);
   const LiveJob* Find(const JobId& id) const;
   LiveJob& OfSubmission(int64_t submission) { return jobs_.at(by_submission_.at(submission)); }
@@ -47,7 +47,8 @@ class JobTable {
   // `text` is an id, the name of a job (the newest one counts), or a unique prefix of an id. NotFound: no such job.
   // InvalidArgument: an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const;
-  // Newest first. Empty `states`: all states. With `before`: only jobs that were submitted before that job.
+  // Lists at most `limit` jobs, the newest first. `states`: only jobs in one of these states; empty: jobs in all states.
+  // `before`: only jobs that were submitted before this job; nullptr: no such condition.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const;
 
   const std::map<JobId, LiveJob>& all() const { return jobs_; }

@@ -10,15 +10,15 @@ namespace lynx::server {
 namespace {
 
 constexpr size_t kWitnesses = 5;
-// Usually a quorum of a node's witnesses must be in contact before other nodes take over the node's work. But most nodes may be
-// gone for good. So after this many timeouts the quorum is not needed any more. Commits of the older generation are refused
-// then.
+// Usually other nodes take over a node's work only while a quorum of the node's witnesses is in contact with the server. But
+// most nodes may be gone for good, so after this many timeouts no quorum is needed any more. Commits of the older generation
+// are refused then.
 constexpr int64_t kTimesWithoutQuorum = 10;
 constexpr int64_t kOneOfMany = 10;
 constexpr size_t kMaxTold = 8;
 
-// Scatters names on the ring, so that a node's witnesses are not its neighbours, which a network failure would cut off together
-// with it.
+// Scatters names on the ring. So a node's witnesses are not its neighbours in the network, which a network failure would cut
+// off together with the node.
 uint64_t PlaceOnRing(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
@@ -57,7 +57,7 @@ std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
   for (size_t seen = 0; seen < ring_.size() && witnesses.size() < kWitnesses; ++seen, ++at) {
     if (at == ring_.end()) at = ring_.begin();
-    if (at->second == name) break;  // once around the ring
+    if (at->second == name) break;  // the search has gone once around the ring
     witnesses.push_back(at->second);
   }
   return witnesses;
@@ -65,7 +65,8 @@ std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
 
 void Leases::Tell(LiveNode& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
-  // Too many lists are unconfirmed. From now on the node may have any list.
+  // The node has not confirmed these lists, and there are too many of them, so the server forgets them. From now on the node
+  // may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
@@ -97,8 +98,8 @@ bool Leases::InContact(const LiveNode& node) const {
   return node.worker_attached() && (!node.has_lease || step_.now() - node.renewed_at < CutOffAfter());
 }
 
-// True if at least half of these witnesses are in contact, so that a node that asks them cannot find that most have lost the
-// server. False for an empty list: a node that got such a list never ends its ranks.
+// True if at least half of these witnesses are in contact with the server. If the node asks them, it cannot find that most of
+// them have lost the server. False for an empty list, because a node that got an empty list never ends its ranks.
 bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {

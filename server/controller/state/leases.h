@@ -20,7 +20,7 @@ namespace lynx::server {
 
 class Leases {
  public:
-  // Keeps references to all arguments.
+  // The object keeps references to all arguments.
   Leases(const ControllerOptions& options, PresentStep& step, NodeTable& nodes)
       : options_(options), step_(step), nodes_(nodes) {}
 
@@ -30,7 +30,8 @@ class Leases {
   void TakeWitness(LiveNode& node, const WorkerState& state);
   // Renews the node's lease, as the answer to a report on this stream.
   void Renew(LiveNode& node, int64_t stream, const WorkerState& state);
-  // Notes which absent nodes may still have enough witnesses. Call it regularly.
+  // Sets `absent_since` of absent nodes to the present time as long as too few of their witnesses are in contact with the
+  // server. Call it regularly.
   void WatchQuorum();
   // True if a node without a worker daemon has been absent for so long that its ranks must have ended. The time counts from
   // `since` or later.
@@ -38,8 +39,8 @@ class Leases {
   void Forget(const NodeId& name);
 
  private:
-  // A node ends its ranks after this time without a message. This is before the server gives the node's work away (AwayFor),
-  // even if the generation ended because peers of these ranks were lost.
+  // A node ends its ranks when it has got no message from the server for this time. The server gives the node's work away later
+  // than that (AwayFor), even if the generation ended because peers of these ranks were lost.
   Nanos CutOffAfter() const;
   Nanos IsolatedAfter() const;
   std::vector<NodeId> WitnessesOf(const NodeId& name) const;

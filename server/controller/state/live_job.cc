@@ -86,7 +86,7 @@ Nanos Remaining(const LiveJob& job, Nanos now) {
   const bool measured = record.state == JobState::kRunning && record.progress.step > Nanos(0);
   const Nanos step = measured ? record.progress.step : job.plan->step;
   const double steps = static_cast<double>(std::max<int64_t>(0, record.spec->train.steps - record.progress.steps_done));
-  constexpr double kFar = 1e18;  // 31 years
+  constexpr double kFar = 1e18;  // nanoseconds: about 31 years
   Nanos remaining(static_cast<int64_t>(std::min(kFar, steps * static_cast<double>(step.value))));
   const Nanos limit = record.spec->scheduling.time_limit;
   if (limit > Nanos(0)) remaining = std::min(remaining, std::max(Nanos(0), limit - TrainedBy(job, now)));

@@ -27,7 +27,7 @@ namespace lynx::server {
 
 // What is known about a rank of the current generation in addition to its record.
 struct LiveRank {
-  std::optional<RankPhase> phase;  // unset: no report yet since the generation or this server began
+  std::optional<RankPhase> phase;  // unset: no report has come since the generation or this server began
   bool started = false;
   bool fault_reported = false;  // the rank reported its failure itself
   bool failed = false;
@@ -36,26 +36,27 @@ struct LiveRank {
   std::vector<int32_t> peers;  // after a failed link: the ranks at the other ends
   bool during_stop = false;    // failed after the stop had begun
   bool gave_way = false;       // ended on request, with a checkpoint
-  bool forgotten = false;      // its process was lost with its machine or daemon
+  bool forgotten = false;      // the rank's process was lost with its machine or daemon
   int32_t exit_code = 0;
   std::string reason;
-  int64_t order = 0;  // position of its failure among all failures of the job
+  int64_t order = 0;  // position of this failure among all failures of the job
   Nanos exited_at, finished_at;
-  int64_t received = 0;  // sequence of the newest report that was processed
+  int64_t received = 0;  // sequence number of the newest report that was processed
 };
 
 // State of planning during training, and of other changes to a job's devices.
 struct Replanning {
-  std::string trigger;                             // why a new plan is made; empty: none is being made
+  std::string trigger;                             // why a new plan is made; empty: no plan is being made
   std::shared_ptr<const Plan> plan;                // the plan for which the ranks give way
   std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
   std::vector<DeviceRef> placement;
-  std::vector<DeviceRef> considered;        // devices of the present plan, or of the last attempt that did not pay
-  Nanos not_before;                         // monotonic
-  std::vector<Nanos> changes;               // times of changes within the last hour
-  int64_t steps_done = 0;                   // from the newest step of this generation; 0: no step yet
-  Bytes checkpoint;                         // size of the newest checkpoint; 0: none yet
-  Nanos began, start_took{10'000'000'000};  // when this generation began; time of the last start until all ranks ran
+  std::vector<DeviceRef> considered;  // devices of the present plan, or of the last attempt that did not pay
+  Nanos not_before;                   // monotonic: until then the job is not planned again while it trains
+  std::vector<Nanos> changes;         // times of changes of the plan within the last hour
+  int64_t steps_done = 0;             // number of steps that are done, from the newest step of this generation; 0: no step yet
+  Bytes checkpoint;                   // size of the newest checkpoint; 0: there is no checkpoint yet
+  // began: when this generation began. start_took: time of the last start until all ranks ran.
+  Nanos began, start_took{10'000'000'000};
 };
 
 // What the server knows about the job's current generation (its latest start or restart) and that generation's ranks.
@@ -70,7 +71,7 @@ struct GenerationState {
   int64_t failures = 0;      // number of failed ranks
   // Timers, monotonic; 0: off.
   Nanos listen_deadline, stop_deadline, yield_deadline;
-  Nanos stopping_since;  // since when the ranks must end at once; 0: they need not
+  Nanos stopping_since;  // since when the ranks must end at once; 0: they need not end at once
   Nanos restart_at;      // set when all ranks are gone: when the next generation may begin
 };
 
@@ -79,9 +80,10 @@ struct DriftState {
   SpeedWatch speed;
   LinkWatch links;
   std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
-  // Slowness::compute of the job's nodes: when the newest plan was requested, and as the present plan assumes.
+  // Slowness::compute of the job's nodes. slowness_asked: the values when the newest plan was requested. slowness_planned: the
+  // values that the present plan assumes.
   std::map<NodeId, double> slowness_asked, slowness_planned;
-  Nanos not_before;  // monotonic: its nodes' speeds are not compared before this time
+  Nanos not_before;  // monotonic: the speeds of the job's nodes are not compared before this time
 };
 
 // State of a job while a plan is being made for it.
@@ -91,26 +93,26 @@ struct PlanningState {
   Reservation reservation;
   std::vector<LayerShape> wanted;
   size_t awaited = 0;        // index of a reserved device whose node had not measured all wanted shapes at the last look
-  bool asked = false;        // the plan is requested
+  bool asked = false;        // true once the plan has been requested
   int64_t attempt = 0;       // number of the newest request
-  Nanos measure_deadline;    // monotonic; 0: off
-  Nanos measured_since;      // monotonic: when its nodes were asked to measure
-  bool speculative = false;  // it is planned to find out whether it would end before the first job in line begins
+  Nanos measure_deadline;    // monotonic; 0: there is no deadline
+  Nanos measured_since;      // monotonic: when the job's nodes were asked to measure
+  bool speculative = false;  // the job is planned to find out whether it would end before the first job in line begins
   int32_t min_devices = 0;   // the next plan needs at least this many devices: fewer were tried
   DeviceKind tried_kind = DeviceKind::kAny;  // kind of the devices that were tried
 };
 
 // What the last look at the queue has found about a QUEUED job.
 struct QueueState {
-  bool structural = false;  // it needs more than exists; it holds up no other job
-  bool over_quota = false;  // its queue's quota is used up; it holds up no other job
-  // Monotonic: the job keeps its place in the line until then, although there are too few devices for it; 0: it does not.
+  bool structural = false;  // the job needs more devices than exist, so it holds up no other job
+  bool over_quota = false;  // the quota of the job's queue is used up, so the job holds up no other job
+  // Monotonic: until then the job keeps its place in the line although there are too few devices for it; 0: it keeps no place.
   Nanos line_until;
 };
 
 // State of a job that has run out of memory at least once. The memory limits themselves are in its record.
 struct MemoryState {
-  bool is_short = false;               // it is planned again because its plan did not fit its devices
+  bool is_short = false;               // the job is planned again because its plan did not fit its devices
   std::map<std::string, Bytes> taken;  // by device model: memory of the newest plan that did not fit; not stored
   std::string text;                    // the memory that the job's devices are now assumed to have
 };
@@ -125,38 +127,39 @@ struct LiveJob {
   QueueState queue;
   DriftState drift;
   MemoryState memory;
-  bool makes_room = false;  // it was asked to give way to another job
-  Nanos spared_until;       // monotonic: its ranks did not give way and are not asked again before this time
+  bool makes_room = false;  // the job was asked to give way to another job
+  Nanos spared_until;       // monotonic: the job's ranks did not give way and are not asked again before this time
   Nanos trained_before;     // training time of earlier generations
   int32_t fruitless = 0;    // number of consecutive generations without a step
   // Monotonic: when the job's record was last written, and when it must be written again; 0: nothing is due.
   Nanos persisted, persist_at;
 };
 
-// True if its spec gives a range of ranks.
+// True if the job's specification gives a range of ranks.
 bool IsElastic(const LiveJob& job);
-// True if the ranks must end at once, not only give way.
+// True if the ranks must end at once. False if they are only asked to give way.
 bool IsStopping(const LiveJob& job);
 // True if a plan is being made for the job, or its ranks give way for one.
 bool IsPlanned(const LiveJob& job);
-// True if some of its ranks have lost a peer; then the generation will end.
+// True if some of the job's ranks have lost a peer; then the generation will end.
 bool IsBreaking(const LiveJob& job);
 // Number of devices that the job has or is planned for.
 int32_t DevicesUsed(const LiveJob& job);
 // Fills `ranks_on` from the record.
 void IndexRanks(LiveJob& job);
-// The devices of the job's ranks, by rank. If its nodes do not all have the same number of its devices, each device counts as a
-// node of its own.
+// The devices of the job's ranks, by rank. If the job does not have the same number of devices on each node, every device
+// counts as a node of its own.
 Reservation HeldBy(const LiveJob& job);
 // Why the job is being planned.
 PlanTrigger TriggerOf(const LiveJob& job);
-// Time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. It must have a plan.
+// Time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. The job must have a
+// plan.
 Nanos CheckpointTime(const LiveJob& job);
-// Time without training that a change of the plan costs. It must have a plan.
+// Time without training that a change of the plan costs. The job must have a plan.
 Nanos CostOfChange(const LiveJob& job);
 // Training time of all generations up to `now` (monotonic).
 Nanos TrainedBy(const LiveJob& job, Nanos now);
-// The time until the job ends, from the measured or predicted time of its steps. It must have a plan.
+// The time until the job ends, from the measured or predicted time of its steps. The job must have a plan.
 Nanos Remaining(const LiveJob& job, Nanos now);
 
 // Names for messages, such as "small (j-0123)", "rank 3 on node n1".

@@ -19,25 +19,25 @@ namespace lynx::server {
 
 // The stream of an agent or of a worker daemon.
 struct Attachment {
-  int64_t stream = 0;  // 0: not attached
+  int64_t stream = 0;  // number of the stream; 0: none is attached
   std::string host, boot;
 };
 
 struct LiveNode {
   NodeId name;
   Attachment agent_link, worker_link;
-  AgentState agent;     // from the last report
-  std::string address;  // of the worker, for the node's peers
+  AgentState agent;     // what the agent said in its last report
+  std::string address;  // address of the worker daemon, for other nodes
   std::string worker_version;
   std::set<JobId> jobs;                      // jobs with ranks of a live generation on this node
-  std::map<RankKey, RankObservation> ranks;  // from the last report
+  std::map<RankKey, RankObservation> ranks;  // what the worker daemon said in its last report
   std::set<JobId> copies;                    // jobs whose states the node keeps in memory; from the last report
-  Slowness slowness;                         // as the jobs that train on the node show it
+  Slowness slowness;                         // what the jobs that train on the node have shown
   bool heard = false;                        // a worker has reported since this server began
   bool lost = false;
-  int32_t witness_port = 0;  // 0: its daemon cannot be asked
+  int32_t witness_port = 0;  // 0: the node's daemon cannot be a witness
   bool known = false;        // the node is in the store
-  bool has_lease = false;    // its daemon knows leases
+  bool has_lease = false;    // the node's daemon knows leases
   // One list of witnesses sent to this node. `told` holds the lists by report number, oldest first, without those that the node
   // has certainly replaced. `witnesses` is nullopt if an earlier server sent the list.
   struct Told {
@@ -45,10 +45,11 @@ struct LiveNode {
     std::optional<std::vector<NodeId>> witnesses;
   };
   std::vector<Told> told{{}};
-  // Monotonic. renewed_at: last renewal of its lease. worker_gone_at: when its worker went away. absent_since: since when the
-  // worker has been away while at least half of the node's witnesses were in contact.
+  // Monotonic. renewed_at: last renewal of the node's lease. worker_gone_at: when the node's worker daemon went away.
+  // absent_since: since when the daemon has been away while at least half of the node's witnesses were in contact with the
+  // server.
   Nanos renewed_at, worker_gone_at, absent_since;
-  Nanos seen;  // wall clock
+  Nanos seen;  // wall clock time
   Nanos seen_monotonic;
 
   bool agent_attached() const { return agent_link.stream != 0; }

@@ -17,7 +17,7 @@ namespace lynx::server {
 
 class MemoryCheckpoints {
  public:
-  // Keeps references to both arguments.
+  // The object keeps references to both arguments.
   MemoryCheckpoints(PresentStep& step, const JobTable& jobs) : step_(step), jobs_(jobs) {}
 
   // The node reports that it keeps copies of the states of these jobs.
@@ -26,7 +26,7 @@ class MemoryCheckpoints {
   void Forget(LiveNode& node);
   // The jobs among the node's copies that have ended or that the server does not know.
   std::vector<JobId> EndedOf(const LiveNode& node) const;
-  // Makes the server tell the nodes that keep the job's states that the job has ended.
+  // The job has ended: makes the server tell this to all nodes that keep copies of the job's states.
   void TellHoldersOf(const LiveJob& job);
 
  private:

@@ -19,14 +19,14 @@ namespace lynx::server {
 
 class NodeTable {
  public:
-  // Keeps references to both arguments.
+  // The object keeps references to both arguments.
   NodeTable(const ControllerOptions& options, PresentStep& step) : options_(options), step_(step) {}
 
   // The node with this name. If the server does not know it yet, it is added.
   LiveNode& Of(const NodeId& name);
   LiveNode& At(const NodeId& name) { return nodes_.at(name); }
   const LiveNode& At(const NodeId& name) const { return nodes_.at(name); }
-  // nullptr: unknown node.
+  // Returns nullptr if the node is unknown.
   LiveNode* Find(const NodeId& name);
   const LiveNode* Find(const NodeId& name) const;
   std::map<NodeId, LiveNode>& all() { return nodes_; }
@@ -38,26 +38,26 @@ class NodeTable {
   LiveNode* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
   // Removes the stream, which is closed. Returns its node; nullptr: the stream reported for no node.
   LiveNode* Leave(int64_t stream);
-  // The node's agent has reported its devices.
+  // Call it when the node's agent has reported its devices.
   void NoteDevices(const LiveNode& node);
   // True if some node has GPUs.
   bool has_gpus() const { return !gpu_nodes_.empty(); }
 
   const std::map<NodeId, Cordon>& cordons() const { return cordons_; }
   void RestoreCordons(std::map<NodeId, Cordon> cordons) { cordons_ = std::move(cordons); }
-  // nullopt: the node is not cordoned any more.
+  // Sets the node's cordon. nullopt: removes the cordon.
   void SetCordon(const NodeId& name, const std::optional<Cordon>& cordon);
 
   // The slowness of the nodes that the job's ranks are on.
   std::map<NodeId, Slowness> SlownessOf(const LiveJob& job) const;
-  // Empty: the node's agent has not reported the device's model.
+  // Returns the device's model; empty: the node's agent has not reported it.
   std::string ModelOf(const DeviceRef& where, DeviceKind kind) const;
 
  private:
   const ControllerOptions& options_;
   PresentStep& step_;
   std::map<NodeId, LiveNode> nodes_;
-  std::map<int64_t, NodeId> streams_;  // admitted streams
+  std::map<int64_t, NodeId> streams_;  // the nodes of the admitted streams, by stream number
   std::set<NodeId> gpu_nodes_;         // nodes that have reported GPUs
   std::map<NodeId, Cordon> cordons_;
 };

@@ -39,9 +39,9 @@ class PresentStep {
   // Notes that the node's agent (TellAgent) or worker daemon (TellWorker) must get a new desired state.
   void TellAgent(const NodeId& node) { agents_.insert(node); }
   void TellWorker(const NodeId& node) { workers_.insert(node); }
-  // Like TellWorker, for all nodes with ranks of the job.
+  // Calls TellWorker for all nodes with ranks of the job.
   void TellNodesOf(const LiveJob& job);
-  // Notes that the queue must be looked at, because something has changed for waiting jobs.
+  // Notes that the controller must look at the queue, because something has changed for waiting jobs.
   void LookAtQueue() { queue_changed_ = true; }
 
   // The controller calls these functions at the end of a Step. Each returns what was collected and forgets it.

@@ -1,5 +1,5 @@
-// Mistake: deliberate mistakes of the controller, for the test that shows that the simulation finds mistakes (tests/sim). A
-// server never makes one.
+// Mistake: mistakes that a test lets the controller make on purpose. The test shows that the simulation finds them (tests/sim).
+// A server never makes one.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_SEEDED_MISTAKE_H_
 #define LYNX_SERVER_CONTROLLER_STATE_SEEDED_MISTAKE_H_
 
