@@ -1,5 +1,5 @@
-// lynx-opt: reads a stage's problem from standard input, solves it exactly within a time limit, and prints the answer
-// (planner/recompute/solver_text.h). No other program links a MILP solver.
+// lynx-opt reads the recomputation problem of a stage from standard input, solves it exactly within a time limit, and prints
+// the answer (planner/recompute/solver_text.h). No other program links a MILP solver.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@ int Fail(int code, const std::string& message) {
   return code;
 }
 
-// Makes the kernel end the solver when its parent process ends, because nothing else would end it. Returns false if the parent
-// has already ended.
+// Makes the kernel kill this process when its parent process ends, because no other process would end it then. Returns false if
+// the parent has already ended.
 bool EndWith(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return ::getppid() == parent;

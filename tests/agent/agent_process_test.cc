@@ -1,4 +1,4 @@
-// lynx-agent as a process, with a measuring program that computes nothing and a server in the test.
+// Tests lynx-agent as a process. Its measuring program computes nothing, and its server runs in the test.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -236,7 +236,7 @@ TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
   EXPECT_EQ(after.profile().SerializeAsString(), before.profile().SerializeAsString());
   EXPECT_NE(after.boot_id(), before.boot_id());
   EXPECT_EQ(Text("runs"), runs);
-  // With other devices the agent measures again.
+  // If its devices have changed, the agent measures again.
   EndAgent(SIGTERM);
   StartAgent({"--link-rate", "10MB"});
   cluster_.WaitUntil("the shape once more",
@@ -276,7 +276,7 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   agent_ = std::move(first);
 }
 
-// The agent finds the tests' driver as it would find NVIDIA's.
+// The agent finds the driver of these tests in the same way as NVIDIA's driver.
 class AgentWithGpusTest : public AgentTest {
  protected:
   void SetUp() override {
@@ -287,7 +287,7 @@ class AgentWithGpusTest : public AgentTest {
     ::unsetenv("LD_LIBRARY_PATH");
     AgentTest::TearDown();
   }
-  // The devices that the agent offers, each as "kind uuid".
+  // Returns the devices that the agent offers, each as "kind uuid".
   static std::string Offered(const Told& told) {
     std::string text;
     for (const v1::Device& device : told.last.devices()) text += device.kind() + " " + device.uuid() + "\n";
@@ -302,7 +302,7 @@ TEST_F(AgentWithGpusTest, OffersGpusUntilTheyFailAndThenCpus) {
   EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\ncuda GPU-fake-1\n");
   EXPECT_NE(cluster_.told().last.devices(0).detail().find("compute 9.0"), std::string::npos);
   EXPECT_EQ(cluster_.told().last.conditions_size(), 0);
-  // The fake's NCCL takes 1 GiB and 172 MiB per route. For eight routes this is more than the 2 GiB that were reserved.
+  // The fake NCCL takes 1 GiB, and 172 MiB for each route. With eight routes this is more than the reserved 2 GiB.
   EXPECT_EQ(cluster_.told().last.profile().intra_node().latency_ns(), 4'000);
   EXPECT_EQ(cluster_.told().last.profile().inter_node().latency_ns(), 25'000);
   EXPECT_EQ(cluster_.told().last.devices(0).memory_bytes(), (kGiB * 14 - kMiB * 352).value);

@@ -1,4 +1,4 @@
-// The devices that a node offers, with the tests' own driver and a rank binary that can use some of its GPUs.
+// Tests which devices a node offers, with the tests' own driver and a rank binary that can use some of the driver's GPUs.
 #include "agent/device_offer.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ class DeviceOfferTest : public ::testing::Test {
   }
   ~DeviceOfferTest() override { std::filesystem::remove_all(folder_); }
 
-  // The script gets the arguments of the rank binary: --check-cuda and a UUID.
+  // `script` runs with the arguments of the rank binary: --check-cuda and a UUID.
   void SetRankBinary(const std::string& script) {
     std::ofstream(folder_ + "/rank") << "#!/bin/sh\n[ \"$1\" = --check-cuda ] || exit 9\n" << script << "\n";
     ::chmod((folder_ + "/rank").c_str(), 0755);
@@ -151,7 +151,7 @@ TEST_F(DeviceOfferTest, AGpuThatFailsIsLeftOutAndTheOthersAreOffered) {
   EXPECT_TRUE(offer.conditions[1].withdrawn);
 }
 
-// The GPU has 16 GiB; other processes use one of them.
+// The GPU has 16 GiB. Other processes use 1 GiB of it.
 TEST_F(DeviceOfferTest, WhatAProcessTakesOfAGpuIsReserved) {
   const FakeDriver driver("gpus 1\ngpu.0.used 1073741824\n");
   const auto first = [&](Bytes stated = Bytes(0)) {

@@ -1,4 +1,5 @@
-// FakeDriver: while one lives, it decides what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers. One at a time.
+// FakeDriver decides what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers while the object lives. Only one may exist at a
+// time.
 #ifndef LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 #define LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 
@@ -27,7 +28,7 @@ class FakeDriver {
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
-  // The answers from now on. Written in one piece, because another process may be reading them.
+  // Sets the answers from now on. The file is replaced as a whole, because another process may be reading it.
   void Write(const std::string& text) const {
     std::ofstream(path_ + ".new") << text;
     std::filesystem::rename(path_ + ".new", path_);

@@ -1,8 +1,8 @@
-// A measuring rank process for tests of the agent. It accepts lynx-rank's measuring flags, measures nothing, and
-// answers as the file $LYNX_FAKE_MEASURE/mode says: ok (also if there is no such file), fail, hang, garbage, or skip
-// (it measures no shape). It can use every GPU. It appends its flag and first core to $LYNX_FAKE_MEASURE/runs.
+// A rank process for tests of the agent. It accepts lynx-rank's flags for measuring, but measures nothing. It answers what the
+// file $LYNX_FAKE_MEASURE/mode says: ok (also if there is no such file), fail, hang, garbage, or skip (it measures no shape).
+// It can use every GPU. It appends its flag and its first core to $LYNX_FAKE_MEASURE/runs.
 //
-// Its times grow with the core, and its rates fall: on core c an op takes 1000 * (c + 1) ns.
+// On core c an op takes 1000 * (c + 1) ns, so its times grow with the core. Its rates become smaller with the core.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 for machines without a GPU: NVML's functions as lynx-agent declares them, with answers from a file.
-// $LYNX_FAKE_NVML names it; it is read anew for each answer. Lines, all optional: KEY VALUE
+// libnvidia-ml.so.1 for machines without a GPU. It has NVML's functions as lynx-agent declares them, and reads its answers from
+// a file, again for each answer. $LYNX_FAKE_NVML names the file. Its lines are KEY VALUE, and all of them are optional:
 //
 //   init CODE              what nvmlInit_v2 returns
 //   gpus COUNT             0 without it
@@ -8,7 +8,7 @@
 //                          max_clock MHZ, bus TEXT, ecc COUNT, throttle BITS, lost 1, links BUS,BUS,... ("switch": one)
 //   xid I NUMBER           an event for GPU I; each such line is told once, in their order
 //
-// Compiled with LYNX_OLD_NVML it lacks a function, as an old driver's does.
+// If it is compiled with LYNX_OLD_NVML, it lacks a function, like the library of an old driver.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>

@@ -36,10 +36,10 @@ TEST_F(GpuHealthTest, AnXidOfTheHardwareWithdrawsTheGpuForGood) {
   EXPECT_TRUE(condition.withdrawn);
   EXPECT_EQ(condition.since, kStart);
   EXPECT_THAT(condition.message, HasSubstr("GPU 0 (NVIDIA H200) had Xid 79, fallen off the bus: it is not offered"));
-  // A later Xid that a program caused changes nothing.
+  // A later Xid whose cause is a program changes nothing.
   health_.NoteXid(31, kStart + kHour);
   EXPECT_EQ(Only(health_, kStart + kHour), condition);
-  // An unknown Xid counts as the hardware's until it is known that programs cause it.
+  // The hardware counts as the cause of an unknown Xid, until it is known that programs cause it.
   GpuHealth other("GPU 1", "GPU-2");
   other.NoteXid(999, kStart);
   EXPECT_TRUE(Only(other, kStart).withdrawn);

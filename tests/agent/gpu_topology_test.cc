@@ -15,7 +15,7 @@ std::vector<NodeDevice> Gpus(int32_t count) {
   return devices;
 }
 
-// Connects the devices of each block with each other, in the given list of neighbours.
+// Connects the devices of each block of `block` devices with each other, in the given list of neighbours.
 void Join(std::vector<NodeDevice>& devices, int32_t block, std::vector<int32_t> NodeDevice::*list) {
   for (NodeDevice& device : devices) {
     for (const NodeDevice& other : devices) {

@@ -71,7 +71,7 @@ TEST_F(MeasurementTest, TakesTheSlowestDevice) {
   const absl::StatusOr<MeasureResult> result = MeasureDevices(options_, devices_, {Shape(1), Shape(2)}, cancel_);
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_EQ(result->measured.size(), 2u);
-  // The device on core 5 is the slower one of the fake.
+  // The device on core 5 is the slower one of the fake devices.
   EXPECT_EQ(result->measured[1].shape, Shape(2));
   EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)], (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
   EXPECT_EQ(result->flops_per_second, 1'000'000'000 / 6);

@@ -52,7 +52,7 @@ TEST_F(NodeCoresTest, Version2LimitsByTheNarrowestGroup) {
   Write("/cgroup/pods/lynx/cpu.max", "150000 100000\n");
   EXPECT_EQ(Find().limit_permille, 1500);
   EXPECT_NE(Find().limit_group, outer);
-  // For another process in the group that limits both, the limit is the one of that group.
+  // The outer group limits both processes. So the limit of the other process is the limit of this group.
   Write("/cgroup/pods/lynx/cpu.max", "max 100000\n");
   Write("/proc/self/cgroup", "0::/pods/other\n");
   Write("/cgroup/pods/other/cpu.max", "max 100000\n");

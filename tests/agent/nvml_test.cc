@@ -1,4 +1,4 @@
-// Tests the code that loads NVML, with a library of the tests in its place.
+// Tests the code that loads NVML, with a library of the tests instead of NVIDIA's.
 #include "agent/nvml.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST(NvmlTest, TellsOfDevices) {
 }
 
 TEST(NvmlTest, TellsWhichGpusNvLinkJoins) {
-  // GPUs 0 and 1 are joined directly; 2 and 3 are on the switches.
+  // GPUs 0 and 1 are connected directly; GPUs 2 and 3 are connected to the switches.
   const FakeDriver driver(
       "gpus 5\n"
       "gpu.0.links 00000000:11:00.0,00000000:11:00.0\n"

@@ -25,7 +25,7 @@ TEST(CpuProbe, GivesOneDevicePerAvailableCore) {
     EXPECT_EQ(device.kind, DeviceKind::kCpu);
     EXPECT_FALSE(device.model.empty());
     EXPECT_EQ(device.cores, std::vector<int32_t>{cores[i]});
-    // Every device has the same share of the machine's memory, so the shares do not add up to more than there is.
+    // Every device has the same share of the machine's memory, so all shares together are not more than the memory.
     EXPECT_GT(device.memory, kMiB);
     EXPECT_EQ(device.memory, devices->front().memory);
   }

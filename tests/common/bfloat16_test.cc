@@ -31,7 +31,7 @@ TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
     const auto word = static_cast<uint32_t>(Mix64(i));
     const auto value = std::bit_cast<float>(word);
     if (!std::isfinite(value)) continue;
-    const float below = Widened(word >> 16), above = Widened((word >> 16) + 1);  // by magnitude
+    const float below = Widened(word >> 16), above = Widened((word >> 16) + 1);  // below and above in magnitude
     const double to_below = std::fabs(static_cast<double>(value) - below);
     const double to_above = std::isinf(above) ? std::ldexp(1.0, 120) - to_below  // the distance if there were another neighbour
                                               : std::fabs(static_cast<double>(above) - value);
@@ -45,7 +45,7 @@ TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
       EXPECT_LE(std::fabs(got - value), kBfloat16Rounding * std::fabs(value));
     }
   }
-  EXPECT_EQ(Bfloat16(std::bit_cast<float>(0x3f808000u)).bits, 0x3f80);  // half way: rounds to even
+  EXPECT_EQ(Bfloat16(std::bit_cast<float>(0x3f808000u)).bits, 0x3f80);  // half way between two numbers: rounds to the even one
   EXPECT_EQ(Bfloat16(std::bit_cast<float>(0x3f818000u)).bits, 0x3f82);
   EXPECT_EQ(Bfloat16(std::bit_cast<float>(0x3f808001u)).bits, 0x3f81);
 }
@@ -55,7 +55,7 @@ TEST(Bfloat16, EndsOfTheRange) {
   EXPECT_EQ(static_cast<float>(Bfloat16(std::numeric_limits<float>::max())), infinity);
   EXPECT_EQ(static_cast<float>(Bfloat16(-infinity)), -infinity);
   EXPECT_EQ(Bfloat16(-0.0f).bits, 0x8000);
-  // The payload is in bits that are dropped.
+  // The payload of this NaN is in bits that rounding drops.
   EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::bit_cast<float>(0x7f800001u)))));
   EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::bit_cast<float>(0xffffffffu)))));
 }

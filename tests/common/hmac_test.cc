@@ -16,7 +16,7 @@ std::string Hex(const Mac& mac) {
   return text;
 }
 
-// RFC 4231, test cases 1, 2 and 6.
+// These are the test cases 1, 2 and 6 of RFC 4231.
 TEST(HmacTest, IsThatOfTheStandard) {
   EXPECT_EQ(Hex(HmacSha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");

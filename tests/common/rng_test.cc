@@ -5,7 +5,7 @@
 namespace lynx {
 namespace {
 
-// Known results of the reference implementation (Random123, kat_vectors, philox4x32 10).
+// These are known results of the reference implementation (Random123, kat_vectors, philox4x32 10).
 TEST(Philox, MatchesPublishedVectors) {
   EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0}), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t ones = 0xffffffff;

@@ -10,7 +10,7 @@
 namespace lynx::comparison {
 namespace {
 
-// Room around a panel's plot, in pixels.
+// The space around a panel's plot, in pixels.
 constexpr double kLeft = 46, kRight = 10, kTop = 26, kBottom = 40;
 constexpr double kLegendLine = 20;
 constexpr double kBarWidth = 9;
@@ -43,7 +43,7 @@ std::string Text(double x, double y, const std::string& anchor, const std::strin
                          HtmlEscaped(text));
 }
 
-// One panel whose upper left corner is at (left, top).
+// Draws one panel. Its upper left corner is at (left, top).
 class PanelSvg {
  public:
   PanelSvg(const Chart& chart, const Panel& panel, double left, double top)
@@ -74,7 +74,7 @@ class PanelSvg {
 
   std::string Lines() const {
     std::string svg;
-    // The strongest style is drawn last, above the others.
+    // The strongest style is drawn last, so that it is above the others.
     for (auto one = panel_.series.rbegin(); one != panel_.series.rend(); ++one) {
       std::string points, dots;
       for (const auto& [x, y] : one->points) {

@@ -1,5 +1,5 @@
-// Small charts as SVG text: a grid of panels with axes, lines or bars, and a legend. Colours follow the reader's light
-// or dark scheme; lines also differ in their dashes. Pure; thread-safe.
+// Draws small charts as SVG text: a grid of panels with axes, lines or bars, and a legend. Colours follow the light or dark
+// scheme of the reader. Lines also differ in their dashes. Pure; thread-safe.
 #ifndef LYNX_TESTS_COMPARISON_CHART_H_
 #define LYNX_TESTS_COMPARISON_CHART_H_
 
@@ -11,7 +11,7 @@ namespace lynx::comparison {
 
 inline constexpr int kSeriesStyles = 6;
 
-// Points in data units, joined by a line.
+// Points in the units of the data. A line joins them.
 struct Series {
   int style = 0;  // 0 (the strongest) to kSeriesStyles - 1
   std::vector<std::pair<double, double>> points;
@@ -34,7 +34,7 @@ struct Panel {
   std::string title;
   Axis x, y;
   std::vector<Series> series;
-  bool bars = false;  // bars from the bottom of the panel to each point, instead of lines
+  bool bars = false;  // true: a bar from the bottom of the panel to each point, instead of a line
 };
 
 struct LegendEntry {
@@ -43,12 +43,13 @@ struct LegendEntry {
 };
 
 struct Chart {
-  std::string title;  // for people who cannot see the chart
+  std::string title;  // a text for people who cannot see the chart
   int columns = 1;
-  int panel_width = 215, panel_height = 180;  // pixels, with axes
+  int panel_width = 215, panel_height = 180;  // in pixels, including the axes
   std::vector<Panel> panels;                  // row by row
   std::vector<LegendEntry> legend;
-  bool legend_in_grid = false;  // in the cell after the last panel, instead of in a line below all panels
+  // True: the legend is in the cell after the last panel. False: it is in a line below all panels.
+  bool legend_in_grid = false;
 };
 
 std::string SvgOf(const Chart& chart);

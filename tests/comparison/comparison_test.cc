@@ -1,5 +1,5 @@
-// Checks the claims of docs/comparison.md on settings that are quick to plan, the page in the tree, and the text of the
-// figures.
+// Checks three things: the claims of docs/comparison.md on settings that are quick to plan, the page in the source tree, and
+// the text of the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kSource = LYNX_SOURCE_DIR;
-// The simulated times of equivalent plans may differ because of their order.
+// Two equivalent plans may have slightly different simulated times, because the order of their actions differs.
 constexpr double kEqual = 0.9999;
 
 Curve CurveFor(const Setting& setting, const std::vector<double>& shares) {
@@ -28,7 +28,7 @@ Curve CurveFor(const Setting& setting, const std::vector<double>& shares) {
   return curve.ok() ? *std::move(curve) : Curve{};
 }
 
-// The cells of a line of a Markdown table; empty for other lines.
+// Returns the cells of a line of a Markdown table, or no cells for other lines.
 std::vector<std::string> Cells(const std::string& line) {
   if (line.empty() || line[0] != '|') return {};
   std::vector<std::string> cells;
@@ -100,7 +100,7 @@ TEST(Comparison, UnknownNamesAreErrors) {
   EXPECT_FALSE(CurveOf(kSource, {"nowhere", "gpt-1.3b", 1024, 4, 4, 4}, {1}).ok());
 }
 
-// The page in the tree has every setting, and its claims are true.
+// The page in the source tree must have every setting, and its claims must be true.
 TEST(ComparisonPage, HoldsItsClaims) {
   const std::string page = PageInTree();
   for (const Setting& s : Settings()) {

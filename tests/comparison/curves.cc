@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<const char*, kBaselineCount> kNames = {
     "Megatron full", "full, keep collectives", "selective", "block N", "balanced", "no overlap", "store all"};
-// The mode of each Baseline.
+// The recomputation mode of each Baseline.
 constexpr std::array<RecomputeMode, kBaselineCount> kModes = {
     RecomputeMode::kFull,     RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective, RecomputeMode::kBlock,
     RecomputeMode::kBalanced, RecomputeMode::kNoOverlap,           RecomputeMode::kNone};
@@ -32,7 +32,7 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
   spec.model.seq = setting.seq;
   spec.train = {.steps = 1, .global_batch = setting.micro_batch * kMicrobatches, .micro_batch = setting.micro_batch};
   spec.resources.min_ranks = spec.resources.max_ranks = setting.tp * setting.pp;
-  spec.recompute_options.forbids_offload = true;  // no other policy here uses the host's memory
+  spec.recompute_options.forbids_offload = true;  // because no other policy here uses the host's memory
   spec.parallel = {.tp = setting.tp,
                    .pp = setting.pp,
                    .dp = 1,
@@ -42,7 +42,8 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
                    .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
   Normalize(spec);
-  // The limit for activations replaces the device's memory; CurveOf leaves out points that no device has room for.
+  // The limit for activations takes the place of the device's memory. CurveOf leaves out the points for which no device has
+  // room.
   for (NodeGroup& group : request.cluster.groups) group.memory_per_device = Bytes(0);
   return request;
 }
@@ -55,8 +56,9 @@ absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode 
   return plan == nullptr ? std::nullopt : std::make_optional(std::move(*plan));
 }
 
+// Returns how much longer a step takes with Megatron-LM's full recomputation than with Lynx's, from a closed form for both.
 // Lynx recomputes only what the backward pass reads, and so does its plan for kFull. Megatron-LM runs the whole layer again,
-// including its last product and collective. Returns the difference between the two step times, from a closed form for both.
+// including its last product and collective.
 absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Setting& setting) {
   StepRequest step{.model = request.spec.model,
                    .layout = PinnedLayout(request.spec.parallel),
@@ -71,7 +73,7 @@ absl::StatusOr<Nanos> ExtraOfMegatronFull(const PlanRequest& request, const Sett
   return theirs.step - ours.step;
 }
 
-// Goes from the largest limit to the smallest: a policy that does not fit at one limit fits at no smaller limit.
+// Goes from the largest limit to the smallest, because a policy that does not fit at one limit fits at no smaller limit.
 absl::Status AddBaseline(const PlanRequest& request, int baseline, Nanos extra, std::vector<Point>& points) {
   for (auto point = points.rbegin(); point != points.rend(); ++point) {
     LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> plan, PlanWith(request, kModes[baseline], point->limit));
@@ -109,7 +111,7 @@ const std::vector<Setting>& Settings() {
     struct Model {
       const char* preset;
       int32_t pp;
-      int32_t tokens;  // tokens of a microbatch
+      int32_t tokens;  // number of tokens of a microbatch
       std::vector<int32_t> lengths;
     };
     const std::vector<int32_t> gpt = {1024, 2048, 4096};

@@ -1,6 +1,6 @@
-// Step times of one model in one layout, for each recomputation policy and for several limits of the activation memory.
-// Schedule (1F1B) and layout are fixed, so that only the policy differs. Each figure comes from a plan of its own
-// (MakePlan), simulated action by action. Thread-safe.
+// Computes step times of one model in one layout, for each recomputation policy and for several limits of the activation
+// memory. Schedule (1F1B) and layout are fixed, so that only the policy differs. Each figure comes from a plan of its own
+// (MakePlan), which is simulated action by action. Thread-safe.
 #ifndef LYNX_TESTS_COMPARISON_CURVES_H_
 #define LYNX_TESTS_COMPARISON_CURVES_H_
 
@@ -22,52 +22,53 @@ struct Setting {
   int32_t tp = 1, pp = 1;
   int32_t micro_batch = 1;
 };
-// The microbatches of one replica in one step.
+// The number of microbatches of one replica in one step.
 inline constexpr int32_t kMicrobatches = 16;
 
-// What Lynx is compared with. None of these policies recomputes anything inside a window.
+// The policies with which Lynx is compared. None of them recomputes anything inside a window.
 enum class Baseline : uint8_t {
   kMegatronFull,         // Megatron-LM's full recomputation of every layer
-  kFullKeepCollectives,  // recomputes all but the collectives
+  kFullKeepCollectives,  // recomputes everything except the collectives
   kSelective,            // recomputes the attention core
-  kBlock,                // recomputes the first N layers of each stage in full, with the best N that fits
+  kBlock,                // recomputes the first N layers of each stage in full; N is the best number that fits
   kBalanced,             // recomputes norms and the activation function
-  kNoOverlap,            // chooses per tensor, layer and stage: the least exposed time that fits
+  kNoOverlap,            // chooses for each tensor, layer and stage; has the least exposed time that fits
   kStoreAll,
 };
 inline constexpr int kBaselineCount = static_cast<int>(Baseline::kStoreAll) + 1;
 const char* BaselineName(Baseline baseline);
 
 struct Point {
-  Bytes limit;                                                 // of the activations of a rank
-  double share = 0;                                            // relative to the activations if everything is stored
-  std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step times; nullopt: does not fit
+  Bytes limit;                                                 // the limit for the activations of a rank
+  double share = 0;                                            // the limit relative to the activations if everything is stored
+  std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step times; nullopt: the policy does not fit
   std::optional<Nanos> lynx;                                   // step time with HEU
 
   std::optional<Nanos> Step(Baseline baseline) const { return baselines[static_cast<size_t>(baseline)]; }
-  // The fastest baseline; of equally fast ones the last, which is the simplest.
+  // Returns the fastest baseline. If several are equally fast, returns the last of them, which is the simplest.
   std::optional<Baseline> Best() const;
   // True if something has to be recomputed, because storing everything does not fit.
   bool Tight() const { return !Step(Baseline::kStoreAll); }
-  // How many times as fast Lynx is; 0 if one of the two does not fit.
+  // Returns how many times as fast Lynx is, or 0 if one of the two does not fit.
   double SpeedupOver(std::optional<Nanos> step) const;
 };
 
 struct Curve {
   Setting setting;
-  Bytes stored;               // the activations of the fullest rank if everything is stored
-  Bytes states;               // weights, gradients and optimizer states of that rank
-  Nanos unlimited;            // step time if everything is stored, as if it fitted
-  std::vector<Point> points;  // by ascending share; without points for which the device has no room beside the states
+  Bytes stored;     // the activations of the fullest rank if everything is stored
+  Bytes states;     // weights, gradients and optimizer states of that rank
+  Nanos unlimited;  // the step time if everything is stored, even if this does not fit
+  // By ascending share. Points for which the device has no room beside the states are left out.
+  std::vector<Point> points;
 };
 
-// The limits of docs/comparison.md, as shares of the activations if everything is stored.
+// Returns the memory limits of docs/comparison.md, as shares of the memory that the activations take if everything is stored.
 const std::vector<double>& Shares();
-// The settings of docs/comparison.md, ordered by cluster, then model, then sequence length.
+// Returns the settings of docs/comparison.md, ordered by cluster, then model, then sequence length.
 const std::vector<Setting>& Settings();
 
-// `source_dir`: the root of the source tree, which has the cluster file. `shares` must ascend. Errors: those of reading
-// the file and of MakePlan.
+// `source_dir`: the root of the source tree, which has the cluster file. `shares` must ascend. Returns errors of reading the
+// file and of MakePlan.
 absl::StatusOr<Curve> CurveOf(const std::string& source_dir, const Setting& setting, const std::vector<double>& shares);
 
 }  // namespace lynx::comparison

@@ -10,7 +10,7 @@
 namespace lynx::comparison {
 namespace {
 
-// The baselines that figures show, in the order of the styles. The strongest style is that of Lynx.
+// The baselines that the figures show, in the order of the styles. Lynx has the strongest style.
 constexpr Baseline kShown[] = {Baseline::kNoOverlap, Baseline::kSelective, Baseline::kFullKeepCollectives, Baseline::kBlock,
                                Baseline::kMegatronFull};
 

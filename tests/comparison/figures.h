@@ -1,4 +1,4 @@
-// The figures of docs/comparison.md. Pure; thread-safe.
+// Draws the figures of docs/comparison.md. Pure; thread-safe.
 #ifndef LYNX_TESTS_COMPARISON_FIGURES_H_
 #define LYNX_TESTS_COMPARISON_FIGURES_H_
 
@@ -9,18 +9,18 @@
 
 namespace lynx::comparison {
 
-// The sequence length that figures over memory show for the model: the middle one of its settings.
+// Returns the sequence length of the model that figures over memory show: the middle one of its settings.
 int32_t ShownLength(const std::string& model, const std::vector<Curve>& curves);
 
-// Throughput over the limit for activations, for one cluster, with one panel per model. SVG.
+// Draws throughput over the limit for activations, for one cluster, with one panel for each model. Returns SVG.
 std::string MemoryFigure(const std::string& cluster, const std::vector<Curve>& curves);
 
-// The largest speedup of Lynx over Megatron-LM's full recomputation, for each model and sequence length, with one panel
-// per cluster. SVG.
+// Draws the largest speedup of Lynx over Megatron-LM's full recomputation, for each model and sequence length, with one panel
+// for each cluster. Returns SVG.
 std::string SpeedupFigure(const std::vector<Curve>& curves);
 
-// The highest speedup over the baseline among the points of a curve where something has to be recomputed. 0 if the
-// baseline never fits.
+// Returns the highest speedup over the baseline. It looks only at points of the curve at which something has to be recomputed.
+// Returns 0 if the baseline never fits.
 double BestSpeedup(const Curve& curve, Baseline baseline);
 
 }  // namespace lynx::comparison

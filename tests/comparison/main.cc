@@ -1,4 +1,4 @@
-// lynx_compare_figure SOURCE_DIR DOCS_DIR: writes comparison.md and its figures. Settings are computed on all cores.
+// lynx_compare_figure SOURCE_DIR DOCS_DIR: writes comparison.md and its figures. It uses all cores to compute the settings.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +12,7 @@
 namespace lynx::comparison {
 namespace {
 
-// The curves in the order of Settings(). Prints its progress on standard error.
+// Returns the curves in the order of Settings(). Prints its progress on standard error.
 absl::StatusOr<std::vector<Curve>> AllCurves(const std::string& source_dir) {
   const std::vector<Setting>& settings = Settings();
   std::vector<std::optional<absl::StatusOr<Curve>>> results(settings.size());

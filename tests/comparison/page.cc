@@ -60,7 +60,7 @@ double OverBest(const Point& point) {
   return best ? point.SpeedupOver(point.Step(*best)) : 0;
 }
 
-// The values, ascending, of all points where both fit and something has to be recomputed.
+// Returns the values, ascending, of all points at which both policies fit and something has to be recomputed.
 std::vector<double> All(const std::vector<Curve>& curves, const std::string& cluster, double (*value)(const Point&)) {
   std::vector<double> values;
   for (const Curve& curve : curves) {

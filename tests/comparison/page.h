@@ -1,4 +1,4 @@
-// The text of docs/comparison.md. Pure; thread-safe.
+// Writes the text of docs/comparison.md. Pure; thread-safe.
 #ifndef LYNX_TESTS_COMPARISON_PAGE_H_
 #define LYNX_TESTS_COMPARISON_PAGE_H_
 
@@ -9,11 +9,11 @@
 
 namespace lynx::comparison {
 
-// The file name of the cluster's figure, relative to docs/.
+// Returns the file name of the cluster's figure, relative to docs/.
 std::string MemoryFigureName(const std::string& cluster);
 inline constexpr char kSpeedupFigureName[] = "images/comparison-speedup.svg";
 
-// Markdown: what is compared and how, the figures, and a table of every point.
+// Returns Markdown: what is compared and how, the figures, and a table with every point.
 std::string ComparisonPage(const std::vector<Curve>& curves);
 
 }  // namespace lynx::comparison

@@ -34,7 +34,7 @@ OpSet LayerOps(const LayerGraph& graph) {
   return ops;
 }
 
-// The ops that recompute what the policy does not store.
+// Returns the ops that recompute the tensors that the policy does not store.
 OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
   const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
   OpSet ops = 0;
@@ -45,7 +45,8 @@ OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
   return ops;
 }
 
-// Time of the collectives that recomputing `ops` repeats: the one after proj, and those that gather what the ops read.
+// Returns the time of the collectives that are repeated if `ops` are recomputed: the one after proj, and those that gather what
+// the ops read.
 Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet ops) {
   Nanos sum;
   for (const Tensor gathered : {Tensor::kLn1Full, Tensor::kLn2Full}) {
@@ -58,20 +59,20 @@ Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet
   return sum;
 }
 
-// One chunk's copies, out and in, run beside one of its forwards and one of its backwards. Returns the time by which the
-// copies lengthen them.
+// The copies of one chunk to the host and back run at the same time as one of its forward passes and one of its backward
+// passes. Returns the time by which the copies lengthen these passes.
 Nanos UnhiddenCopies(const HostLink& host, Bytes bytes, Nanos passes) {
   if (bytes.value == 0) return Nanos(0);
   const Nanos copies = std::max({TimeAtRate(bytes.value, host.to_host_bytes_per_second),
                                  TimeAtRate(bytes.value, host.from_host_bytes_per_second),
                                  TimeAtRate(bytes.value * 2, host.both_bytes_per_second)}) +
                        host.latency;
-  // Copies slow the passes that run beside them.
+  // Copies slow down the passes that run at the same time.
   const Nanos slowed = std::min(copies, passes) * (host.op_slowdown_permille - 1000) / host.op_slowdown_permille;
   return slowed + std::max(Nanos(0), copies - passes - slowed);
 }
 
-// Bytes that a layer keeps of a microbatch between its passes.
+// Returns the bytes that a layer keeps of a microbatch between its forward and its backward pass.
 Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode mode) {
   const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
   Bytes sum = TensorBytes(Tensor::kX, shape);
@@ -98,7 +99,7 @@ class Estimator {
   }
   bool First(int32_t piece) const { return piece == 0; }
   bool Last(int32_t piece) const { return piece + 1 == shape_of_pipeline_.pieces(); }
-  // Time to transfer x to this stage from the previous one.
+  // Returns the time to transfer x from the previous stage to this stage.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
   int64_t ParametersOf(int32_t piece) const;
@@ -156,8 +157,8 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   const int32_t next = shape_of_pipeline_.Next(stage);
   const Nanos ahead = next == kNoStage ? Nanos(0) : TransferTo(next);
   if (request_.traits.blocking_transfers) {
-    times.forward += TransferTo(stage);  // receives x
-    times.backward += ahead;             // receives its gradient
+    times.forward += TransferTo(stage);  // the stage receives x
+    times.backward += ahead;             // the stage receives the gradient of its output
   } else {
     times.transfer = ahead;
   }
@@ -196,9 +197,10 @@ int64_t Estimator::MostParameters() const {
   return *std::max_element(of_rank.begin(), of_rank.end());
 }
 
-// The gradients of a layer can be reduced while the layers below it run backward for the last time. Only the reduction of the
-// last layer is always exposed. After the optimizer, weights are gathered, and no work runs at the same time. Transfers that
-// run with every microbatch are a part of the microbatch's time.
+// Returns the exposed time of the gradient reduction and of the weight gather. The gradients of a layer can be reduced while
+// the layers below it run backward for the last time. Only the reduction of the last layer is always exposed. After the
+// optimizer, weights are gathered, and no work runs at the same time. Transfers that run with every microbatch are a part of
+// the microbatch's time.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
   const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);
@@ -252,7 +254,7 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, Rec
     if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
     layer.recompute = costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops);
   }
-  // A checkpointed function gathers what it reads and drops it, so the weight gradients must gather it once more.
+  // A checkpointed function gathers what it reads, and then drops it. So the weight gradients must gather it once more.
   const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
   layer.backward = layer.recompute + costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered);
   return layer;

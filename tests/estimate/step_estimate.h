@@ -1,10 +1,11 @@
-// Time of one step in closed form: each layer's passes from the cost model, the pipeline's schedule from its timeline,
-// then what follows the last pass. Coarser than Simulate, which runs every action, and fast enough for pipelines of any
-// size. It leaves out recomputation in windows (all layers are alike, and their recomputation is exposed) and the
-// exchange of norms and losses. ZeRO-2 reduces gradients with every microbatch, and ZeRO-3 also gathers weights before
-// each pass; where the framework overlaps reductions, these are hidden behind the pass, up to the length of the pass.
+// Estimates the time of one step in closed form. It takes each layer's passes from the cost model, the order of the passes from
+// the schedule's timeline, and adds what follows the last pass. It is less exact than Simulate, which runs every action, but
+// fast enough for pipelines of any size. It leaves out recomputation in windows: all layers are alike, and their recomputation
+// is exposed. It also leaves out the exchange of norms and losses. ZeRO-2 reduces gradients with every microbatch, and ZeRO-3
+// also gathers weights before each pass. If the framework overlaps reductions, these transfers are hidden behind the pass, up
+// to the length of the pass.
 //
-// It also estimates steps of frameworks that run them differently from Lynx (FrameworkTraits), to compare with published
+// It can also estimate the steps of frameworks that differ from Lynx (FrameworkTraits), for a comparison with published
 // measurements. Pure; thread-safe.
 #ifndef LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
 #define LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
@@ -20,30 +21,31 @@
 
 namespace lynx {
 
-// How a framework runs a step.
+// Says how a framework runs a step.
 struct FrameworkTraits {
-  // Recomputation calls a checkpointed function again as a whole, including its last op, whose result nothing reads (the
-  // layer's fc2, its collective and addition; the attention core's last product). Lynx recomputes only what is read.
+  // Recomputation calls a checkpointed function again as a whole. This includes its last op, although no op reads the result
+  // (the layer's fc2 with its collective and addition; the last product of the attention core). Lynx recomputes only what an op
+  // reads.
   bool checkpoints_functions = false;
   // A rank does not compute while it exchanges activations with its neighbours.
   bool blocking_transfers = false;
-  // If x is whole on every tensor-parallel rank, each rank sends its share of x to the next stage, which gathers the
-  // shares again ("scatter/gather", Narayanan et al. 2021).
+  // Each rank sends its share of x to the next stage, which gathers the shares again ("scatter/gather", Narayanan et al. 2021).
+  // This is done if every tensor-parallel rank has the whole x.
   bool scattered_transfers = false;
-  // Gradients are summed over the replicas while the last microbatch's backward runs.
+  // Gradients are summed over the replicas while the backward pass of the last microbatch runs.
   bool overlaps_data_reduction = true;
   RankOrder rank_order = RankOrder::kStagesInside;
 
   bool operator==(const FrameworkTraits&) const = default;
 };
 inline constexpr FrameworkTraits kLynxTraits{};
-// Megatron-LM at the time of the measurements of Korthikanti et al. 2022.
+// The traits of Megatron-LM at the time of the measurements of Korthikanti et al. 2022.
 inline constexpr FrameworkTraits kMegatron2022Traits{.checkpoints_functions = true,
                                                      .blocking_transfers = true,
                                                      .scattered_transfers = true,
                                                      .overlaps_data_reduction = false,
                                                      .rank_order = RankOrder::kReplicasInside};
-// Megatron-LM as in Yuan et al. 2024, where transfers between stages overlap with compute.
+// The traits of Megatron-LM in Yuan et al. 2024: transfers between stages overlap with compute.
 inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = true,
                                                      .blocking_transfers = false,
                                                      .scattered_transfers = true,
@@ -51,19 +53,20 @@ inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = tr
                                                      .rank_order = RankOrder::kReplicasInside};
 
 struct StepRequest {
-  ModelSpec model;        // normalized
+  ModelSpec model;        // normalized values
   ParallelLayout layout;  // no value may be auto
   int32_t micro_batch = 1;
-  int32_t microbatches = 1;  // per replica and step
+  int32_t microbatches = 1;  // number for each replica in one step
   // A mode that treats every layer alike: kNone, kFull, kFullKeepCollectives, kSelective or kBalanced.
   RecomputeMode recompute = RecomputeMode::kNone;
-  // Share of each chunk's stored activations that goes to the host and returns; the copies run beside the passes.
+  // The share of each chunk's stored activations that is copied to the host and back. The copies run at the same time as the
+  // passes.
   int32_t offload_permille = 0;
   int32_t ranks_per_node = 1;
   FrameworkTraits traits;
 };
 
-// Times of one transformer layer for one microbatch on the compute stream.
+// The times of one transformer layer for one microbatch, on the compute stream.
 struct LayerEstimate {
   Nanos forward;
   Nanos backward;   // with weight gradients and recomputation
@@ -71,13 +74,13 @@ struct LayerEstimate {
 };
 
 struct StepEstimate {
-  Nanos step;            // sum of the next four
+  Nanos step;            // the sum of the next four fields
   Nanos pipeline;        // from the first forward to the last backward
-  Nanos data_reduction;  // exposed; includes gathering the weights with ZeRO
-  Nanos tied_embedding;  // reduction of its gradients between the first and the last stage
+  Nanos data_reduction;  // the exposed time; with ZeRO it includes the weight gather
+  Nanos tied_embedding;  // the reduction of the embedding's gradients between the first and the last stage
   Nanos optimizer;
   LayerEstimate layer;
-  int64_t parameters_per_rank = 0;  // largest number of any rank
+  int64_t parameters_per_rank = 0;  // the largest number of all ranks
 };
 
 LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, RecomputeMode recompute,

@@ -2,7 +2,8 @@
 //
 //   LYNX_FUZZ_TARGET=program build-fuzz/bin/fuzz -max_total_time=600 FOLDER tests/fuzz/corpus/program
 //
-// New inputs go to FOLDER; the target's good inputs are written there first. tests/fuzz/run.sh runs all targets.
+// New inputs are written to FOLDER. First, the valid inputs of the target are written there. tests/fuzz/run.sh runs all
+// targets.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Input from other machines, processes and disks for the server, the daemons and the ranks.
+// Targets for input that comes from other machines, processes and disks to the server, the daemons and the ranks.
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ void CheckRefused(const absl::Status& status, const std::set<Code>& codes = {Cod
   LYNX_CHECK(!status.message().empty() && status.message().size() < 100'000);
 }
 
-// Parses `text` into `message`. Returns false if protobuf finds that it is not such a message.
+// Parses `text` into `message`. Returns false if protobuf refuses the text.
 template <class Message>
 bool FromJson(const std::string& text, Message& message) {
   return google::protobuf::util::JsonStringToMessage(text, &message).ok();
@@ -108,7 +108,7 @@ void RunProgram(const std::string& input) {
   if (!valid.ok()) CheckRefused(valid, {Code::kFailedPrecondition});
 }
 
-// A folder of this process for files that targets write again and again.
+// Returns a folder of this process for files that targets write again and again.
 const std::string& Folder() {
   static const auto& folder = *new std::string([] {
     std::string pattern = (std::filesystem::temp_directory_path() / "lynx_fuzz_XXXXXX").string();
@@ -145,7 +145,7 @@ void RunDataIndex(const std::string& input) {
   }
 }
 
-// The fields of Megatron's index, little-endian; see worker/data/megatron_dataset.cc.
+// Returns the fields of Megatron's index, little-endian (see worker/data/megatron_dataset.cc).
 std::string DataIndex(uint8_t type, const std::vector<int32_t>& sizes, int width) {
   std::string bytes("MMIDIDX\0\0", 9);
   const auto put = [&](uint64_t value, int count) {
@@ -166,7 +166,7 @@ std::string DataIndex(uint8_t type, const std::vector<int32_t>& sizes, int width
 }
 
 void RunSafetensors(const std::string& input) {
-  if (input.size() < worker::kSafetensorsPrefixBytes) return;  // the callers refuse such a file
+  if (input.size() < worker::kSafetensorsPrefixBytes) return;  // the callers refuse a file that is so short
   const absl::StatusOr<int64_t> length =
       worker::DecodeSafetensorsPrefix(input.substr(0, worker::kSafetensorsPrefixBytes), static_cast<int64_t>(input.size()));
   if (!length.ok()) return CheckRefused(length.status(), {Code::kDataLoss});
@@ -251,7 +251,7 @@ RankConfig SmallConfig() {
   return config;
 }
 
-// Reads the log of earlier generations as a new generation does, whoever wrote the log.
+// Reads the log of earlier generations like a new generation. Any program may have written the log.
 void RunRunLog(const std::string& input) {
   static const RankConfig& config = *new RankConfig(SmallConfig());
   static const RealClock clock;

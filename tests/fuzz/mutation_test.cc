@@ -1,8 +1,7 @@
-// Mutates good inputs and passes them to the fuzz targets. By default these are some thousand inputs in a fixed order,
-// the same in every run. For a longer search:
+// Mutates valid inputs and passes them to the fuzz targets. By default there are some thousand inputs, in an order that is the
+// same in every run. For a longer search:
 //   LYNX_FUZZ_SECONDS=600 LYNX_FUZZ_SEED=7 build/bin/fuzz_mutation_test
-// The seed is printed. Each input is first written to fuzz-TARGET.input, so that an input that ends the process is
-// kept.
+// The seed is printed. Each input is first written to fuzz-TARGET.input. So if an input ends the process, the input is kept.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@
 namespace lynx {
 namespace {
 
-constexpr int kDefaultInputs = 1500;  // inputs per target
+constexpr int kDefaultInputs = 1500;  // number of inputs for each target
 constexpr size_t kMaxInput = 20'000;
 
 uint64_t Setting(const char* name, uint64_t otherwise) {
@@ -46,7 +45,7 @@ class Mutator {
     return from[Below(from.size())];
   }
 
-  // Begin and end of a word or number, or of a byte if there is none.
+  // Returns the begin and the end of a word or number, or of a byte if there is no word.
   std::pair<size_t, size_t> Word(const std::string& text) {
     const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_'; };
     size_t begin = Below(text.size());
@@ -56,7 +55,7 @@ class Mutator {
     return {begin, std::max(end, std::min(begin + 1, text.size()))};
   }
 
-  // Begin and end of a few whole lines.
+  // Returns the begin and the end of a few whole lines.
   std::pair<size_t, size_t> Lines(const std::string& text) {
     const size_t at = text.rfind('\n', Below(text.size()));
     const size_t begin = at == std::string::npos ? 0 : at + 1;
@@ -116,7 +115,7 @@ TEST_P(Fuzz, NoInputIsTakenInAWrongWay) {
   if (seconds > 0) std::remove(kept.c_str());
 }
 
-// Inputs that coverage-guided runs (libfuzzer.cc) have kept.
+// Tests the inputs that coverage-guided runs (libfuzzer.cc) have kept.
 TEST_P(Fuzz, TheKeptCorpusIsTakenInNoWrongWay) {
   const FuzzTarget& target = FuzzTargets()[GetParam()];
   const std::string path = std::string(LYNX_SOURCE_DIR) + "/tests/fuzz/corpus/" + target.name;

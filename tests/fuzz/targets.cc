@@ -88,7 +88,7 @@ void CheckRefusal(const absl::Status& status) {
   LYNX_CHECK(!status.message().empty() && status.message().size() < 100'000);
 }
 
-// Small enough for thousands of plans a minute.
+// True if the specification is so small that thousands of plans can be made in a minute.
 bool IsSmall(const JobSpec& spec) {
   const ModelSpec& m = spec.model;
   return m.layers <= 6 && m.hidden <= 4096 && m.seq <= 4096 && m.vocab <= 1 << 17 && spec.resources.max_ranks <= 4 &&
@@ -152,7 +152,7 @@ std::vector<std::string> FilesIn(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(std::string(LYNX_SOURCE_DIR) + "/" + folder)) {
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   }
-  std::sort(paths.begin(), paths.end());  // the same order everywhere
+  std::sort(paths.begin(), paths.end());  // so that the order is the same on every machine
   for (const std::string& path : paths) texts.push_back(cli::ReadTextFile(path).value());
   return texts;
 }

@@ -11,7 +11,7 @@ constexpr Nanos kLong{60'000'000'000};
 
 TEST(RunCommands, RunsSideBySideAndKeepsTheOrder) {
   const WakeEvent cancel;
-  // Each command waits for the other's file: they end only if both run at once.
+  // Each command waits for the file of the other one. So both end only if they run at the same time.
   const std::string folder = testing::TempDir() + "lynx-command-test";
   const std::string meet =
       "mkdir -p " + folder + "; touch " + folder + "/$0; until [ -e " + folder + "/$1 ]; do sleep 0.01; done; echo $0";

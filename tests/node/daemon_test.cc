@@ -6,7 +6,8 @@
 namespace lynx {
 namespace {
 
-// Locks in both orders, one after the other. This causes no deadlock here, but some day it would.
+// Takes two locks in both orders, one order after the other. This causes no deadlock here, but it would cause one if two
+// threads did it.
 void LockInBothOrders() {
   absl::Mutex first, second;
   {

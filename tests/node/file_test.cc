@@ -71,7 +71,7 @@ TEST_F(FileTest, LastLinesAreReadFromTheEnd) {
   ASSERT_TRUE(WriteFileDurably(path, "one\ntwo\n\nfour\n").ok());
   EXPECT_EQ(LastLines(path, 2), "\nfour");
   EXPECT_EQ(LastLines(path, 9), "one\ntwo\n\nfour");
-  // Far larger than the memory, but it takes no space on the disk.
+  // The file is far larger than the memory, but it takes no space on the disk.
   ASSERT_EQ(::truncate(path.c_str(), int64_t{1} << 42), 0);
   std::ofstream(path, std::ios::app) << "\nlast but one\nlast";
   EXPECT_EQ(LastLines(path, 9), "last but one\nlast");
@@ -87,7 +87,7 @@ TEST_F(FileTest, LockKeepsASecondHolderOffAndNamesTheFirst) {
   EXPECT_TRUE(LockFile(folder_ + "/lock").ok());
 }
 
-// No file of this process can grow, as on a full disk.
+// No file of this process can become larger, as on a full disk.
 TEST_F(FileTest, LockHoldsWhereNothingCanBeWritten) {
   ASSERT_NE(::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
   rlimit before{};

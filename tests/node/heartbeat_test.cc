@@ -27,7 +27,7 @@ TEST(Heartbeat, ComesALittleSoonerThanAsked) {
   EXPECT_GE(seen.size(), 10u) << "all over the last tenth";
 }
 
-// A thousand nodes that attach at the same time.
+// A thousand nodes connect to the server at the same time.
 TEST(Heartbeat, NodesThatAttachTogetherDoNotReportTogether) {
   std::vector<int> tenths(10);
   for (uint64_t seed = 0; seed < 1000; ++seed) {

@@ -13,7 +13,7 @@
 
 namespace lynx {
 
-// Status line, headers and page from 127.0.0.1; "" if nothing answers.
+// Returns the status line, the headers and the page from 127.0.0.1, or "" if no server answers.
 inline std::string HttpGet(int port, const std::string& path) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};

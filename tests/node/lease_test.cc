@@ -12,7 +12,7 @@ constexpr Nanos kBegan{1'000'000'000'000};
 constexpr Nanos At(double seconds) { return Nanos(kBegan.value + static_cast<int64_t>(seconds * 1e9)); }
 constexpr Nanos In(double seconds) { return Nanos(static_cast<int64_t>(seconds * 1e9)); }
 
-// A server that began at -100 s, three witnesses, and a node whose last answered report was at 10 s.
+// A server that began at -100 s, three witnesses, and a node. The last report of the node that the server answered was at 10 s.
 class LeaseTest : public testing::Test {
  protected:
   LeaseTest() : lease_(kBegan) { Answer(1, 10); }
@@ -22,7 +22,7 @@ class LeaseTest : public testing::Test {
         {.report = report, .server_up = In(up), .isolated = In(45), .cut_off = In(6), .witnesses = std::move(witnesses)},
         At(seconds));
   }
-  // At `now`, the witness says that the server answered it at `renewed`.
+  // At the time `now`, the witness says that the server last answered it at the time `renewed`.
   void Say(const std::string& witness, double now, double renewed, double began = -100) {
     lease_.Answered(witness, Witnessed{At(renewed), At(began)}, At(now));
   }
@@ -63,7 +63,7 @@ TEST_F(LeaseTest, EndsWhenTheServerAnswersAWitness) {
   Say("a:1", 18, 17.5);
   EXPECT_TRUE(Over(18));
   EXPECT_THAT(lease_.Reason(), HasSubstr("cut off from the server, which answers others"));
-  Answer(2, 19);  // back
+  Answer(2, 19);  // the server answers again
   EXPECT_FALSE(Over(20));
 }
 
@@ -107,8 +107,8 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
   EXPECT_FALSE(Over(62));
 }
 
-// The witnesses have found the new server before this node has. The node gets as much time as if the new server had answered
-// it when this server began.
+// The witnesses have found the new server before this node has found it. The node gets as much time as if the new server had
+// answered it when this server began.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);
@@ -162,7 +162,7 @@ TEST_F(LeaseTest, ARestartedDaemonGoesOnWithWhatItsRanksWereTold) {
   Lease next(At(30), lease_.Deadline(At(29)), lease_.terms());
   EXPECT_TRUE(next.AsksWitnesses(At(30)));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
-  // The server has just begun. So it does not mean anything yet that it has answered a witness but not this node.
+  // The server has just begun. So it means nothing yet that it has answered a witness but not this node.
   next.Answered("a:1", Witnessed{At(30.5), At(-100)}, At(31));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
   next.Answered("a:1", Witnessed{At(36), At(-100)}, At(36.5));

@@ -54,7 +54,7 @@ TEST(Spawn, SaysWhichBinaryIsMissing) {
 TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
   char path[] = "/tmp/lynx-process-test-XXXXXX";
   UniqueFd out(::mkstemp(path));
-  // Neither descriptor is close-on-exec, so both would be inherited.
+  // Neither descriptor is close-on-exec, so a child would inherit both.
   UniqueFd passed(::fcntl(out.get(), F_DUPFD, 40));
   UniqueFd leaked(::fcntl(out.get(), F_DUPFD, 50));
   const SpawnFds fds{.out = out.get(), .error = -1, .passed = passed.get()};
@@ -148,7 +148,7 @@ TEST(FindProcesses, ByOneOfTheirArguments) {
   EXPECT_TRUE(FindProcessesByArgument(mark).empty());
   absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "kill -STOP $$", "--config", mark}, {});
   ASSERT_TRUE(child.ok());
-  // The kernel shows the arguments of a new process a little after it has started.
+  // The kernel shows the arguments of a new process only a little after the process has started.
   std::vector<pid_t> found;
   while (found.empty()) found = FindProcessesByArgument(mark);
   EXPECT_EQ(found, std::vector<pid_t>{child->pid});

@@ -10,7 +10,8 @@ namespace {
 
 using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
 
-// Answers every report with a desired state that names it, and ends a stream after `reports_per_stream`.
+// A server that answers every report with a desired state that names the report. It ends a stream after `reports_per_stream`
+// reports.
 class EchoServer : public v1::Cluster::Service {
  public:
   explicit EchoServer(int reports_per_stream) : reports_per_stream_(reports_per_stream) {}
@@ -60,7 +61,7 @@ void WaitForAttachment(AgentStream& stream, WakeEvent& wake, int64_t other_than)
   while (stream.attachment() == 0 || stream.attachment() == other_than) WaitForWake(wake);
 }
 
-// Sends a report with that number and waits for its echo.
+// Sends a report with this number and waits for the answer to it.
 void Exchange(AgentStream& stream, WakeEvent& wake, int64_t number) {
   v1::AgentReport report;
   report.set_failure(std::to_string(number));
@@ -86,7 +87,7 @@ TEST(NodeStream, CarriesReportsAndDesiredStatesAndEndsCleanly) {
   EXPECT_TRUE(service.ended_cleanly());
 }
 
-// Answers the first report with a desired state of many megabytes, as a node with large programs gets it.
+// A server that answers the first report with a desired state of many megabytes, as a node with large programs gets it.
 class LargeServer : public v1::Cluster::Service {
  public:
   static constexpr int kShapes = 400'000;
@@ -169,7 +170,7 @@ TEST(NodeStream, StopsAtOnceWithoutAServer) {
   EXPECT_EQ(stream.attachment(), 0);
 }
 
-// If the server never reads, writes stall; the owner and Stop must not wait for them.
+// A server that never reads. Writes then wait, but the owner of the stream and Stop must not wait for them.
 class DeafServer : public v1::Cluster::Service {
  public:
   grpc::Status AttachAgent(grpc::ServerContext* context,
@@ -188,7 +189,7 @@ TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
   WaitForAttachment(stream, wake, 0);
   v1::AgentReport report;
   report.set_failure(std::string(3 << 20, 'x'));
-  // The reports together are larger than any window: at some time a report must wait until another one is written.
+  // All reports together are larger than any window. So at some time a report must wait until another one is written.
   int refused = 0;
   for (int i = 0; i < 1000 && refused < 20; ++i) {
     v1::AgentReport copy = report;

@@ -127,7 +127,8 @@ void Shorten(v1::SlicePlan& slice) {
   slice.mutable_policy()->RemoveLast();
 }
 
-// A plan in which each rank has two slices: with Chimera one of each copy of the model, else one of each half of the model.
+// Returns a plan in which each rank has two slices: with Chimera one of each copy of the model, otherwise one of each half of
+// the model.
 Plan PlanWithTwoSlicesEach(ScheduleKind schedule) {
   Plan plan{.model = {.layers = 4, .hidden = 64, .heads = 4, .ffn = 256, .seq = 32},
             .layout = {.pp = 2, .virtual_stages = 2, .schedule = schedule},

@@ -16,7 +16,7 @@ TEST(EventKind, EachNameIsOfOneKind) {
   EXPECT_EQ(ParseEventKind(""), std::nullopt);
 }
 
-// The strip of a report marks what stops a job.
+// The strip of events in a report must mark everything that stops a job.
 TEST(EventKind, WhatStopsAJobIsMarked) {
   for (const EventKindInfo& info : EventKinds()) {
     if (info.stops) {

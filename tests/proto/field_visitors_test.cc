@@ -1,4 +1,5 @@
-// A struct, its description and its message have the same fields. Each is written by hand, so a field may be forgotten in one.
+// A struct, its description and its message must have the same fields. All three are written by hand, so one of them may lack a
+// field.
 #include "proto/field_visitors.h"
 
 #include <gmock/gmock.h>
@@ -24,8 +25,8 @@ namespace {
 namespace pb = google::protobuf;
 using Names = std::set<std::string>;
 
-// A visitor that collects the full names of all fields that a Describe function visits, such as "train.optimizer.lr". For a
-// list it visits one element.
+// A visitor that collects the full names of all fields that a Describe function visits, such as "train.optimizer.lr". Of a list
+// it visits one element.
 class Collector {
  public:
   static constexpr bool kForRanks = false;
@@ -55,7 +56,7 @@ class Collector {
   void Part(const char*, T& value) {
     Describe(*this, value);
   }
-  // The functions below differ only in what other visitors check.
+  // The following functions differ only in what other visitors check.
   void Number(const auto& name, auto&, FieldLimits) { Add(name); }
   void Numbers(const auto& name, auto&, FieldLimits, FieldLimits) { Add(name); }
   void Text(const auto& name, std::string&, size_t) { Add(name); }
@@ -99,7 +100,7 @@ Names MessageNames(const pb::Descriptor* type) {
   return names;
 }
 
-// Converts to every type.
+// A value that converts to every type.
 struct Anything {
   template <class T>
   operator T() const;
@@ -108,7 +109,7 @@ template <class T, size_t... index>
 constexpr bool TakesMembers(std::index_sequence<index...>) {
   return requires { T{(static_cast<void>(index), Anything())...}; };
 }
-// Number of members of an aggregate: how many values can initialize it.
+// Returns the number of members of an aggregate: the largest number of values that can initialize it.
 template <class T, size_t count = 0>
 constexpr size_t MemberCount() {
   if constexpr (TakesMembers<T>(std::make_index_sequence<count + 1>())) {
@@ -171,7 +172,7 @@ void ExpectReportsDescribed(const std::variant<Reports...>*) {
 
 TEST(FieldVisitorsTest, EveryFieldOfAReportIsDescribed) { ExpectReportsDescribed(static_cast<const RankReport*>(nullptr)); }
 
-// The specification and the layout are converted by their own descriptions, and `yield` is for the daemon.
+// The specification and the layout have descriptions of their own, and `yield` is for the daemon.
 TEST(FieldVisitorsTest, EveryFieldOfAnAssignmentIsDescribed) {
   Names names;
   for (const std::string& name : MessageNames(v1::RankAssignment::descriptor())) {
@@ -183,15 +184,15 @@ TEST(FieldVisitorsTest, EveryFieldOfAnAssignmentIsDescribed) {
   EXPECT_EQ(DescribedCount<PeerAddress>(), MemberCount<PeerAddress>());
 }
 
-// "FULL_KEEP_COLLECTIVES"
+// Returns the name of an enum value as messages have it, such as "FULL_KEEP_COLLECTIVES".
 std::string NameInMessages(std::string name) {
   if (name == "1f1b") name = "one-forward-one-backward";
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
   return name;
 }
 
-// Every value of the C++ enum has the same number as the message's value of the same name. The message has no other values,
-// except an unspecified one.
+// Expects that every value of the C++ enum has the same number as the value with the same name in messages. In messages there
+// must be no other values, except an unspecified one.
 template <class Enum>
 void ExpectSameNumbers(const std::string& prefix, const pb::EnumDescriptor* type) {
   Names known;
@@ -242,7 +243,7 @@ TEST(FieldVisitorsTest, DefaultsOfLaterFieldsAreLeftOut) {
   EXPECT_EQ(model->rotary, RotarySpec());
 }
 
-// Errors have kept their wording, the choices in the order of their numbers included.
+// The wording of errors must not change. The choices are listed in the order of their numbers.
 TEST(FieldVisitorsTest, UnknownNumbersNameFieldAndChoices) {
   v1::ModelSpec model;
   model.mutable_rotary()->set_scaling(static_cast<v1::RopeScaling>(9));

@@ -1,4 +1,4 @@
-// Random domain values for round trips. The functions depend only on the given generator.
+// Makes random values for tests that convert a value and convert it back. The values depend only on the given generator.
 #ifndef LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 #define LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 
@@ -58,7 +58,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
     const absl::StatusOr<Schedule> schedule =
         GenerateSchedule(ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
     spec.parallel.schedule = ScheduleKind::kCustom;
-    spec.parallel.virtual_stages = 0;  // the schedule's text says it
+    spec.parallel.virtual_stages = 0;  // the text of the schedule says it
     spec.parallel.schedule_text = ScheduleText(*schedule);
   }
   spec.recompute = pick(RecomputeMode::kOpt);

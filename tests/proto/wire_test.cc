@@ -1,5 +1,6 @@
-// What programs of different releases must agree on: the numbers, types and names of all fields, and the services'
-// methods. Such programs meet while a cluster is upgraded, and no test has programs that were really built earlier.
+// Tests what programs of different releases must agree on: the numbers, types and names of all fields, and the services'
+// methods. Programs of different releases meet while a cluster is upgraded. No test has programs that were really built from an
+// earlier release.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
@@ -34,9 +35,10 @@ using testing::IsEmpty;
 
 constexpr char kGolden[] = "wire.txt";
 constexpr char kFolder[] = LYNX_SOURCE_DIR "/proto";
-constexpr int kMaxReserved = 1000;  // numbers that are written one by one
+constexpr int kMaxReserved = 1000;  // reserved numbers are written one by one, up to this number
 
-// A line has three parts: an owner (such as a message), the number of a field of the owner (or a method), and what it means.
+// Returns the line of a field. A line has three parts: an owner (such as a message), the number of a field of the owner (or a
+// method), and the meaning of the field.
 std::string FieldLine(const pb::FieldDescriptor& field) {
   std::string type = field.type_name();
   if (field.message_type() != nullptr) type = field.message_type()->full_name();
@@ -62,7 +64,7 @@ void AddMessage(const pb::Descriptor& type, std::vector<std::string>& lines) {
   std::map<int, std::string> by_number;
   for (int i = 0; i < type.field_count(); ++i) by_number[type.field(i)->number()] = FieldLine(*type.field(i));
   for (int i = 0; i < type.reserved_range_count(); ++i) {
-    const auto& range = *type.reserved_range(i);  // half-open
+    const auto& range = *type.reserved_range(i);  // the end is not a part of the range
     for (int number = range.start; number < std::min(range.end, range.start + kMaxReserved); ++number) {
       by_number[number] = absl::StrCat(type.full_name(), " ", number, " reserved");
     }
@@ -81,9 +83,9 @@ void AddService(const pb::ServiceDescriptor& service, std::vector<std::string>& 
   }
 }
 
-// All files of proto/lynx/v1, sorted by name.
+// Returns all files of proto/lynx/v1, sorted by name.
 std::vector<const pb::FileDescriptor*> Files() {
-  // Named here so that the linker includes them.
+  // The files are named here so that the linker includes them.
   const std::vector<const pb::FileDescriptor*> linked = {
       v1::AuditRecord::descriptor()->file(), v1::Device::descriptor()->file(), v1::Job::descriptor()->file(),
       v1::Plan::descriptor()->file(), v1::WhenRenewedRequest::descriptor()->file()};
@@ -122,7 +124,7 @@ std::vector<std::string> GoldenLines() {
   return absl::StrSplit(text.str(), '\n', absl::SkipEmpty());
 }
 
-// "owner number" -> its meaning.
+// Returns a map from "owner number" to the meaning of this number.
 std::map<std::string, std::string> ByKey(const std::vector<std::string>& lines) {
   std::map<std::string, std::string> found;
   for (const std::string& line : lines) {
@@ -132,8 +134,8 @@ std::map<std::string, std::string> ByKey(const std::vector<std::string>& lines) 
   return found;
 }
 
-// What programs built with `before` would not find in `now`, one sentence each. What is only in `now` is new, and does
-// no harm.
+// Returns what programs that were built with `before` would not find in `now`, one sentence for each. Lines that are only in
+// `now` are new and do no harm.
 std::vector<std::string> Broken(const std::vector<std::string>& before, const std::vector<std::string>& now) {
   const std::map<std::string, std::string> present = ByKey(now);
   std::vector<std::string> found;
@@ -159,7 +161,7 @@ bool Rewrites() {
 }
 
 TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
-  if (Rewrites()) return;  // the difference is reviewed before it is committed
+  if (Rewrites()) return;  // people review the difference before they commit it
   const std::vector<std::string> broken = Broken(GoldenLines(), WireLines());
   EXPECT_THAT(broken, IsEmpty()) << absl::StrJoin(broken, "\n")
                                  << "\nA server works with nodes of its own minor version and of the one before it "
@@ -170,7 +172,7 @@ TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
 
 TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) { ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n")); }
 
-// The first and last of the numbers that were skipped when a message was made, and that were never used.
+// Numbers that were left out when a message was made, and that were never used: the first and the last of them.
 const std::map<std::string, std::pair<int, int>> kLeftOut = {{"lynx.v1.WorkerReport", {11, 19}},
                                                              {"lynx.v1.WorkerDesired", {5, 19}}};
 
@@ -187,7 +189,7 @@ void ExpectNoGaps(const pb::Descriptor& type) {
   for (int i = 0; i < type.nested_type_count(); ++i) ExpectNoGaps(*type.nested_type(i));
 }
 
-// Prevents that a number is forgotten by removing its field and rewriting the golden text.
+// If a field is removed and the golden text is written anew, the field's number must not be forgotten: it must be reserved.
 TEST(ProtoWireTest, NumbersBelowTheHighestAreUsedOrReserved) {
   for (const pb::FileDescriptor* file : Files()) {
     for (int i = 0; i < file->message_type_count(); ++i) ExpectNoGaps(*file->message_type(i));

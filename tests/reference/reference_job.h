@@ -1,5 +1,5 @@
-// The jobs that the PyTorch reference also trains: small, without dropout, with clipping, weight decay and a schedule.
-// A change here needs a new golden file; see model_reference.py.
+// The jobs that the PyTorch reference also trains. They are small and have no dropout; they have clipping, weight decay and a
+// schedule of the learning rate. If a job changes, its golden file must be made again (see model_reference.py).
 #ifndef LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_
 #define LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_
 
@@ -14,7 +14,7 @@ inline worker::TinyJob ReferenceJob(worker::TinyModel model) {
   job.model.ffn = 96;
   job.model.seq = 16;
   job.model.dropout = 0;
-  if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head
+  if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head's elements
   job.train = {.steps = 20,
                .global_batch = 8,
                .micro_batch = 2,

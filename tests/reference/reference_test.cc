@@ -1,4 +1,4 @@
-// Compares our losses with those of the same model in PyTorch, from the golden file that model_reference.py made.
+// Compares losses of Lynx with those of the same model in PyTorch. model_reference.py has made the golden file.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-constexpr double kTolerance = 1e-4;  // relative
+constexpr double kTolerance = 1e-4;  // a relative difference
 
 struct ReferenceStep {
   double loss = 0;
@@ -39,13 +39,14 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
   for (size_t step = 0; step < expected.size(); ++step) {
     const StepReport& report = run.reports[0][step];
     EXPECT_NEAR(report.loss, expected[step].loss, kTolerance * expected[step].loss) << "step " << step;
-    // The norm is a difference of large sums late in training: a coarser comparison, of every gradient at once.
+    // The norm depends on every gradient at once. Late in the training it is a difference of large sums, so its tolerance is
+    // larger.
     EXPECT_NEAR(report.gradient_norm, expected[step].gradient_norm, 10 * kTolerance * expected[step].gradient_norm)
         << "step " << step;
   }
 }
 
-// Each family on one rank and with all kinds of parallelism, except tied models that other settings cover.
+// Returns each family on one rank and with all kinds of parallelism. Leaves out tied models that other settings cover.
 std::vector<worker::TinySetting> Settings() {
   std::vector<worker::TinySetting> settings;
   for (const worker::TinySetting& setting :

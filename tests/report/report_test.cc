@@ -82,7 +82,7 @@ struct RestartedJob {
   }
 };
 
-// The fixture's job, traced as if exactly the predicted times had been measured.
+// Returns the fixture's job with a trace in which each time is exactly the predicted one.
 std::unique_ptr<TracedJob> Traced(const ReportFixture& fixture) {
   auto traced = std::make_unique<TracedJob>();
   traced->request = fixture.request;
@@ -263,7 +263,7 @@ TEST(JobReport, ManyPointsAreAlsoDrawnAsTheirMeans) {
   EXPECT_EQ(CountOf(LossPlot(curves), "class=\"each\""), 0u);
 }
 
-// Ranks may report any figures, so strange figures are drawn too.
+// Ranks may report any figures. So strange figures must be drawn too.
 TEST(JobReport, StrangeFiguresAreDrawnToo) {
   v1::JobCurves curves;
   *curves.add_steps() = Point(1, 0, 1, 1e15);

@@ -23,7 +23,7 @@ constexpr Nanos kDay{86'400 * kSecond.value};
 
 std::string Request() { return NewRequest(NewPrivateKey().value()).value(); }
 
-// OpenSSL's verdict on the chain at that time: X509_V_OK or the number of an error.
+// Returns OpenSSL's verdict on the chain at the time `at`: X509_V_OK or the number of an error.
 int Verify(const std::string& leaf, const std::string& authority, Nanos at, int purpose) {
   const X509Handle certificate = ParseCertificate(leaf).value();
   const X509Handle root = ParseCertificate(authority).value();
@@ -81,7 +81,7 @@ TEST_F(AuthorityTest, ANodesCertificateNamesTheNodeAndNobodyElse) {
   EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow, X509_PURPOSE_SSL_CLIENT), X509_V_OK);
   EXPECT_EQ(Verify(issued.pem, authority.certificate(), kNow + kDay + kSecond, X509_PURPOSE_SSL_CLIENT),
             X509_V_ERR_CERT_HAS_EXPIRED);
-  // A client that expects a host name must not find one.
+  // The certificate must match no host name that a client may expect.
   const X509Handle certificate = ParseCertificate(issued.pem).value();
   for (const char* host : {"n0", "lynx", "node"}) EXPECT_NE(X509_check_host(certificate.get(), host, 0, 0, nullptr), 1);
   EXPECT_EQ(authority.IssueNode(Request(), "n0,URI:lynx://node/n1", kNow, kDay).status().code(),
@@ -143,7 +143,7 @@ TEST_F(AuthorityTest, WhatIsMissingOrDamagedIsNamed) {
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("ca.pem"));
 }
 
-// The key is written first. If a start was interrupted, the next one goes on with the key.
+// The key is written before the certificate. If a start was interrupted, the next start must go on with this key.
 TEST_F(AuthorityTest, AStartThatWasCutShortGoesOn) {
   ASSERT_TRUE(Open().ok());
   std::filesystem::remove(Path("ca.pem"));

@@ -1,4 +1,5 @@
-// Two nodes talk to each other: each knows that the other belongs to the cluster, and the called one knows who calls.
+// Two nodes talk to each other. Each must know that the other one belongs to the cluster, and the called node must know who
+// calls.
 #include "security/credentials.h"
 
 #include <chrono>
@@ -19,7 +20,7 @@ namespace {
 constexpr Nanos kDay{86'400'000'000'000};
 constexpr Nanos kLimit{20'000'000'000};
 
-// Answers with what it knows about the caller.
+// A service that answers with what it knows about the caller.
 class FakeWitness : public v1::Witness::Service {
  public:
   grpc::Status WhenRenewed(grpc::ServerContext* context, const v1::WhenRenewedRequest*, v1::WhenRenewedResponse*) override {
@@ -75,7 +76,7 @@ TEST_F(CredentialsTest, AnyNodeWillDoWhereNoneIsNamedAndOnlyANode) {
   Listen(Join("n1"));
   EXPECT_EQ(Ask(PeerChannelCredentials(Join("n0")).value()).error_code(), grpc::ABORTED);
   server_->Shutdown();
-  // The server's certificate is from the same authority, but is not a node's.
+  // The same authority has issued the server's certificate, but it is not a node's certificate.
   const IdentityDirectory server(folder_.path + "/server");
   const std::string key = NewPrivateKey().value();
   const auto issued = authority_.IssueServer(NewRequest(key).value(), {"127.0.0.1"}, RealClock().Wall(), kDay).value();
@@ -119,7 +120,8 @@ TEST_F(CredentialsTest, AServerWithoutTlsIsToldFromNone) {
   EXPECT_EQ(PresentedCertificates("nonsense", kLimit).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The files are watched: a client that connects after they were replaced sees the new certificate, without a restart.
+// The server watches its files. If they are replaced, a client that connects later must see the new certificate, without a
+// restart.
 TEST_F(CredentialsTest, AServerFollowsItsFiles) {
   const IdentityDirectory directory = Join("n1");
   Listen(directory);

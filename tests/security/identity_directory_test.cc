@@ -47,7 +47,7 @@ TEST_F(IdentityDirectoryTest, HoldsThePairThatWasPutLast) {
     EXPECT_EQ(read.certificate, identity.certificate);
     EXPECT_EQ(read.authority, identity.authority);
   }
-  // The current identity and the previous one are kept; private keys do not accumulate.
+  // Only the current identity and the previous one are kept, so old private keys do not accumulate.
   int pairs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
     pairs += entry.path().filename().string().rfind("identity-", 0) == 0;
@@ -74,8 +74,8 @@ TEST_F(IdentityDirectoryTest, AKeyOfAnotherCertificateIsRefused) {
   EXPECT_EQ(directory_.Read().status().code(), absl::StatusCode::kNotFound) << "nothing was changed";
 }
 
-// A reader finds the key and certificate of one pair, even if another process replaces them; it may get the previous
-// pair. Read checks the pair.
+// A reader must find the key and the certificate of one pair, even while another process replaces them. It may get the previous
+// pair. Read checks that key and certificate match.
 TEST_F(IdentityDirectoryTest, AReaderFindsAPairAtAnyTime) {
   std::vector<Identity> identities;
   for (int i = 0; i < 20; ++i) identities.push_back(Make("n0"));

@@ -25,7 +25,7 @@ TEST(SecretTest, IsNewEachTime) {
 TEST(SecretTest, AFileOfOneIsForItsOwnerAlone) {
   Folder folder;
   const std::string path = folder.path + "/secret";
-  // A file that exists and is readable by all does not keep its mode.
+  // If the file exists and everybody can read it, it must not keep these permissions.
   ASSERT_TRUE(WriteFileDurably(path + ".new", "old").ok());
   ASSERT_TRUE(WriteSecretFile(path, " secret\n").ok());
   struct stat file {};

@@ -29,8 +29,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kBinding = 64;               // jobs of a client that are not cancelled yet
-constexpr milliseconds kPatience{60'000};  // for a server's answer
+constexpr int kBinding = 64;               // number of jobs of a client that are not cancelled yet
+constexpr milliseconds kPatience{60'000};  // the limit for a server's answer
 
 int FreePort() {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -49,11 +49,11 @@ std::unique_ptr<v1::Jobs::Stub> Dial(const std::string& address, int number) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt("client", number);  // separate connection for each client
+  arguments.SetInt("client", number);  // gives each client a connection of its own
   return v1::Jobs::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What all clients know, for the final check.
+// What all clients know, for the check at the end.
 class Ledger {
  public:
   void Submitted(const std::string& key, const std::string& id) {
@@ -69,7 +69,7 @@ class Ledger {
     std::lock_guard lock(mutex_);
     violations_.push_back(std::move(what));
   }
-  // All clients must have ended before this is called.
+  // Call these functions after all clients have ended.
   const std::map<std::string, std::string>& ids() const { return ids_; }
   const std::set<std::string>& cancelled() const { return cancelled_; }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -81,8 +81,8 @@ class Ledger {
   std::vector<std::string> violations_;
 };
 
-// A client that submits jobs, repeats some submissions and cancels jobs until it is told to stop. It repeats every call that
-// a kill left unanswered.
+// A client that submits jobs, repeats some submissions and cancels jobs, until it is told to stop. If a kill leaves a call
+// unanswered, the client repeats the call.
 class Submitter {
  public:
   Submitter(int number, const std::string& address, milliseconds pace, Ledger& ledger, std::atomic<bool>& stop)
@@ -104,7 +104,7 @@ class Submitter {
   int64_t submitted() const { return static_cast<int64_t>(made_.size()); }
 
  private:
-  // Repeats a call until it is answered. False: the server refused, and the reason is recorded.
+  // Repeats a call until it is answered. Returns false if the server refused the call; the reason is recorded.
   template <class Call>
   bool Insist(const std::string& what, const Call& call, int& tries) {
     const auto end = std::chrono::steady_clock::now() + 10 * kPatience;
@@ -124,7 +124,7 @@ class Submitter {
     }
   }
 
-  // Returns the job's id; empty if the server refused.
+  // Returns the job's id, or "" if the server refused the job.
   std::string Submit(const std::string& key, bool again) {
     v1::SubmitJobRequest request;
     *request.mutable_spec() = ToProto(MakeSpec(key));
@@ -181,7 +181,7 @@ class KilledServer {
     started_ = clock_.Monotonic();
     return absl::OkStatus();
   }
-  // The time from the server's start to its first answer.
+  // Waits for the server's first answer. Returns the time since the server's start.
   absl::StatusOr<Nanos> AwaitAnswer() {
     v1::ListJobsRequest request;
     request.set_limit(1);
@@ -193,8 +193,8 @@ class KilledServer {
       v1::ListJobsResponse response;
       const grpc::Status status = probe_->ListJobs(&context, request, &response);
       if (status.ok()) return clock_.Monotonic() - started_;
-      // A failed call need not mean that the new server failed: perhaps the client notices only now that its connection to
-      // the previous server is closed.
+      // A failed call does not always mean that the new server failed. Perhaps the client notices only now that its connection
+      // to the previous server is closed.
       if (HasEnded(child_.pidfd) || std::chrono::system_clock::now() > deadline) {
         return absl::UnavailableError("the server did not start: " + status.error_message());
       }
@@ -236,8 +236,8 @@ absl::Status KillThem(const KillsOptions& options, KilledServer& server, KillsRe
   return status.ok() ? server.AwaitAnswer().status() : status;
 }
 
-// The store must have every acknowledged job once, with its key, and every acknowledged cancellation; no event may be
-// missing.
+// Checks the store. It must have every acknowledged job once, with its key, and every acknowledged cancellation. No event may
+// be missing.
 void CheckStore(const std::string& directory, const Ledger& ledger, std::vector<std::string>& violations) {
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory + "/lynx.db");
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.ok() ? (*store)->LoadJobs() : store.status();

@@ -1,4 +1,4 @@
-// Kills a lynx-server again and again while clients submit and cancel jobs, and checks what is left.
+// Kills a lynx-server again and again while clients submit and cancel jobs. Then checks what is left.
 #ifndef LYNX_TESTS_SERVER_SERVER_KILLS_H_
 #define LYNX_TESTS_SERVER_SERVER_KILLS_H_
 
@@ -16,20 +16,21 @@ struct KillsOptions {
   int kills = 5;
   uint64_t seed = 1;
   int clients = 4;
-  int submissions_per_second = 200;  // by all clients together, while the server answers
+  int submissions_per_second = 200;  // number of all clients together, while the server answers
 };
 
 struct KillsResult {
-  int64_t submitted = 0;          // acknowledged
-  int64_t cancelled = 0;          // acknowledged
-  int64_t retried = 0;            // calls that a kill left unanswered and that were repeated with the same key
-  int64_t already_there = 0;      // how many of these repeats found that the first call had been accepted
-  int64_t killed_starting = 0;    // kills before the server answered
+  int64_t submitted = 0;  // acknowledged
+  int64_t cancelled = 0;  // acknowledged
+  // The number of calls that a kill left unanswered, and that a client repeated with the same key.
+  int64_t retried = 0;
+  int64_t already_there = 0;      // how many of these repeated calls found that the first call had been accepted
+  int64_t killed_starting = 0;    // number of kills before the server answered
   std::vector<Nanos> recoveries;  // from the start of a server to its first answer
   std::vector<std::string> violations;
 };
 
-// Unavailable: a server could not be started.
+// Returns Unavailable if a server could not be started.
 absl::StatusOr<KillsResult> KillAgainAndAgain(const KillsOptions& options);
 
 }  // namespace lynx::server

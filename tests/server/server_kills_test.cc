@@ -38,7 +38,7 @@ TEST_F(ServerKills, LoseNothingThatWasAcknowledged) {
   EXPECT_FALSE(result->recoveries.empty());
 }
 
-// The other process need not be a server; it holds the database open.
+// The process that holds the database open need not be a server.
 TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   const absl::StatusOr<std::unique_ptr<Store>> first = Store::Open(directory_ + "/lynx.db");
   ASSERT_TRUE(first.ok()) << first.status();

@@ -1,4 +1,4 @@
-// Faults of a simulated cluster, and what must have become of its jobs at the end.
+// The faults of a simulated cluster, and the checks of its jobs at the end.
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -9,9 +9,9 @@ namespace {
 constexpr int kNodes = 4;
 constexpr double kFaultsFor = 240;
 constexpr double kFaultsEvery = 6;
-constexpr double kPatience = 4000;  // seconds in which jobs must end when nothing fails any more
+constexpr double kPatience = 4000;  // in seconds; jobs must end within this time after the last fault
 
-// The spec of a job of at most `most_ranks` ranks.
+// Returns the specification of a job of at most `most_ranks` ranks.
 JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
   JobSpec spec;
   spec.name = absl::StrCat("job", i);
@@ -34,7 +34,7 @@ JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
 
 }  // namespace
 
-// Repeats the submission under the same key until the server has answered.
+// Submits a job. Repeats the submission with the same key until the server has answered.
 void World::Submit(size_t index) {
   ClientJob& client = clients_[index];
   if (client.acknowledged.has_value() || client.refused) return;
@@ -213,8 +213,8 @@ Outcome World::Run() {
   leases_ = common_.random.Chance(0.75);
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
-  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // the node does not come back; at least three devices are left
-  // A separate generator draws the bad node, so that all other draws under a seed stay the same.
+  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // this node does not come back; at least three devices are left
+  // A separate generator draws the bad node. So all other numbers that a seed gives stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
   const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;

@@ -1,4 +1,4 @@
-// Training in a simulation: the ranks of one generation in lock step, and the checkpoint directories.
+// Training in a simulation: the ranks of one generation do each step together. Also simulates the checkpoint directories.
 #include <algorithm>
 #include <utility>
 
@@ -100,11 +100,12 @@ void World::Connect(Gang& gang) {
     Say(*node, key, RankReady{.next_step = gang.step});
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
-  // The last checkpoint existed, but the ranks ended before they could report it.
+  // The last checkpoint existed, but the ranks had ended before they could report it.
   EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 
-// Ends the gang if a rank's node has too little memory for its plan. The first such rank fails; the others end with it.
+// Ends the gang if the node of a rank has too little memory for the plan. The first such rank fails, and the other ranks lose
+// it.
 bool World::RunsOut(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const RankKey key{gang.job, gang.generation, rank};
@@ -119,7 +120,7 @@ bool World::RunsOut(Gang& gang) {
   return false;
 }
 
-// If the ranks check their nodes and one node is bad, its rank reports this, and the others end with it.
+// If the ranks check their nodes and one node is bad, its rank reports this, and the other ranks end too.
 bool World::FailsCheck(Gang& gang) {
   const auto checks = [&](int32_t rank) {
     return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check;
@@ -192,7 +193,7 @@ void World::TrainStep(Gang& gang) {
   });
 }
 
-// Writes a checkpoint of the present step. Returns false if none was written; then the gang may have ended.
+// Writes a checkpoint of the present step. Returns false if none was written; in this case the gang may have ended.
 bool World::Write(Gang& gang) {
   Disk& disk = disks_[gang.job];
   const RankKey first{gang.job, gang.generation, 0};
@@ -217,7 +218,7 @@ bool World::Write(Gang& gang) {
   return true;
 }
 
-// Ends the gang after one of its ranks is gone: all other ranks report the lost peer and end.
+// Ends the gang after one of its ranks has ended: all other ranks report the lost peer and end.
 void World::Break(Gang& gang) {
   EndGang(gang, kRankExitPeerLost, [&](SimRank&, const RankKey& key) {
     Say(*gang.present.at(key.rank), key, RankFailure{"a peer is gone", true});
@@ -235,7 +236,7 @@ void World::EndGang(Gang& gang, int32_t code, const std::function<void(SimRank&,
   }
 }
 
-// Checks that nobody else trains on a device of this gang.
+// Checks that no other rank trains on a device of this gang.
 void World::CheckDevices(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const int32_t device = LiveRank(gang, rank)->assignment.device;
@@ -250,8 +251,8 @@ void World::CheckDevices(Gang& gang) {
   }
 }
 
-// Checks that no newer generation trains at the same time as this generation, which has just done a step. A gang with a node
-// without witnesses is not checked: when such a node is cut off, it has no node to ask, and its ranks go on.
+// Checks that no newer generation trains at the same time as this generation, which has just done a step. If a node of the gang
+// has no witnesses, the gang is not checked: when such a node is cut off, it can ask no other node, and its ranks go on.
 void World::CheckGenerations(const Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     if (node->terms.witnesses.empty()) return;

@@ -1,4 +1,4 @@
-// lynx_sim: runs the simulation for many seeds, or prints the history of one.
+// lynx_sim runs the simulation for many seeds, or prints the history of one seed.
 //
 //   lynx_sim FIRST LAST     prints what happened in all, and every violation with its seed; exit code 1 if there are any
 //   lynx_sim --seed SEED    prints the history

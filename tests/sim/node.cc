@@ -1,4 +1,5 @@
-// Nodes of a simulation: the daemon's table of ranks, and the real daemon's rule that brings it to the desired state.
+// The nodes of a simulation: the daemon's table of ranks, and the real daemon's rule (Reconcile) that leads to the desired
+// state.
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -13,7 +14,7 @@ constexpr Nanos kHeartbeat{1'500'000'000};
 constexpr int32_t kExitLeaseOver = 6;
 constexpr size_t kMessagesPerReport = 500;
 
-// Converts an assignment in the same way as the daemons do; see proto/lynx/v1/cluster.proto.
+// Converts an assignment like a real daemon (see proto/lynx/v1/cluster.proto).
 worker::DesiredRank DesiredOf(const RankAssignment& assignment) {
   worker::DesiredRank desired{
       .key = assignment.key, .start = assignment.peers != nullptr && !assignment.started, .yield = assignment.yield};
@@ -39,7 +40,7 @@ worker::ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRa
 
 }  // namespace
 
-// The daemon's lease, as in worker/daemon/lease_keeper.cc. A witness is identified by its node.
+// Manages the daemon's lease, as in worker/daemon/lease_keeper.cc. The name of its node identifies a witness.
 void World::KeepLease(SimNode& node) {
   const Nanos now = common_.timeline.now();
   if (node.lease->AsksWitnesses(now) && now - node.asked_at >= Lease::kAskEvery) {
@@ -147,7 +148,7 @@ void World::StartProcess(SimNode& node, const RankKey& key, SimRank& rank) {
   common_.timeline.After(Seconds(common_.random.Between(0.05, 1)), [this, &node, key] { Join(node, key); });
 }
 
-// Ends the process of a rank. The daemon notices this when it looks at its ranks the next time.
+// Ends the process of a rank. The daemon notices this when it next looks at its ranks.
 void World::EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason,
                        bool peer_lost) {
   if (!rank.alive) return;
@@ -179,7 +180,7 @@ void World::Report(SimNode& node) {
     RankObservation seen{.key = key, .phase = rank.phase, .host = node.name.value, .port = rank.port};
     if (rank.phase == RankPhase::kExited) {
       if (taken < rank.messages.size()) {
-        seen.phase = RankPhase::kRunning;  // until all its messages have been sent
+        seen.phase = RankPhase::kRunning;  // until all messages of the rank have been sent
       } else {
         seen.exit_code = rank.exit_code;
         seen.reason = rank.reason;
@@ -214,7 +215,7 @@ void World::StopAgent(SimNode& node) {
 void World::StopWorker(SimNode& node) {
   node.worker_up = false;
   node.wish.reset();
-  // The sockets that the daemon had bound are closed with it.
+  // The sockets that the daemon had bound are closed together with the daemon.
   std::erase_if(node.ranks, [](const auto& entry) { return entry.second.phase == RankPhase::kListening; });
   for (auto& [key, rank] : node.ranks) rank.asked_to_end = rank.killed = false;
   if (node.worker_stream == 0) return;
@@ -222,7 +223,7 @@ void World::StopWorker(SimNode& node) {
   BreakStream(stream, true);
 }
 
-// Ends all processes of the node; its disk keeps its contents.
+// Ends all processes of the node. The content of its disk stays.
 void World::CrashNode(SimNode& node) {
   common_.Tell(absl::StrCat(node.name.value, " dies"));
   for (auto& [key, rank] : node.ranks) {
@@ -231,7 +232,7 @@ void World::CrashNode(SimNode& node) {
   StopAgent(node);
   StopWorker(node);
   node.powered = false;
-  node.deadline = Lease::kForever;  // it belonged to an earlier boot
+  node.deadline = Lease::kForever;  // the deadline belonged to an earlier boot
 }
 
 void World::StartDaemons(SimNode& node) {

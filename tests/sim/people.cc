@@ -1,4 +1,4 @@
-// What people ask of a simulated cluster: they hold and release jobs, cordon and drain nodes, and set queues.
+// Simulates what people do with a cluster: they hold and release jobs, cordon and drain nodes, and set queues.
 #include <algorithm>
 #include <utility>
 
@@ -40,7 +40,7 @@ void World::Meddle() {
   common_.timeline.After(Seconds(random.Between(1, 40)), [this] { Meddle(); });
 }
 
-// At the end no job is held and no node is cordoned.
+// Releases all jobs and ends all cordons, so that no job is held and no node is cordoned at the end.
 void World::LetGo() {
   for (const auto& [name, node] : nodes_) Give(CordonRequested{++last_request_, name, std::nullopt});
   for (const auto& [id, stored] : std::map<JobId, Stored>(store_)) Give(ReleaseRequested{++last_request_, id});

@@ -8,10 +8,10 @@ namespace lynx::server::sim {
 namespace {
 
 constexpr double kServerTick = 0.5;
-// Either side gives up a connection on which nothing arrives for this time.
+// If nothing arrives on a connection for this time, the side that waits gives it up.
 constexpr double kPatience = 6;
 
-// The memory that a rank takes with nothing recomputed, and with everything recomputed.
+// The memory that a rank needs if nothing is recomputed, and if everything is recomputed.
 constexpr int64_t kMaxTaken = 900 << 20, kLeastTaken = 200 << 20;
 
 std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes memory, Random& random) {
@@ -93,7 +93,8 @@ bool World::Give(EventBody body) {
   return controller_ != nullptr && epoch == epoch_;
 }
 
-// Carries out the effects. The durable ones come first, in one transaction; the server may be killed before or after it.
+// Carries out the effects. The effects that must be stored come first, in one transaction. The server may be killed before or
+// after this transaction.
 void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
   const WorldMistake mistake = common_.options.world_mistake;
   const bool early =
@@ -150,7 +151,7 @@ void World::Commit(const std::vector<Effect>& effects) {
   }
 }
 
-// Checks that every change of state is explained in the same transaction, and that no job leaves a final state.
+// Checks that every change of a job's state is explained in the same transaction, and that no job leaves a final state.
 void World::CheckStore(const std::vector<Effect>& effects) {
   for (const Effect& effect : effects) {
     const auto* update = std::get_if<UpdateJob>(&effect);
@@ -268,7 +269,7 @@ void World::Dial(SimNode& node, bool worker) {
   worker ? Report(node) : ReportAgent(node);
 }
 
-// Messages of one direction arrive in order; while that direction is cut they wait.
+// Sends a message to the server. Messages in one direction arrive in order. While this direction is cut, they wait.
 void World::ToServer(int64_t stream, EventBody body) {
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return;
@@ -276,7 +277,7 @@ void World::ToServer(int64_t stream, EventBody body) {
   common_.timeline.After(Latency(found->second.to_server_free), [this, stream] { NextToServer(stream); });
 }
 
-// The time until arrival; a message does not arrive before earlier ones.
+// Returns the time until a message arrives. A message does not arrive before earlier ones.
 Nanos World::Latency(Nanos& free) {
   const Nanos now = common_.timeline.now();
   free = std::max(free, now + Seconds(common_.random.Between(0.001, common_.random.Chance(0.05) ? 2 : 0.05)));
@@ -335,7 +336,7 @@ void World::BreakStream(int64_t stream, bool server_notices) {
   });
 }
 
-// Breaks the stream if one of its directions stays cut for long.
+// Breaks the stream if one of its directions stays cut for a long time.
 void World::KeepAlive(int64_t stream) {
   common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
     const auto open = streams_.find(stream);

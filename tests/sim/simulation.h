@@ -1,10 +1,11 @@
-// Simulation: a whole cluster on one thread and a simulated clock. It has the real controller, the real rule by which a
-// node's daemon acts (Reconcile), ranks that train in lock step, a network that delays, stalls and splits, a store that
-// keeps what was committed, clients that repeat calls, and random faults. The same seed always gives the same history.
+// Simulation runs a whole cluster on one thread and a simulated clock. It has the real controller, and the real rule by which a
+// node's daemon acts (Reconcile). Everything else is simulated: ranks that do each step together, a network that delays
+// messages, stalls and splits, a store that keeps what was committed, clients that repeat calls, and random faults. The same
+// seed always gives the same history.
 //
 //   faults for a while -> everything is mended -> every job must end
 //
-// The service's promises are checked all the time; a violation is a sentence. Test support; not thread-safe.
+// The simulation checks the service's promises all the time. A violation is a sentence. Test support; not thread-safe.
 #ifndef LYNX_TESTS_SIM_SIMULATION_H_
 #define LYNX_TESTS_SIM_SIMULATION_H_
 
@@ -16,12 +17,12 @@
 
 namespace lynx::server::sim {
 
-// Mistakes in the controller's environment, for testing the checks. The controller's own are in server::Mistake.
+// Mistakes around the controller, with which the checks are tested. server::Mistake has the mistakes of the controller itself.
 enum class WorldMistake : uint8_t {
   kNone,
   kReplyBeforeCommit,  // a submission is acknowledged before it is stored
   kOrderBeforeCommit,  // nodes are told what to do before it is stored
-  kNoFence,            // a checkpoint directory accepts what older generations write
+  kNoFence,            // checkpoint directories accept what older generations write
   kNoLease,            // the ranks of a node that is cut off go on
 };
 
@@ -29,7 +30,7 @@ struct Options {
   uint64_t seed = 1;
   Mistake mistake = Mistake::kNone;
   WorldMistake world_mistake = WorldMistake::kNone;
-  bool tells = false;  // keeps the history
+  bool tells = false;  // true: the history is kept
 };
 
 struct Outcome {
@@ -37,7 +38,7 @@ struct Outcome {
   std::vector<std::string> history;
   int64_t faults = 0, generations = 0, replans = 0, preemptions = 0, commits = 0, succeeded = 0, failed = 0, cancelled = 0,
           memory_faults = 0;
-  // Checks of nodes before a generation, checks that failed, and nodes that were excluded, each for one job.
+  // The numbers of checks of nodes before a generation, of failed checks, and of nodes that a job excluded.
   int64_t checks = 0, failed_checks = 0, excluded = 0;
   int64_t events = 0;  // events that the controller received
 };

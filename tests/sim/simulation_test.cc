@@ -1,4 +1,4 @@
-// Checks the promises under faults, for many seeds, and that the simulation finds mistakes.
+// Checks that the promises hold under faults, for many seeds, and that the simulation finds mistakes.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
   }
-  // If little happened, the test would show little.
+  // The following checks make sure that enough happened. If little happened, the test would prove little.
   EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
   EXPECT_GT(sum.generations, static_cast<int64_t>(5 * kSeeds));
   EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
@@ -65,7 +65,7 @@ class SeededMistakes : public testing::TestWithParam<Seeded> {};
 
 constexpr uint64_t kMaxSeeds = 20'000;
 
-// Uses a seed that has no violation without the mistake.
+// True if the simulation finds the mistake with one of the seeds. The seed must have no violation without the mistake.
 bool Finds(const Seeded& seeded) {
   for (uint64_t seed = 1; seed <= kMaxSeeds; ++seed) {
     const Options options{.seed = seed, .mistake = seeded.mistake, .world_mistake = seeded.world};
@@ -74,7 +74,7 @@ bool Finds(const Seeded& seeded) {
   return false;
 }
 
-// In a separate process, because the controller itself may find a mistake with a check, and a failed check ends the
+// Each mistake runs in a separate process. A check of the controller itself may find the mistake, and a failed check ends the
 // process.
 TEST_P(SeededMistakes, AreFound) {
   const pid_t child = fork();

@@ -60,7 +60,7 @@ class Timeline {
   std::priority_queue<Item> queue_;
 };
 
-// The state that all parts share.
+// The state that all parts of the simulation share.
 struct Common {
   Options options;
   Random random;
@@ -77,7 +77,7 @@ struct Common {
   }
 };
 
-// A rank's process and its daemon's record of it. The record outlives the daemon and the machine.
+// A rank's process, and the daemon's record of it. The record outlives the daemon and a crash of the machine.
 struct SimRank {
   RankPhase phase = RankPhase::kListening;
   bool alive = false;  // whether the process is alive
@@ -89,7 +89,7 @@ struct SimRank {
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
-  RankAssignment assignment;  // with peers, from the start of the process on
+  RankAssignment assignment;  // set with the peers' addresses when the process starts
   int64_t sequence = 0;
   std::deque<RankMessage> messages;  // messages that are not acknowledged yet
 };
@@ -103,15 +103,15 @@ struct SimNode {
   int64_t boots = 0;
   bool cut_to_server = false, cut_from_server = false;
   bool isolated = false;  // cut off from all other nodes
-  bool apart = false;     // in a part of the network that reaches neither the server nor the other nodes
+  bool apart = false;     // true if it is in a part of the network that reaches neither the server nor the other nodes
   bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
-  std::optional<WorkerDesired> wish;  // received since the daemon began
+  std::optional<WorkerDesired> wish;  // the newest desired state that was received since the daemon began
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
   Bytes memory;                // the real memory of each device; the node's agent reports more
   std::optional<Lease> lease;  // the lease of the running daemon
-  // The contents of the lease's files.
+  // The contents of the files that a lease has.
   Nanos deadline = Lease::kForever;
   LeaseTerms terms;
   Nanos asked_at, reported_at;
@@ -121,7 +121,7 @@ struct SimNode {
 // The state of a checkpoint directory.
 struct Disk {
   Generation fence;
-  int64_t step = -1;  // step of the newest checkpoint; -1: none
+  int64_t step = -1;  // the step of the newest checkpoint; -1: there is none
   int64_t commits = 0;
 };
 
@@ -132,7 +132,7 @@ struct Gang {
   std::map<int32_t, SimNode*> present;  // the ranks whose processes have started
   bool connected = false, over = false;
   int64_t step = 0;
-  int64_t base_commits = 0;  // the directory's number of commits when this gang last looked at it
+  int64_t base_commits = 0;  // the number of the directory's commits when this gang last looked at it
 };
 
 struct ClientJob {
@@ -140,7 +140,7 @@ struct ClientJob {
   JobSpec spec;
   std::optional<JobId> acknowledged;
   bool cancelled = false;
-  bool refused = false;  // refused for good, because a job that must succeed first has failed
+  bool refused = false;  // true if the job is refused for good, because a job that must succeed first has failed
 };
 
 class World {
@@ -152,7 +152,7 @@ class World {
   // server.cc
   void StartServer();
   void CrashServer(Nanos away);
-  // Gives the controller an event. Returns whether the server is still alive.
+  // Gives the controller an event. Returns true if the server is still alive.
   bool Give(EventBody body);
   void Carry(std::vector<Effect> effects, const EventBody* cause);
   void Commit(const std::vector<Effect>& effects);
@@ -161,11 +161,11 @@ class World {
   void Tick();
   void CheckStore(const std::vector<Effect>& effects);
 
-  // A stream between the server and a node's daemon. The functions are in server.cc too.
+  // A stream between the server and a node's daemon. server.cc has its functions too.
   struct Stream {
     SimNode* node = nullptr;
     bool worker = false;
-    Nanos to_server_free, from_server_free;  // when everything that was sent earlier has arrived
+    Nanos to_server_free, from_server_free;  // when all messages that were sent before have arrived
     int64_t epoch = 0;
     std::deque<EventBody> to_server;
     std::deque<std::function<void(SimNode&)>> to_node;
@@ -220,7 +220,7 @@ class World {
   bool MayHaveFailed(const ClientJob& client, const JobRecord& job) const;
   bool MayBeCancelled(const ClientJob& client, const JobRecord& job) const;
 
-  // people.cc: what people ask for, and checks whether they get it
+  // people.cc: what people ask for, and checks that they get it
   void Meddle();
   void LetGo();
   // `plan`: the plan with which the generation begins.
@@ -232,11 +232,11 @@ class World {
   Common common_;
   std::map<NodeId, SimNode> nodes_;
   std::vector<ClientJob> clients_;
-  std::map<int64_t, size_t> requests_;  // pending submissions: request -> client
+  std::map<int64_t, size_t> requests_;  // the key is a pending submission, the value is the index of its client
   int64_t last_request_ = 0, last_id_ = 0;
 
   std::unique_ptr<Controller> controller_;  // null: the server is down
-  int64_t epoch_ = 0;                       // incremented with each server
+  int64_t epoch_ = 0;                       // becomes larger by one with each new server
   ControllerOptions controller_options_;
   struct Stored {
     JobRecord record;

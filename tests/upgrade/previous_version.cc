@@ -1,4 +1,4 @@
-// The version of the daemons that represent the previous minor release. It is linked in place of common/version.cc.
+// The version of daemons that play the previous minor release. It is linked instead of common/version.cc.
 #include "common/version.h"
 
 namespace lynx {

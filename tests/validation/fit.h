@@ -1,4 +1,4 @@
-// Least-squares fit of a few integer constants. Deterministic; not thread-safe.
+// Fits a few integer constants by least squares. Deterministic; not thread-safe.
 #ifndef LYNX_TESTS_VALIDATION_FIT_H_
 #define LYNX_TESTS_VALIDATION_FIT_H_
 
@@ -13,12 +13,12 @@ namespace lynx::validation {
 
 struct Unknown {
   std::string name;
-  int32_t* value;  // `error` reads it; its current value is the starting point
+  int32_t* value;  // the function `error` reads it; the fit begins with its current value
   int32_t low, high;
 };
 
-// Changes the unknowns, one at a time and in smaller and smaller steps, until no step of one of them makes `error`
-// smaller. The unknowns keep their final values.
+// Changes the unknowns one at a time, in smaller and smaller steps, until no such step makes `error` smaller. The unknowns keep
+// their final values.
 std::vector<Constant> FitConstants(const std::vector<Unknown>& unknowns, const std::function<double()>& error);
 
 }  // namespace lynx::validation

@@ -43,7 +43,7 @@ StepRequest Request(const Table& table, const std::string& name, bool present) {
 }
 
 struct Technique {
-  const char* row;  // of table 4
+  const char* row;  // the name of a row of table 4
   bool sequence_parallel;
   RecomputeMode recompute;
 };

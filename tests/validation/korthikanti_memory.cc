@@ -1,4 +1,4 @@
-// The part of korthikanti.h about memory.
+// Implements the part of korthikanti.h that computes memory.
 #include <cmath>
 #include <functional>
 
@@ -21,7 +21,8 @@ struct Sizes {
   double s, b, h, a, t, v;
 };
 
-// A technique and the paper's formula for the bytes that a layer keeps. `formula` is the formula's text in the table.
+// A technique, and the paper's formula for the bytes that a layer keeps. `formula` is the text that the table has for the
+// formula.
 struct Technique {
   const char* row;
   const char* formula;
@@ -50,9 +51,10 @@ Sizes SizesOf(const StepRequest& run) {
           static_cast<double>(m.heads), static_cast<double>(run.layout.tp),   static_cast<double>(m.vocab)};
 }
 
-// What is alive at the end of the forward pass in a step of one microbatch, found by the fold over its program.
+// The bytes that are alive at the end of the forward pass, in a step of one microbatch. The memory model of the step's program
+// gives them.
 struct Alive {
-  Bytes layer;  // of one transformer layer
+  Bytes layer;  // bytes of one transformer layer
   Bytes embedding_mask, final_norm_input, output_input, logits;
 };
 
@@ -85,7 +87,7 @@ Bytes LayerBytes(const StepRequest& run, const Technique& technique) {
   return AliveAfterForward(run, technique.tensor_parallel, technique.sequence_parallel, technique.recompute).layer;
 }
 
-// The number of layers whose activations the first stage holds at the same time.
+// Returns the number of layers whose activations the first stage holds at the same time.
 double LayersInFlight(const StepRequest& run) {
   const absl::StatusOr<Schedule> schedule =
       GenerateSchedule(run.layout.schedule, run.layout.pp, run.layout.virtual_stages, run.microbatches);
@@ -112,7 +114,7 @@ const Technique& TechniqueOf(const std::string& row) {
   return kTechniques[0];
 }
 
-// The parts at the ends of a pipeline: each row of the table, and its formula.
+// Adds the parts at the two ends of a pipeline. Each has a row in the table and a formula.
 void AddEnds(const Table& table, const PublishedRun& run, std::vector<Comparison>& all) {
   const Sizes z = SizesOf(run.present);
   const double p = run.present.layout.pp;

@@ -1,5 +1,5 @@
-// Published figures, as tables, and their comparison with the planner's. The tables are in tests/validation/reference;
-// docs/validation.md names their sources. Not thread-safe.
+// Reads published figures from tables, and compares them with the planner's figures. The tables are in
+// tests/validation/reference; docs/validation.md names their sources. Not thread-safe.
 #ifndef LYNX_TESTS_VALIDATION_PUBLISHED_H_
 #define LYNX_TESTS_VALIDATION_PUBLISHED_H_
 
@@ -12,16 +12,17 @@
 
 namespace lynx::validation {
 
-using Row = std::map<std::string, std::string>;  // by column
+using Row = std::map<std::string, std::string>;  // the key is the name of the column
 using Table = std::vector<Row>;
 
-// Reads a comma-separated file. The first line has the column names; fields may be quoted. NotFound names the path.
-// InvalidArgument names a line with another number of fields than the first.
+// Reads a file of comma-separated values. The first line has the names of the columns. Fields may be quoted. NotFound: there is
+// no such file; the error names the path. InvalidArgument: a line has another number of fields than the first line; the error
+// names the line.
 absl::StatusOr<Table> ReadTable(const std::string& path);
 
-// The number in that column. If it is missing, stops the program, because the tables are part of the source tree.
+// Returns the number in this column. If it is missing, stops the program, because the tables are a part of the source tree.
 double Number(const Row& row, const std::string& column);
-// The value in a Korthikanti table that `table`, `row` and `field` name.
+// Returns the value in a Korthikanti table that `name`, `row` and `field` identify.
 double Value(const Table& table, const std::string& name, const std::string& row, const std::string& field);
 
 struct Comparison {
@@ -34,10 +35,10 @@ struct Comparison {
   double error() const { return ours / published - 1; }
 };
 double MeanError(const std::vector<Comparison>& all);    // the mean of absolute errors
-double MedianError(const std::vector<Comparison>& all);  // of an even number, the upper of the two middle ones
+double MedianError(const std::vector<Comparison>& all);  // for an even number of values, the upper one of the two middle errors
 double WorstError(const std::vector<Comparison>& all);
 
-// The profile of the devices in the first node group of a cluster file. Stops the program if the file cannot be read.
+// Returns the profile of the devices in the first node group of a cluster file. Stops the program if the file cannot be read.
 HardwareProfile ProfileOf(const std::string& cluster_file);
 
 // A fitted constant and its value.

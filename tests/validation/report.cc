@@ -14,7 +14,7 @@
 namespace lynx::validation {
 namespace {
 
-// At least four digits, with up to two after the point.
+// Returns the value with at least four digits, but at most two digits after the point.
 std::string Figure(double value) {
   const double size = std::fabs(value);
   return size >= 1000  ? absl::StrFormat("%.0f", value)
@@ -36,7 +36,7 @@ std::string Line(const Comparison& one) {
                       known ? absl::StrFormat("%+.1f%%", 100 * one.error()) : "", " |\n");
 }
 
-// All figures in one unit.
+// Returns a table. All its figures have the same unit.
 std::string TableOf(const std::string& first, const std::vector<Comparison>& all) {
   std::string text = Heading(first, all.front().unit);
   for (const Comparison& one : all) text += Line(one);

@@ -1,4 +1,4 @@
-// The text of docs/validation.md: all comparisons on one page.
+// Writes the text of docs/validation.md: all comparisons on one page.
 #ifndef LYNX_TESTS_VALIDATION_REPORT_H_
 #define LYNX_TESTS_VALIDATION_REPORT_H_
 

@@ -1,4 +1,5 @@
-// Compares the planner with published figures and checks its thresholds. docs/validation.md shows the figures.
+// Compares the planner with published figures, and checks that the differences are below thresholds. docs/validation.md shows
+// the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ TEST(KorthikantiTest, LayersKeepWhatTheFormulasSay) {
 
 TEST(KorthikantiTest, StagesKeepWhatTheFormulasSay) {
   for (const Comparison& one : StageMemory(Korthikanti())) {
-    // Published figures are rounded: to a megabyte, or to a tenth of a percent.
+    // The published figures are rounded to a megabyte, or to a tenth of a percent.
     const double rounding = one.unit == "%" ? 0.05 : 0.0005;
     EXPECT_NEAR(one.ours, one.published, 0.001 * one.published + rounding) << one.row << " " << one.what;
   }

@@ -59,7 +59,7 @@ StepRequest RequestOf(const Row& row) {
   return request;
 }
 
-// The terms of the memory model in yuan.h.
+// The terms of the memory formula in yuan.h.
 struct Memory {
   double states;
   double chunk;      // C
@@ -80,7 +80,7 @@ Memory MemoryOf(const StepRequest& request) {
   const LayerShape shape = first.shape();
   const LayerGraph& graph = first.graph();
   const LayerPolicy policy = NamedPolicy(graph, request.recompute, 1).layers.front();
-  // The log-sum-exp that belongs to attention's result is less than a megabyte and is not offloaded; it is left out.
+  // The log-sum-exp of attention is less than a megabyte and is not offloaded, so it is left out here.
   Bytes layer = TensorBytes(Tensor::kX, shape);
   for (size_t i = 0; i < graph.recomputable().size(); ++i) {
     if (policy[i] == Placement::kStore) layer += TensorBytes(graph.recomputable()[i], shape);

@@ -1,11 +1,11 @@
-// "Accelerating the Training of Large Language Models using Efficient Activation Rematerialization and Optimal Hybrid
-// Parallelism" (Yuan et al., USENIX ATC 2024), compared with the planner: memory under offloading (figure 7), the
-// offloaded shares and the throughput of searched configurations (figure 9), and utilization.
+// Compares the planner with "Accelerating the Training of Large Language Models using Efficient Activation Rematerialization
+// and Optimal Hybrid Parallelism" (Yuan et al., USENIX ATC 2024): memory with offloading (figure 7), the offloaded shares and
+// the throughput of searched configurations (figure 9), and utilization.
 //
-// Our model of the memory, which fits every measured point: states + 1.2 GB + C (n (1 - alpha) + 4 alpha). C is what
-// one chunk keeps of a microbatch, n the number of chunks in flight on the first rank, and alpha the share of C on the
-// host. For each chunk in flight the rest of C stays on the device; in addition four chunks are there completely, on
-// their way out or back in. The share is the smallest with which 68.165 GB suffice.
+// This formula for the memory fits every measured point: states + 1.2 GB + C (n (1 - alpha) + 4 alpha). C is what one chunk
+// keeps of a microbatch, n is the number of chunks in flight on the first rank, and alpha is the share of C that is on the
+// host. For each chunk in flight, the rest of C stays on the device. In addition, the device holds four complete chunks, which
+// are being copied to the host or back. The share is the smallest with which 68.165 GB are enough.
 #ifndef LYNX_TESTS_VALIDATION_YUAN_H_
 #define LYNX_TESTS_VALIDATION_YUAN_H_
 
@@ -18,20 +18,20 @@
 
 namespace lynx::validation {
 
-// Peak bytes of the first rank, for the rows of figure 7 that ran.
+// Compares the peak bytes of the first rank, for the rows of figure 7 that ran.
 std::vector<Comparison> OffloadedMemory(const Table& table);
-// The offloaded shares of the rows of figure 9; `published` and `ours` are shares.
+// Compares the offloaded shares of the rows of figure 9; `published` and `ours` are shares.
 std::vector<Comparison> OffloadedShares(const Table& table);
-// Seconds per iteration, for the rows of figure 9.
+// Compares seconds per iteration, for the rows of figure 9.
 std::vector<Comparison> SearchedTimes(const Table& table, const HardwareProfile& h800);
-// Tokens per second and device in the 7B demonstration, on A800 and H800. (An A800 is an A100 with slower NVLink; these
-// runs do not use NVLink, as they have no tensor parallelism.)
+// Compares tokens per second and device in the 7B demonstration, on A800 and H800. (An A800 is an A100 with slower NVLink.
+// These runs do not use NVLink, because they have no tensor parallelism.)
 std::vector<Comparison> DemoThroughput(const Table& table, const HardwareProfile& a100, const HardwareProfile& h800);
-// MFU of the 7B demonstration, computed from its throughput.
+// Compares the MFU of the 7B demonstration, which is computed from its throughput.
 std::vector<Comparison> DemoUtilization(const Table& table);
 
-// The one constant with which SearchedTimes agrees best (least squares of relative errors): the efficiency of large
-// products.
+// The only constant that is fitted, so that SearchedTimes agrees best (least squares of relative errors): the efficiency of
+// large products.
 struct SearchedFit {
   std::vector<Constant> constants;
   HardwareProfile profile;

@@ -13,7 +13,7 @@
 
 namespace lynx::worker {
 
-// A folder of the running test. It is removed with the object.
+// A folder of the running test. It is removed together with the object.
 class TestFolder {
  public:
   TestFolder() {
@@ -34,7 +34,7 @@ class TestFolder {
     std::ifstream in(path_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // Replaces the file in one piece: a process that has it open or mapped keeps the old content.
+  // Replaces the whole file at once. A process that has the file open or mapped keeps the old content.
   std::string Write(const std::string& name, const std::string& content) const {
     const std::filesystem::path file = path_ / name, fresh = path_ / (name + ".fresh");
     std::ofstream(fresh, std::ios::binary) << content;

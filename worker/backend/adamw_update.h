@@ -1,9 +1,9 @@
-// The AdamW update (Loshchilov and Hutter 2019) of one element; every backend uses it:
+// The AdamW update (Loshchilov and Hutter 2019) of one element. Every backend uses this file:
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2,
 //   w = w (1 - lr decay) - lr m^ / (sqrt(v^) + eps),   m^ = m / (1 - beta1^step),  v^ = v / (1 - beta2^step)
 //
-// The functions are constexpr, so that CUDA's compiler may call them on the device. The square root is not computed here: each
-// device uses its own function. Pure.
+// The functions are constexpr, so that CUDA's compiler may call them on the device. They do not compute the square root,
+// because each device uses its own function for it. Pure.
 #ifndef LYNX_WORKER_BACKEND_ADAMW_UPDATE_H_
 #define LYNX_WORKER_BACKEND_ADAMW_UPDATE_H_
 
@@ -14,10 +14,10 @@
 
 namespace lynx::worker {
 
-// The values that are the same for all elements. They are computed in double and rounded once.
+// The values that are the same for all elements. They are computed in double and then rounded once to float.
 struct AdamWUpdate {
   float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float decayed;       // factor of a weight that decays: 1 - lr * weight_decay
+  float decayed;       // the factor of a weight that decays: 1 - lr * weight_decay
   float step_size;     // lr / (1 - beta1^step)
   float root_v_scale;  // 1 / sqrt(1 - beta2^step)
   float eps;
@@ -37,7 +37,7 @@ struct AdamWUpdate {
   }
 
   constexpr float Keep(bool decays) const { return decays ? decayed : 1.0f; }
-  // g: the gradient, already scaled.
+  // `g` is the gradient after scaling.
   constexpr float FirstMoment(float m, float g) const { return beta1 * m + one_minus_beta1 * g; }
   constexpr float SecondMoment(float v, float g) const { return beta2 * v + one_minus_beta2 * g * g; }
   // m: the new first moment; root_v: the square root of the new second moment; keep: what Keep returns.

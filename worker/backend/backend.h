@@ -1,18 +1,18 @@
-// Backend: the arithmetic of one device. The CPU implementation is worker/backend/cpu, the CUDA implementation
-// worker/backend/cuda; each op has a file of its own.
+// Backend is the arithmetic of one device. worker/backend/cpu implements it for CPUs, worker/backend/cuda for NVIDIA GPUs. In
+// both folders each op has a file of its own.
 //
-// Tensors are row-major and contiguous; the comment of each op gives their shapes. b: samples of the microbatch, s: sequence
+// Tensors are row-major and contiguous. The comment of each op gives their shapes. b: samples of the microbatch, s: sequence
 // length, n = b*s: tokens, h: hidden size, a: heads on this rank, d: head size, f: ffn columns on this rank, v: vocabulary rows
-// on this rank. "=" overwrites, "+=" accumulates (the gradients of parameters always accumulate over microbatches).
+// on this rank. "=" overwrites, "+=" adds. The gradients of parameters are always added, so they accumulate over microbatches.
 //
-// Weights, activations and their gradients are stored as T, which is float or Bfloat16. The gradients of parameters, the
-// logits, what the loss and fused attention keep for each row, and workspaces are always fp32. All arithmetic is fp32 too: also
-// a sum of products, which is rounded once, when it is stored.
+// Weights, activations and their gradients are stored as T, which is float or Bfloat16. Always fp32 are: the gradients of
+// parameters, the logits, the values that the loss and fused attention keep for each row, and workspaces. All arithmetic is
+// fp32 too. A sum of products is rounded only once, when it is stored.
 //
-// Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine does, so
-// recomputation changes nothing. Ops are carried out in the order of the calls. On the CPU an op is done when its call returns;
-// on a GPU it is done later, and Finish waits for it. An implementation may keep scratch memory of its own; it has a fixed size
-// and is allocated at construction. One thread at a time per object.
+// Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine does. So
+// recomputation changes nothing. Ops run in the order of the calls. On the CPU an op is done when its call returns. On a GPU it
+// is done later, and Finish waits for it. An implementation may have scratch memory of its own, which has a fixed size and is
+// allocated at construction. Only one thread at a time may use an object.
 //
 // The host waits for a GPU only in Finish, in WordsUnlike, in BeginMarks, and in a Copy from or to host memory that is not
 // pinned.
@@ -35,19 +35,19 @@
 
 namespace lynx::worker {
 
-// Names one stream of dropout decisions. The mask is a pure function of these fields and of the element's place in the *global*
-// tensor. The mask does not depend on the layout, so recomputation and every parallel layout draw the same mask.
+// Names one stream of dropout decisions. The mask depends only on these fields and on the element's place in the *global*
+// tensor. It does not depend on the layout. So recomputation and every parallel layout draw the same mask.
 struct DropoutKey {
-  double rate = 0;  // 0: the op is the identity and draws nothing; else kept elements are multiplied by 1/(1-rate)
+  double rate = 0;  // 0: the op keeps all elements and draws nothing; otherwise kept elements are multiplied by 1/(1-rate)
   uint64_t seed = 0;
   int64_t step = 0;
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
-  int64_t first_sample = 0;  // the microbatch's first sample, as an index within the global batch of this step
-  int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens; not 0 for a share of the sequence
+  int64_t first_sample = 0;  // the microbatch's first sample, counted within the global batch of this step
+  int64_t first_token = 0;   // the first row's token among the microbatch's b*s tokens; not 0 for a share of the sequence
 };
 
-// Unfused attention works on this many rows of scores at once; the planner computes the size of its workspace from it.
+// Unfused attention computes this number of rows of scores at once. The planner computes the size of its workspace from it.
 inline constexpr int64_t kAttentionRows = 64;
 
 // Causal attention of `a` query heads of size d over `k` key and value heads. Query head i uses key head i / (a / k) (grouped
@@ -56,24 +56,24 @@ struct AttentionShape {
   int64_t b = 0, s = 0, a = 0;
   int64_t k = 0;  // a divisor of a
   int64_t d = 0;
-  int64_t first_head = 0;  // global index of this rank's first query head; used only to number dropout decisions
+  int64_t first_head = 0;  // the first query head of this rank, counted over all ranks; only used to number dropout decisions
 
-  constexpr int64_t width() const { return (a + 2 * k) * d; }  // length of a row of qkv
+  constexpr int64_t width() const { return (a + 2 * k) * d; }  // the length of a row of qkv
 };
 
-// The size, in floats, of the fp32 copies that attention on Bfloat16 makes in its workspace. It copies parts of one head:
-// `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). For fp32 the size is 0.
+// Returns the size, in floats, of the fp32 copies that attention on Bfloat16 makes in its workspace. It copies parts of one
+// head: `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). Returns 0 for fp32.
 template <class T>
 constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int64_t rows) {
   if (std::is_same_v<T, float>) return 0;
   return (whole * shape.s + rows * std::min(shape.s, kAttentionRows)) * shape.d;
 }
 
-// How far each pair of a head's elements is rotated (worker/model/rotary_table.h computes it). Elements i and i + pairs of a
-// head are pair i. At position p the pair is rotated by the angle p * slopes[i] and multiplied by `scale`. Elements from 2 *
+// Says how far each pair of a head's elements is rotated (worker/model/rotary_table.h computes it). Pair i is the elements i
+// and i + pairs of a head. At position p it is rotated by the angle p * slopes[i] and multiplied by `scale`. Elements from 2 *
 // pairs on do not change.
 struct RotaryTable {
-  static constexpr int64_t kMaxPairs = 256;  // limited, because a kernel takes the table by value
+  static constexpr int64_t kMaxPairs = 256;  // there is a limit because a kernel takes the table by value
   int64_t pairs = 0;
   double scale = 1;
   std::array<double, kMaxPairs> slopes{};
@@ -82,20 +82,20 @@ struct RotaryTable {
 struct AdamWArgs {
   double lr, beta1, beta2, eps;
   double weight_decay;    // applies only to tensors that decay
-  int64_t step;           // 1-based, for bias correction
-  double gradient_scale;  // clipping factor, multiplies gradients as they are read
+  int64_t step;           // counted from 1, for bias correction
+  double gradient_scale;  // the factor for clipping; each gradient is multiplied by it when it is read
 };
 
-// A tensor that the optimizer updates. It updates w, m and v in place.
+// A tensor that the optimizer updates. The optimizer changes w, m and v in place.
 struct AdamWTensor {
   int64_t count = 0;
   const float* gradient = nullptr;
   float *w = nullptr, *m = nullptr, *v = nullptr;
-  Bfloat16* rounded = nullptr;  // = w, rounded to the nearest; nullptr: no bfloat16 copy is needed
+  Bfloat16* rounded = nullptr;  // set to w, rounded to the nearest; nullptr: no bfloat16 copy is needed
   bool decays = false;
 };
 
-// The ops of a model's layers.
+// The ops of a model's layers, for elements of type T.
 template <class T>
 class LayerBackend {
  public:
@@ -104,18 +104,18 @@ class LayerBackend {
   // out (n, h) = tok[token - first_row] for tokens in [first_row, first_row + v), else 0.   tok (v, h), tokens (n)
   virtual void EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,
                                 T* out) = 0;
-  // dtok += scatter of dout. Deterministic order.
+  // dtok += the rows of dout, each at the row of its token, always in the same order.
   virtual void EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
                                  float* dtok) = 0;
   // x (n, h) = dropout(x + pos); row i is token key.first_token + i of the microbatch   pos (s, h)
   virtual void PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
-  // dx = dropout'(dx) in place; dpos += dx, summed over samples
+  // dx = dropout'(dx), in place; dpos += dx, summed over samples
   virtual void PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
 
   // y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + epsilon)   x, y (n, h)
   virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // If `accumulate`, adds the input gradient to dx, otherwise overwrites dx. Adds to dgamma and dbeta. Recomputes mean and rstd
-  // from x.
+  // Adds the input gradient to dx if `accumulate` is true, otherwise overwrites dx with it. Adds to dgamma and dbeta. Computes
+  // mean and rstd again from x.
   virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                  T* dx, float* dgamma, float* dbeta) = 0;
 
@@ -130,7 +130,8 @@ class LayerBackend {
 
   // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019)   x, y (n, h)
   virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) = 0;
-  // If `accumulate`, adds the input gradient to dx, otherwise overwrites dx. Adds to dgamma. Recomputes rstd from x.
+  // Adds the input gradient to dx if `accumulate` is true, otherwise overwrites dx with it. Adds to dgamma. Computes rstd again
+  // from x.
   virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                T* dx, float* dgamma) = 0;
 
@@ -138,13 +139,12 @@ class LayerBackend {
   // scaled by q_gamma (d), the keys' heads by k_gamma (d), and the values are those of qkv.   qkv, normed: as in AttentionShape
   virtual void QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                              T* normed) = 0;
-  // dqkv holds the gradient of normed on entry and the gradient of qkv on return. Adds to dq_gamma and dk_gamma. Recomputes
-  // rstd from qkv.
+  // On entry dqkv holds the gradient of normed; on return it holds the gradient of qkv. Adds to dq_gamma and dk_gamma. Computes
+  // rstd again from qkv.
   virtual void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                               T* dqkv, float* dq_gamma, float* dk_gamma) = 0;
 
-  // Rotary position embedding (Su et al. 2021), in place on the queries and keys of qkv, or on the normalised queries and
-  // keys.
+  // Rotary position embedding (Su et al. 2021), in place. Rotates the queries and keys of qkv; they may be normalised.
   virtual void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) = 0;
   // Rotates the gradient by the opposite angle, in place.
   virtual void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) = 0;
@@ -168,7 +168,7 @@ class LayerBackend {
   // dy = dy * gelu'(x), in place
   virtual void GeluBackward(const T* x, int64_t count, T* dy) = 0;
 
-  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without storing the scores. lse
+  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v. It does not store the scores. lse
   // (b, a, s) = log-sum-exp of each row of scores. It draws the same dropout decisions as ContextForward.
   // workspace: WideHeadFloats<T>(shape, 2, 2)
   virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
@@ -178,10 +178,10 @@ class LayerBackend {
   virtual void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
                              const DropoutKey& key, float* workspace, T* dqkv) = 0;
 
-  // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): first the f columns of the gate, then the f columns that it multiplies.
-  // silu (n, f) = gate * sigmoid(gate)
+  // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): first the f columns of the gate, then the f columns that the gate
+  // multiplies. silu (n, f) = gate * sigmoid(gate)
   virtual void SiluForward(const T* gated, int64_t n, int64_t f, T* silu) = 0;
-  // Replaces the gate's half of dgated by that half * silu'(gate); does not change the other half.
+  // Multiplies the gate's half of dgated by silu'(gate). Does not change the other half.
   virtual void SiluBackward(const T* gated, int64_t n, int64_t f, T* dgated) = 0;
   // y (n, f) = silu * (the second half of gated)
   virtual void SwigluForward(const T* gated, const T* silu, int64_t n, int64_t f, T* y) = 0;
@@ -196,7 +196,7 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
-  // dlogits (n, v) = scale * (softmax - onehot(target)); columns from `valid` on become 0. dlogits may begin at the same
+  // dlogits (n, v) = scale * (softmax - onehot(target)). Columns from `valid` on become 0. dlogits may begin at the same
   // address as logits.
   virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                             int64_t valid, double scale, const float* logits, T* dlogits) = 0;
@@ -207,17 +207,17 @@ class Backend : public LayerBackend<float> {
  public:
   virtual LayerBackend<Bfloat16>& bfloat16() = 0;
 
-  // One vocabulary shard's part of the loss. logits (n, v), of which the first `valid` columns exist; stats (n, 3) =
-  // max, sum exp(logit - max), logit of the target or 0 if the target is not in [first_row, first_row + valid).
+  // The part of the loss that one vocabulary shard computes. logits (n, v), of which the first `valid` columns exist. stats (n,
+  // 3) = max, sum exp(logit - max), and the target's logit, or 0 if the target is not in [first_row, first_row + valid).
   virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                          float* stats) = 0;
-  // *sum += the sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards. `sum` points to device memory.
+  // *sum += the cross-entropy, summed over all tokens, from the stats (t, n, 3) of all shards. `sum` points to device memory.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
   // *sum += the sum of the squares of all tensors, in double. The order of the additions depends only on the tensors' sizes.
   virtual void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) = 0;
-  // AdamW (Loshchilov and Hutter 2019) with decoupled weight decay. The tensors do not overlap. The result for an element does
-  // not depend on what else is in the list.
+  // AdamW (Loshchilov and Hutter 2019) with decoupled weight decay. The tensors must not overlap. The result for an element
+  // does not depend on the other tensors in the list.
   virtual void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) = 0;
 
   // to (count) = from, rounded to the nearest bfloat16.
@@ -225,49 +225,50 @@ class Backend : public LayerBackend<float> {
 
   // x (count) = value.
   virtual void Fill(float* x, int64_t count, float value) = 0;
-  // The number of words of x up to and including the last one whose bits differ from `mark`. Waits for the device.
-  virtual int64_t WordsUnlike(float mark, const float* x, int64_t count) = 0;
-  // Copies between device memory and device or host memory. `from` and `to` do not overlap. Host memory in `from` is read
-  // before the call returns; host memory in `to` has its content when Finish returns.
-  virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
-  // Allocates zeroed device memory, which lasts until the backend is destroyed. The arena and the model states are one
-  // allocation each.
-  virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
-  // Frees the memory that one call of Allocate returned, all of it. No op that was called may still use it. Waits for the
+  // Returns the number of words of x up to the last word whose bits differ from `mark`, including this word. Waits for the
   // device.
+  virtual int64_t WordsUnlike(float mark, const float* x, int64_t count) = 0;
+  // Copies between device memory and device or host memory. `from` and `to` must not overlap. If `from` is host memory, it is
+  // read before the call returns. If `to` is host memory, it has its content when Finish returns.
+  virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
+  // Allocates zeroed device memory, which lasts until the backend is destroyed. The arena is one allocation, and so are the
+  // model states.
+  virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  // Frees memory. `memory` must be all that one call of Allocate returned. No op that was called may still use it. Waits for
+  // the device.
   virtual void Release(std::span<float> memory) = 0;
-  // The free memory of the device now; memory that other processes hold is not free. Unimplemented on the CPU.
+  // Returns the memory of the device that is free now. Memory that other processes hold is not free. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
-  // Pinned host memory, for copies that run beside ops (DeviceQueue::Copy). It lasts until the backend is destroyed.
+  // Allocates pinned host memory, for copies that run beside ops (DeviceQueue::Copy). It lasts until the backend is destroyed.
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
-  // True if this process can read and write what Allocate returned. Otherwise the process must use Copy (host_view.h).
+  // True if this process can read and write the memory that Allocate returned. If false, it must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when everything that was called before is done. If an op has failed, nothing that was called after it was carried
-  // out. The error then is ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the
-  // message of the device's library. Never fails on the CPU.
+  // Returns when all work that was called before is done. If an op has failed, no work that was called after it was done. The
+  // error is then ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the message of
+  // the device's library. Never fails on the CPU.
   virtual absl::Status Finish() = 0;
 
-  // The moment when everything that was called before is done: on the CPU the present time, on a device a mark in the order of
-  // its ops.
+  // Returns the moment when all work that was called before is done. On the CPU it is the present time; on a GPU it is a mark
+  // in the order of its ops.
   virtual Moment Mark() = 0;
-  // What is called from now on runs after `moment`, a mark of this backend or of one of its queues. If `moment` is a time, the
-  // call has no effect.
+  // Work that is called from now on runs after `moment`, a mark of this backend or of one of its queues. If `moment` is a time,
+  // the call has no effect.
   virtual void Follow(Moment moment) = 0;
-  // Waits until the device has nothing left to do, and returns that time. Forgets all earlier marks and uses them again.
+  // Waits until the device has no work left, and returns that time. Forgets all earlier marks, so that they can be used again.
   virtual Nanos BeginMarks() = 0;
-  // The time of a mark since BeginMarks, on the monotonic clock. On a device, Finish must have waited for the mark. If the
-  // device has failed, the result is the epoch.
+  // Returns the time of a mark since BeginMarks, on the monotonic clock. On a GPU, Finish must have waited for the mark.
+  // Returns the epoch if the device has failed.
   virtual Nanos TimeOf(Moment moment) = 0;
-  // A queue for work that runs beside the ops; the backend outlives it. Unimplemented on the CPU.
+  // Makes a queue for work that runs beside the ops. The backend must live longer than the queue. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;
 
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
 };
 
-// `threads`: the number of BLAS threads, >= 1. The calling thread flushes denormal numbers to zero from now on.
+// `threads`: the number of BLAS threads, >= 1. From now on the calling thread rounds denormal numbers to zero.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
-// The backend of the CUDA device with this number. The calling thread uses that device from now on. NotFound: there is no such
-// device; Unimplemented: this build has no CUDA.
+// Returns the backend of the CUDA device with number `device`. From now on the calling thread uses this device. NotFound: there
+// is no such device. Unimplemented: this build has no CUDA.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device);
 
 }  // namespace lynx::worker

@@ -1,8 +1,8 @@
-// The random words that decide which elements dropout keeps. Every backend uses them, so that all devices draw the same
+// The random words that decide which elements dropout keeps. Every backend uses these functions, so all devices draw the same
 // decisions.
 //
 // Element e of sample i has word e % 4 of Philox(counter = (e / 4, i), key). Both parts of the counter have 64 bits, low half
-// first. An element is kept when its word is at least the threshold, and is then multiplied by 1 / (1 - rate). Pure.
+// first. An element is kept if its word is at least the threshold; it is then multiplied by 1 / (1 - rate). Pure.
 #ifndef LYNX_WORKER_BACKEND_DROPOUT_WORDS_H_
 #define LYNX_WORKER_BACKEND_DROPOUT_WORDS_H_
 
@@ -14,7 +14,7 @@
 
 namespace lynx::worker {
 
-// The generator's key for one stream of decisions.
+// Returns the generator's key for one stream of decisions.
 constexpr std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key) {
   uint64_t mixed = Mix64(key.seed);
   mixed = Mix64(mixed ^ static_cast<uint64_t>(key.step));
@@ -23,10 +23,10 @@ constexpr std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key) {
   return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
 }
 
-// An element whose word is below this is dropped. rate in [0, 1)
+// Returns the threshold: an element is dropped if its word is below it. rate in [0, 1)
 constexpr uint32_t DropoutThreshold(double rate) { return static_cast<uint32_t>(rate * 4294967296.0); }
 
-// The words of the elements [4 block, 4 block + 4) of a sample; `sample` is counted in the global batch.
+// Returns the words of the elements [4 block, 4 block + 4) of a sample. `sample` is counted in the global batch.
 constexpr PhiloxBlock DropoutWords(const std::array<uint32_t, 2>& key, uint64_t sample, uint64_t block) {
   return Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(sample),
                  static_cast<uint32_t>(sample >> 32)},

@@ -1,7 +1,7 @@
-// GELU in the tanh approximation, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3). It is computed as x sigma(2u),
-// which is the same function without the cancellation of 1 + tanh u for negative x. Every backend uses it.
+// GELU in the tanh approximation: 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3). It is computed as x sigma(2u).
+// This is the same function, but it loses no precision for negative x, as 1 + tanh u does. Every backend uses this file.
 //
-// The functions are constexpr, so that CUDA's compiler may call them on the device. The exponential is not computed here: each
+// The functions are constexpr, so that CUDA's compiler may call them on the device. They do not compute the exponential: each
 // device uses its own function for e = exp(GeluExponent(x)). Pure.
 #ifndef LYNX_WORKER_BACKEND_GELU_FORMULA_H_
 #define LYNX_WORKER_BACKEND_GELU_FORMULA_H_
@@ -11,7 +11,7 @@ namespace lynx::worker {
 inline constexpr float kGeluTwoRootTwoOverPi = 1.5957691216057308f;
 inline constexpr float kGeluCubic = 0.044715f;
 
-// -2u, limited to 87 so that the reciprocal of its exponential is still a normal number.
+// Returns -2u, limited to 87, so that the reciprocal of its exponential is still a normal number.
 constexpr float GeluExponent(float x) {
   const float minus_two_u = -kGeluTwoRootTwoOverPi * (x + kGeluCubic * x * x * x);
   return minus_two_u > 87.0f ? 87.0f : minus_two_u;

@@ -1,5 +1,5 @@
-// HostView: memory of this process that represents a part of a device's memory. If the host can address that part, the view is
-// the part itself; otherwise it is a copy.
+// HostView is memory of this process that represents a part of a device's memory. If the host can address that part, the view
+// is the part itself. Otherwise the view is a copy of it.
 //
 // Not thread-safe. Borrows the backend and its memory.
 #ifndef LYNX_WORKER_BACKEND_HOST_VIEW_H_
@@ -18,14 +18,14 @@ class HostView {
  public:
   // Returns a view with the present content of the device's memory. Errors are those of the backend's Finish.
   static absl::StatusOr<HostView> Fetch(std::span<float> device, Backend& backend);
-  // Makes a view whose content is undefined, for memory that will be overwritten.
+  // Makes a view whose content is undefined. Use it for memory that will be overwritten.
   HostView(std::span<float> device, Backend& backend);
 
   HostView(HostView&&) = default;
   HostView& operator=(HostView&&) = delete;
 
   std::span<float> floats() { return copy_.empty() ? device_ : std::span<float>(copy_); }
-  // Writes the view's content to the device. Everything that is called on the backend after this sees it.
+  // Writes the view's content to the device. Work that is called on the backend afterwards sees it.
   void Store();
 
  private:

@@ -26,8 +26,8 @@ absl::Status VerifyFiles(FileSystem& files, const std::string& folder, const std
   return absl::OkStatus();
 }
 
-// The text of the record file beside a shard. From it rank 0 learns what the other ranks wrote. The first line has the format
-// of sha256sum, the second line gives the size.
+// Returns the text of the record file of a shard. Rank 0 reads the record files to learn what the other ranks wrote. The first
+// line has the format of sha256sum. The second line gives the size in bytes.
 std::string RecordText(const ShardRecord& record) {
   return absl::StrCat(record.sha256, "  ", record.file, "\n# bytes ", record.bytes.value, "\n");
 }
@@ -42,7 +42,8 @@ absl::StatusOr<ShardRecord> ReadRecord(FileSystem& files, const std::string& fol
   ShardRecord record;
   record.file = file;
   record.sha256 = text->substr(0, 64);
-  // If the size does not parse, it stays 0. Then the texts that are compared below differ.
+  // If the size cannot be parsed, record.bytes stays 0. The record's text then differs from the file's text, and the function
+  // returns DataLoss below.
   const size_t space = text->rfind(' ');
   if (space != std::string::npos) {
     std::from_chars(text->data() + space + 1, text->data() + text->size(), record.bytes.value);
@@ -61,8 +62,8 @@ absl::StatusOr<std::vector<ShardRecord>> ReadRecords(FileSystem& files, const st
   return records;
 }
 
-// FailedPrecondition if the checkpoint `there` is of another run than `here`. The error names the difference and ends with
-// `what_to_do`.
+// Returns FailedPrecondition if another run than `here` wrote the checkpoint `there`. The error names the difference and ends
+// with `what_to_do`.
 absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdentity& here, const char* what_to_do) {
   const std::string difference = RunDifferenceText(there.identity, here);
   if (difference.empty()) return absl::OkStatus();
@@ -77,8 +78,8 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
       state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
     }
   }
-  // Index of the shard to search first. If the layout is the one that wrote the checkpoint, this shard, or those of this rank's
-  // replicas, hold everything that the rank needs.
+  // `own_shard` is the number of the shard that is searched first. If the same layout wrote the checkpoint, this shard holds
+  // everything that the rank needs; if replicas write shards, the shards of this rank's replicas hold it together.
   const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
   const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
   std::vector<WantedPart> parts = WantedParts(state, weights_only);
@@ -92,11 +93,11 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
   return state.backend().Finish();
 }
 
-// The present content of the place where the checkpoint of a step must go.
+// Says what the folder for the checkpoint of a step contains now: no checkpoint, a whole one, or a damaged one.
 enum class Occupant : uint8_t { kNone, kWhole, kDamaged };
 struct Place {
   Occupant occupant = Occupant::kNone;
-  Bytes bytes;  // for kWhole
+  Bytes bytes;  // the size of the checkpoint, set for kWhole
 };
 
 absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& contents, const CheckpointIdentity& identity) {
@@ -113,7 +114,7 @@ absl::StatusOr<Place> ExaminePlace(FileSystem& files, const DirectoryContents& c
   return Place{Occupant::kDamaged};
 }
 
-// Returns the text of the index. FailedPrecondition if reading the text back would give a different index: the model or the
+// Returns the text of the index. Returns FailedPrecondition if the text, read back, gives a different index: the model or the
 // layout has a property for which the index has no field, or a value is beyond its limits.
 absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
   std::string text = EncodeIndex(index);
@@ -124,7 +125,7 @@ absl::StatusOr<std::string> ReadableIndexText(const CheckpointIndex& index) {
                    read.ok() ? "it would be read as another one" : std::string(read.status().message())));
 }
 
-// Adds the index to the attempt's folder, and makes the checkpoint visible by renaming the folder.
+// Writes the index into the attempt's folder, and makes the checkpoint visible by renaming the folder.
 absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity,
                                      bool replace) {
   const std::string attempt = AttemptPath(directory, identity);
@@ -147,7 +148,7 @@ absl::StatusOr<Bytes> PublishAttempt(FileSystem& files, const std::string& direc
   return TotalBytes(index.files);
 }
 
-// Removes these names, best effort: a later call tries again to remove what could not be removed now.
+// Removes the files and folders with these names. Ignores errors, because a later call tries again.
 void RemoveAll(FileSystem& files, const std::string& directory, const std::vector<std::string>& names) {
   for (const std::string& name : names) files.RemoveTree(absl::StrCat(directory, "/", name)).IgnoreError();
 }
@@ -206,9 +207,8 @@ absl::StatusOr<Bytes> PublishCheckpoint(const std::string& directory, const Chec
 
 void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& identity, int32_t keep, FileSystem& files) {
   LYNX_CHECK(keep >= 1);
-  // Lists the directory again, to find fences of newer generations. If there is no such fence yet, a newer generation raises
-  // its fence and then searches for checkpoints after this point. So it finds the checkpoint that was just published, and needs
-  // none of the older ones.
+  // Lists the directory again, because a newer generation may have raised a fence. If no newer fence exists at this point, a
+  // generation that starts later finds the checkpoint that was just published, and needs none of the older ones.
   const absl::StatusOr<DirectoryContents> contents = ReadDirectory(files, directory);
   if (!contents.ok() || !CheckNotReplaced(directory, *contents, identity).ok()) return;
   int32_t kept = 1;  // the checkpoint that was just published

@@ -12,7 +12,7 @@
 namespace lynx::worker {
 namespace {
 
-// Limit for the size of an index. An index with the largest allowed number of shards has some 10 MiB.
+// The largest size of an index that is read. An index with the largest allowed number of shards has about 10 MiB.
 constexpr Bytes kIndexLimit = kMiB * 64;
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kAttemptPrefix = ".step-";
@@ -26,7 +26,7 @@ std::optional<int64_t> ParseNumber(std::string_view text) {
   return value;
 }
 
-// The step in the name of a visible checkpoint; nullopt for any other name.
+// Returns the step in the name of a visible checkpoint, or nullopt for any other name.
 std::optional<int64_t> ParseStepName(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   const std::optional<int64_t> step = ParseNumber(name.substr(kStepPrefix.size()));
@@ -35,8 +35,9 @@ std::optional<int64_t> ParseStepName(std::string_view name) {
 
 std::string OwnerSuffix(const JobId& job, Generation generation) { return absl::StrCat(job.value, ".g", generation.value); }
 
-// The generation in a name that begins with `prefix` and ends in the job's OwnerSuffix; nullopt for any other name. Between
-// these parts only digits and dots are allowed, so a job cannot be mistaken for another job with a longer id.
+// Returns the generation in a name that begins with `prefix` and ends with the job's OwnerSuffix, or nullopt for any other
+// name. Between these parts the name may have only digits and dots. So the names of a job with a longer id are not mistaken for
+// names of this job.
 std::optional<Generation> OwnGeneration(std::string_view name, std::string_view prefix, const JobId& job) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());

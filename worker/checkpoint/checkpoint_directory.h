@@ -1,15 +1,15 @@
-// The names in a checkpoint directory: what they mean, and who may change what.
+// Defines the names in a checkpoint directory: what each name means, and who may change what.
 //
 //   step-00000100/               a visible checkpoint
 //   .step-00000100.JOB.gG/       a generation's attempt to write one
 //   .removed-step-00000100/      a checkpoint that is being removed
 //   .fence-JOB.gG                generation G of the job has begun: no older one may change anything from now on
 //
-// A fence is only a name. Names are added and never overwritten, so an older generation that comes late cannot undo the fence
-// of a newer one, whatever the order of their writes.
+// A fence is an entry of the directory whose content does not matter. A generation adds its fence and overwrites no other
+// fence. So an older generation that writes late cannot undo the fence of a newer one.
 //
-// Several jobs may use one directory, as long as no two of them reach the same step: each job touches only what is its own.
-// Free functions; thread-safe if the file system is.
+// Several jobs may use one directory if no two of them reach the same step. Each job touches only its own names. Free
+// functions; thread-safe if the file system is.
 #ifndef LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
@@ -27,8 +27,8 @@ std::string AttemptPath(const std::string& directory, const CheckpointIdentity& 
 std::string RemovedPath(const std::string& directory, int64_t step);
 std::string FencePath(const std::string& directory, const JobId& job, Generation generation);
 
-// The checkpoint that a path such as "runs/a/step-00000100/" names; nullopt when the path names something else, for example a
-// directory of checkpoints.
+// Parses a path such as "runs/a/step-00000100/", which names a checkpoint. Returns nullopt if the path names something else,
+// for example a directory of checkpoints.
 struct CheckpointPlace {
   std::string directory;
   int64_t step = 0;
@@ -36,23 +36,23 @@ struct CheckpointPlace {
 std::optional<CheckpointPlace> ParseCheckpointPath(std::string path);
 
 struct DirectoryContents {
-  std::vector<std::string> names;              // all, including hidden ones
+  std::vector<std::string> names;              // all names in the directory, including hidden ones
   std::vector<CheckpointSummary> checkpoints;  // newest first
-  std::vector<std::string> damaged;            // what is wrong with each unreadable one
+  std::vector<std::string> damaged;            // says for each unreadable checkpoint what is wrong
 };
-// Fails only if the directory cannot be listed.
+// Returns an error only if the directory cannot be listed.
 absl::StatusOr<DirectoryContents> ReadDirectory(FileSystem& files, const std::string& directory);
 
-// Reads only the index. NotFound if there is no folder of that step; DataLoss if its index is missing or damaged.
+// Reads only the index of the checkpoint. NotFound: there is no folder of that step. DataLoss: its index is missing or damaged.
 absl::StatusOr<CheckpointSummary> ReadSummary(FileSystem& files, const std::string& directory, int64_t step);
 
-// AlreadyExists when a newer generation of the job has raised its fence or published a checkpoint.
+// Returns AlreadyExists if a newer generation of the job has raised its fence or published a checkpoint.
 absl::Status CheckNotReplaced(const std::string& directory, const DirectoryContents& contents,
                               const CheckpointIdentity& identity);
-// Like CheckNotReplaced, but lists the directory again and checks only the fences.
+// Lists the directory, and returns AlreadyExists if a newer generation of the job has raised its fence. Ignores checkpoints.
 absl::Status CheckFence(FileSystem& files, const std::string& directory, const CheckpointIdentity& identity);
 
-// The names that older generations of the job left in the directory, and the names of checkpoints whose removal was
+// Returns the names that older generations of the job left in the directory, and the names of checkpoints whose removal was
 // interrupted.
 std::vector<std::string> LeftOvers(const DirectoryContents& contents, const CheckpointIdentity& identity);
 

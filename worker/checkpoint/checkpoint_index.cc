@@ -19,15 +19,15 @@ using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
-constexpr int64_t kVersionOfGpt = 3;  // only for untied GPT with unfused attention
-// Used for the models of kVersionOfGpt if the layout has only tp, pp and dp and everything else has its default value.
+constexpr int64_t kVersionOfGpt = 3;  // the version for GPT models without tied embeddings and without fused attention
+// The version for the same models, if the layout sets only tp, pp and dp and all its other fields have their default values.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
-// Writes only features that differ from what the first version of the format supported. So the index of a model without newer
-// features has not changed.
+// Writes only the features whose values differ from those of the first version of the format. So the index of a model without
+// newer features still has the same text as in that version.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
   if (m.dtype != plain.dtype) model["dtype"] = EnumName(m.dtype);
@@ -94,7 +94,7 @@ json Canonical(const CheckpointIndex& index) {
 
 std::string Dump(const json& value, int indent) { return value.dump(indent, ' ', false, json::error_handler_t::replace); }
 
-// Reads fields of an index, and keeps the first error.
+// Reads fields of an index, and keeps the first error that occurs.
 class Fields {
  public:
   template <class T>
@@ -163,7 +163,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "attention_factor", out.attention_factor);
 }
 
-// An absent field has the value that all models had in the first version of the format (see AddFeatures).
+// Reads the features. A missing field gets the value that all models had in the first version of the format (see AddFeatures).
 void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (!model.is_object()) return;
   if (model.contains("dtype")) {
@@ -202,7 +202,8 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   fields.Integer(layout, "tp", 1, kMaxRanks, out.tp);
   fields.Integer(layout, "pp", 1, kMaxRanks, out.pp);
   fields.Integer(layout, "dp", 1, kMaxRanks, out.dp);
-  // Limits the number of files that a damaged layout can require. The product of three such numbers does not overflow.
+  // A damaged layout could require a huge number of files, so the number of ranks is limited. The product of these three
+  // numbers does not overflow.
   if (int64_t{out.tp} * out.pp * out.dp > kMaxRanks) {
     fields.Fail(absl::StrCat(LayoutText(out), " is more than ", kMaxRanks, " ranks"));
   }
@@ -255,7 +256,7 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
     fields.Integer(file, "bytes", 0, kMaxElementCount, record.bytes.value);
     fields.Text(file, "sha256", record.sha256);
   }
-  // The layout determines the names of the files, so a name in the index cannot lead to another folder.
+  // The names must be those that follow from the layout. So a name in the index cannot lead to another folder.
   const std::vector<std::string> expected = ShardFiles(index.identity.layout);
   if (kind == IndexKind::kOneShard) {
     const bool known =
@@ -276,8 +277,8 @@ void Compare(const char* name, const T& checkpoint, const T& here, std::vector<s
   differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
 }
 
-// Compares features that do not change the weights' shapes, but that the weights were trained with: with other features, the
-// same weights compute something else.
+// Compares the features that do not change the shapes of the weights. The weights were trained with these features: with other
+// features, the same weights compute something else.
 void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.normEpsilon", was.norm_epsilon, is.norm_epsilon, differences);
   Compare("model.window", was.window, is.window, differences);
@@ -294,7 +295,7 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
 }
 
-// Compares what determines the parameters' shapes and meaning.
+// Compares the fields of the model that determine the shapes and the meaning of its weights.
 void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.layers", was.layers, is.layers, differences);
   Compare("model.hidden", was.hidden, is.hidden, differences);
@@ -308,10 +309,11 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
   CompareFunctions(was, is, differences);
-  if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);  // learned positions
+  // The learned positions have one row for each token of a sequence.
+  if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
 }
 
-// Compares what determines each step's samples, except model.seq.
+// Compares the fields that determine the samples of each step, except model.seq.
 void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here,
                     std::vector<std::string>& differences) {
   Compare("the seed", checkpoint.seed, here.seed, differences);

@@ -54,7 +54,8 @@ class PosixWritableFile : public WritableFile {
 
   absl::Status Sync() override {
     if (::fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
-    // Drops the file from the page cache, so that verification reads it from the disk. The kernel may ignore this.
+    // Asks the kernel to drop the file from the page cache, so that verification reads the file from the disk. The kernel may
+    // ignore the request.
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
     return absl::OkStatus();
   }
@@ -121,7 +122,7 @@ class PosixFiles : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override {
-    // O_NONBLOCK: a named pipe in place of a checkpoint must not block the caller.
+    // O_NONBLOCK: if there is a named pipe instead of a checkpoint's file, opening the pipe must not block the caller.
     FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info = {};
     if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
@@ -142,7 +143,7 @@ class PosixFiles : public FileSystem {
 
   absl::Status SyncFolder(const std::string& path) override {
     const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // EINVAL means that the file system cannot sync folders; nothing more can be done.
+    // EINVAL means that the file system cannot sync folders. This is not an error.
     if (fd.get() < 0 || (::fsync(fd.get()) != 0 && errno != EINVAL)) {
       return ErrnoStatus(errno, absl::StrCat("cannot sync folder ", path));
     }

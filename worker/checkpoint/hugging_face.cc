@@ -25,7 +25,7 @@ constexpr char kConfigFile[] = "config.json";
 constexpr Bytes kConfigLimit = kMiB;
 constexpr char kImportJob[] = "import";
 
-// The context of a rank that has the whole model.
+// Returns the context of a rank that has the whole model.
 StageContext WholeContext(const ModelSpec& model) {
   return PipelineContexts(model, ParallelLayout{}, 1, 1, {model.layers}).front();
 }
@@ -61,7 +61,8 @@ absl::Status CheckNotThere(FileSystem& files, const std::string& folder) {
   return absl::OkStatus();
 }
 
-// "[3, 17]": the position of the element with this number in a row-major tensor.
+// Returns the position of an element in a tensor as text, such as "[3, 17]". `element`: the number of the element in row-major
+// order.
 std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
   std::vector<int64_t> position(shape.size());
   for (size_t i = shape.size(); i-- > 0;) {
@@ -77,8 +78,8 @@ class Source {
   Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
       : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
-  // InvalidArgument unless the files have exactly these tensors, with these shapes, in types that can be read. The first extent
-  // of a tensor in a file may be larger than wanted.
+  // Returns InvalidArgument unless the files have exactly the tensors `wanted`, with their shapes, in types that can be read.
+  // The first extent of a tensor in a file may be larger than wanted.
   absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);
@@ -104,8 +105,8 @@ class Source {
     return absl::OkStatus();
   }
 
-  // Checks a model whose head is the embedding. Some programs write this tensor twice, under both names. InvalidArgument if the
-  // two differ.
+  // Checks a model that uses its embedding as its head. Some programs write this tensor under both names. Returns
+  // InvalidArgument if the two tensors differ.
   absl::Status CheckTied(const std::string& embedding) const {
     if (!files_.tensors.contains(kHead)) return absl::OkStatus();
     LYNX_ASSIGN_OR_RETURN(const bool same, SameContent(file_system_, At(embedding), At(kHead)));
@@ -117,8 +118,8 @@ class Source {
                      kHead, " out"));
   }
 
-  // Returns the tensor's values row-major, in the layout of the Lynx parameter. Call it after Check. InvalidArgument when a
-  // value is not finite and must be refused.
+  // Returns the tensor's values in row-major order, in the layout of the Lynx parameter. Call Check before. Returns
+  // InvalidArgument if a value is not finite and non_finite_ is kRefuse.
   absl::StatusOr<std::vector<float>> Read(const HuggingFaceTensor& tensor) {
     const TensorInFile place = At(tensor.name);
     LYNX_ASSIGN_OR_RETURN(std::vector<float> values, ReadAsFloat(file_system_, *place.file, *place.tensor));
@@ -190,7 +191,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   }
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(WholeContext(model), 0);
   SafetensorsHeader header;
-  header.metadata = {{"format", "pt"}};  // transformers expects this
+  header.metadata = {{"format", "pt"}};  // transformers requires this entry
   std::vector<std::pair<const ParameterSlot*, HuggingFaceTensor>> tensors;
   for (const ParameterSlot& slot : slots) {
     for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, *family)) {

@@ -1,8 +1,9 @@
 // Exports weights to Hugging Face directories (config.json and model.safetensors), so that other programs can read a trained
 // model. Also imports weights from such directories, so that training can begin with them. hugging_face_names.h defines the
-// tensors' names.
+// names of the tensors.
 //
-// Free functions over directories; they hold one tensor in memory at a time. Thread-safe for different directories.
+// These are free functions that work on directories. They hold one tensor in memory at a time. Thread-safe for different
+// directories.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 
@@ -17,27 +18,29 @@
 
 namespace lynx::worker {
 
-// Creates the folder and writes config.json and model.safetensors into it, in fp32. Verifies the checkpoint's files first.
-// Returns the bytes of the weights. InvalidArgument as for ExportFamilyOf; DataLoss when the checkpoint is damaged;
-// AlreadyExists when the folder already has such a file; other codes by errno.
+// Verifies the checkpoint's files, creates the folder, and writes config.json and model.safetensors (in fp32) into it. Returns
+// the size of the weights in bytes. InvalidArgument: as for ExportFamilyOf. DataLoss: the checkpoint is damaged. AlreadyExists:
+// the folder already has one of these files. Other codes by errno.
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files = PosixFileSystem());
 
-// The text of the folder's config.json. NotFound when there is no such file, InvalidArgument when it is a git-lfs pointer.
+// Returns the text of the folder's config.json. NotFound: there is no such file. InvalidArgument: the file is a git-lfs
+// pointer.
 absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, FileSystem& files = PosixFileSystem());
 
 enum class NonFiniteWeights : uint8_t { kRefuse, kTake };
 struct ImportedWeights {
   CheckpointSummary checkpoint;
-  std::vector<std::string> notes;  // tensors that were not taken, and taken tensors that are unusual; one line each
+  std::vector<std::string> notes;  // one line for each tensor that was not taken, and for each taken tensor that is unusual
 };
-// Writes the weights in the folder, which are F32, F16 or BF16, as a checkpoint of step 0 without moments into `directory`.
-// hugging_face_files.h says which files are taken. `model`, `family`: from the folder's config.json. The model's seq may be
-// smaller than the number of positions of a GPT-2 in the folder; then the first positions are taken.
+// Reads the weights in `folder`, which may be F32, F16 or BF16. Writes them to `directory` as a checkpoint of step 0 without
+// moments. hugging_face_files.h says which files are taken. `model` and `family` come from the folder's config.json. If the
+// folder holds a GPT-2 with more positions than the model's seq, only the first seq positions are taken.
 //
-// Errors are those of ChooseWeightFiles and the following. InvalidArgument, naming the tensor: it has another shape or type, it
-// is unknown, it has NaN or infinity that must be refused, or it is a head that differs from the embedding although config.json
-// ties them. AlreadyExists: `directory` has a checkpoint of step 0. After an error there is no checkpoint.
+// Returns the errors of ChooseWeightFiles, and the following errors. InvalidArgument, with the name of the tensor: the tensor
+// has another shape or type, it is unknown, it has NaN or infinity and `non_finite` is kRefuse, or it is a head that differs
+// from the embedding although config.json says that both are one tensor. AlreadyExists: `directory` has a checkpoint of step 0.
+// After an error there is no checkpoint.
 absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
                                                       const FamilyTraits& family, const std::string& directory,
                                                       NonFiniteWeights non_finite = NonFiniteWeights::kRefuse,

@@ -21,21 +21,22 @@ constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spe
 constexpr char kWeightMap[] = "weight_map";
 constexpr size_t kMaxShown = 3;
 
-// The names as text: "a", "a, b" or "a, b, c and 4 more".
+// Returns the names as text: "a", "a, b" or "a, b, c and 4 more".
 std::string ListText(const Names& names) {
   const size_t shown = std::min(names.size(), kMaxShown);
   const std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
   return names.size() == shown ? text : absl::StrCat(text, " and ", names.size() - shown, " more");
 }
 
-// Weights in formats of other programs. A file's name shows its format.
+// A format of weights of another program. It is recognised by the name of the file.
 struct OtherFormat {
   std::string_view prefix, suffix;  // of the file's name
   const char* what;
   const char* what_to_do;
 };
 constexpr char kFromPretrained[] = "convert it to safetensors with from_pretrained and save_pretrained of transformers";
-// The first entry that matches is used. The first two formats can also be recognised by their tensors' names.
+// The first entry that matches a file's name is used. The first two formats can also be recognised by the names of their
+// tensors.
 constexpr size_t kAdapter = 0, kConsolidated = 1;
 constexpr OtherFormat kOtherFormats[] = {
     {"adapter_model", "", "an adapter (LoRA), which changes another model",
@@ -76,7 +77,7 @@ std::optional<size_t> FormatByTensors(const SafetensorsHeader& header) {
   return std::nullopt;
 }
 
-// The part of a folder's index that is used: the tensors of each file.
+// The tensors of each file, as the folder's index lists them. No other part of the index is used.
 using TensorsOfFiles = std::map<std::string, Names>;
 
 class Folder {
@@ -111,12 +112,13 @@ class Folder {
   std::string NameOf(const SafetensorsFile& file) const { return file.path.substr(path_.size() + 1); }
   std::string TextOf(const TensorInFile& place) const { return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file)); }
 
-  // Sorts a *.safetensors file by its format. The names of its tensors show the format; if the file cannot be read, its own
-  // name does.
+  // Adds a *.safetensors file to the files of its format. The names of the file's tensors show the format. If the file cannot
+  // be read, its own name shows the format.
   void Sort(const std::string& name) {
     std::optional<size_t> format = FormatByName(name);
     if (format != kAdapter) {
-      // An unreadable file is no error here. If the file is taken later, the code that takes it returns the error.
+      // If the file cannot be read, this function returns no error. If the file is taken later, the code that takes it returns
+      // the error.
       const absl::StatusOr<SafetensorsFile> file = Open(name);
       if (file.ok()) format = FormatByTensors(file->header);
     }
@@ -136,7 +138,7 @@ class Folder {
     return OpenSafetensorsFile(files_, path);
   }
 
-  // The name that the model uses for this tensor, also if the file's name lacks the first part.
+  // Returns the name that the model uses for this tensor. `name` may lack the first part of that name, such as "model.".
   std::string FullName(const std::string& name) const {
     if (needed_.contains(name)) return name;
     for (const char* first : {"transformer.", "model."}) {
@@ -169,11 +171,11 @@ class Folder {
     return weights;
   }
 
-  using Places = std::map<std::string, std::vector<WeightPlace>>;  // by the model's name
+  using Places = std::map<std::string, std::vector<WeightPlace>>;  // the key is the model's name for the tensor
 
-  // Takes each tensor from its first place. All other places must have the same content.
+  // Takes each tensor from its first place. Returns an error if another place has a different content.
   absl::Status Merge(const Places& places, WeightFiles& weights) {
-    std::map<std::pair<size_t, size_t>, Names> same;  // by the file that is taken and the other file
+    std::map<std::pair<size_t, size_t>, Names> same;  // the key is the file that is taken and the other file
     for (const auto& [name, all] : places) {
       weights.tensors[name] = all.front();
       if (IsHuggingFaceConstant(name)) continue;
@@ -224,15 +226,16 @@ class Folder {
     });
   }
 
-  // Takes the tensors that the index lists, from the files that it names for them. Also takes tensors of these files that the
-  // index does not list: so a tensor that the model has no place for is noticed.
+  // Takes each tensor that the index lists from the file that the index names for it. Also takes tensors of these files that
+  // neither the index nor the model knows, so that a later check reports them.
   absl::StatusOr<WeightFiles> FromIndex(const std::map<std::string, std::string>& map, const TensorsOfFiles& indexed) {
     WeightFiles weights;
     Places places;
     for (const auto& [name, tensors] : indexed) {
       LYNX_ASSIGN_OR_RETURN(SafetensorsFile file, Open(name));
       std::set<std::string> wanted(tensors.begin(), tensors.end());
-      Names others;  // tensors that the index does not want from this file
+      Names others;  // tensors of this file that are not taken, because the index names another file for them or lists them
+                     // nowhere
       for (size_t i = 0; i < file.header.tensors.size(); ++i) {
         const std::string& tensor = file.header.tensors[i].name;
         const std::string full = FullName(tensor);
@@ -258,7 +261,8 @@ class Folder {
     return weights;
   }
 
-  // Ignores the index, whose files are `absent`, if the other files hold the whole model.
+  // Handles an index that names files which do not exist (`absent`). Ignores the index if the other files hold the whole model;
+  // otherwise returns an error.
   absl::StatusOr<WeightFiles> WithoutIndex(const TensorsOfFiles& indexed, const Names& absent, bool whole) {
     std::set<std::string> rest = safetensors_;
     if (whole) std::erase_if(rest, [&](const std::string& name) { return !indexed.contains(name); });
@@ -284,8 +288,8 @@ class Folder {
         absl::StrCat(says, ", and the model is not whole without: download what is missing, or save the model anew"));
   }
 
-  // The folder has model.safetensors and also an index with all its files. These are two saves of the model, and either may be
-  // the intended one.
+  // Handles a folder that has model.safetensors and also an index with all its files. The model was then saved twice, and the
+  // user may mean either of the two. Returns an error if they differ.
   absl::StatusOr<WeightFiles> WholeOrIndexed(WeightFiles indexed) {
     LYNX_ASSIGN_OR_RETURN(WeightFiles whole, FromFiles({kHuggingFaceWeightsFile}));
     for (const auto& [name, place] : whole.tensors) {
@@ -315,7 +319,7 @@ class Folder {
         absl::StrCat(path_, " has no tensor ", ListText(missing), " (in ", ListText(NamesOf(chosen)), ")"));
   }
 
-  // The error if the folder has no weights: it has only files of other formats, or nothing.
+  // Returns the error for a folder without weights: the folder has only files of other formats, or no files.
   absl::Status NothingThere() const {
     Names texts;
     for (const auto& [format, names] : others_) {
@@ -349,9 +353,10 @@ class Folder {
   FileSystem& files_;
   const std::string& path_;
   const std::set<std::string>& needed_;
-  std::set<std::string> safetensors_;            // names of files, without those of other formats
-  std::map<size_t, Names> others_;               // by index in kOtherFormats
-  std::map<std::string, std::string> unlisted_;  // needed tensors that the index does not list, with a file that has them
+  std::set<std::string> safetensors_;  // names of files, without the files of other formats
+  std::map<size_t, Names> others_;     // the key is an index into kOtherFormats, the value is the names of files
+  // Needed tensors that the index does not list; the value is a file that has the tensor.
+  std::map<std::string, std::string> unlisted_;
   Names notes_;
 };
 
@@ -363,7 +368,7 @@ absl::StatusOr<WeightFiles> ChooseWeightFiles(FileSystem& files, const std::stri
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseWeightMap(std::string_view text) {
-  // The parser lets a later key replace an earlier one, so repeated keys are found here.
+  // If a key is repeated, the parser keeps only the last value. So this function looks for repeated keys while it parses.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   std::string outer;

@@ -15,10 +15,10 @@ namespace {
 
 struct Names {
   Parameter parameter;
-  const char* gpt;                   // follows "transformer.", or in a layer "transformer.h.N."
-  bool matrix;                       // of a linear layer: (in, out) in GPT-2
-  std::array<const char*, 3> llama;  // for each part of the rows; in a layer it follows "model.layers.N."
-  const char* phi3 = nullptr;        // for all parts of the rows in one tensor
+  const char* gpt;                   // the name after "transformer.", or after "transformer.h.N." in a layer
+  bool matrix;                       // true for the matrix of a linear layer, which GPT-2 stores as (in, out)
+  std::array<const char*, 3> llama;  // one name for each part of the rows; in a layer it follows "model.layers.N."
+  const char* phi3 = nullptr;        // the name of the one tensor that holds all parts of the rows
 };
 
 constexpr std::array<Names, 19> kNames = {{
@@ -71,8 +71,8 @@ std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, c
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
   const bool gpt = family.base == ModelFamily::kGpt;
   const bool together = gpt || (family.weights == WeightNames::kPhi3 && names.phi3 != nullptr);
-  // The slot of a whole parameter has a piece for each part of its rows (or of a vector's length). With `together`, the family
-  // stores all parts in one tensor, so one piece covers them.
+  // The slot of a whole parameter has one piece for each part of its rows (or of its length, if it is a vector). With
+  // `together`, the family stores all parts in one tensor, so one piece describes all of them.
   std::vector<ParameterPiece> pieces = slot.pieces;
   if (together) pieces = {{0, slot.global_rows, 0, slot.global_columns, 0}};
   std::vector<HuggingFaceTensor> tensors;
@@ -104,7 +104,7 @@ namespace {
 
 using Config = nlohmann::ordered_json;
 
-// The rotary scaling in the form of transformers' rope_scaling; null without scaling.
+// Returns the rotary scaling in the form of transformers' rope_scaling, or null if the model has no scaling.
 Config RopeScalingConfig(const ModelSpec& model) {
   const RotarySpec& r = model.rotary;
   Config scaling = {{"rope_type", EnumName(r.scaling)}, {"factor", r.factor}};
@@ -127,9 +127,9 @@ Config RopeScalingConfig(const ModelSpec& model) {
   return scaling;
 }
 
-// The value of max_position_embeddings for the exported model. transformers computes dynamic scaling from this value, and from
-// the real length for a longer sequence. Some of its versions compute yarn's factor as this value over the original number of
-// positions, and ignore `factor`.
+// Returns the value of max_position_embeddings for the exported model. For dynamic scaling, transformers computes the scaling
+// from this value, and from the real length if a sequence is longer. For yarn, some versions of transformers ignore `factor`
+// and compute it as this value divided by the original number of positions.
 int64_t PositionsOf(const ModelSpec& model) {
   const RotarySpec& rotary = model.rotary;
   if (rotary.scaling == RopeScaling::kDynamic) return rotary.original_seq;
@@ -189,7 +189,7 @@ std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& fa
   config.update(model.family == ModelFamily::kGpt ? GptConfig(model, family) : LlamaConfig(model, family));
   config["tie_word_embeddings"] = model.tied_embeddings;
   config["torch_dtype"] = "float32";
-  // Lynx trains on ids and has no special tokens.
+  // Lynx trains on token ids and has no special tokens.
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
   return config.dump(2) + "\n";

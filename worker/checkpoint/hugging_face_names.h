@@ -1,10 +1,11 @@
-// The names that Hugging Face's transformers use for a model's tensors, and the config.json that they need. Covers the families
-// of planner/problem/model_families.h whose weights have names. A table says which part of which Lynx parameter each tensor is.
-// Pure; thread-safe.
+// Defines the names that Hugging Face's transformers use for a model's tensors, and the config.json that they need. Covers
+// those families of planner/problem/model_families.h for which the names of the weights are known. A table says for each tensor
+// which part of which Lynx parameter it is. Pure; thread-safe.
 //
-// The shapes differ in two ways. GPT-2's linear layers ("Conv1D") store their weights as (in, out), so they are transposed.
-// Llama has one tensor each for query, key and value, and one each for gate and up. Lynx, GPT-2 and Phi-3 store these one above
-// the other in one tensor. The pairs of rotary positions are the same, (i, i + d/2) of a head, so nothing is permuted.
+// The shapes differ from those of Lynx in two ways. GPT-2's linear layers ("Conv1D") store their weights as (in, out), so they
+// are transposed. Llama has separate tensors for query, key and value, and for gate and up; Lynx, GPT-2 and Phi-3 stack the
+// rows of these in one tensor. The pairs of rotary positions are (i, i + d/2) of a head in all of them, so no rows are
+// permuted.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 
@@ -21,19 +22,19 @@ namespace lynx::worker {
 struct HuggingFaceTensor {
   std::string name;
   std::vector<int64_t> shape;
-  ParameterPiece piece;     // part of our whole parameter; its offset is unused
-  bool transposed = false;  // columns of our piece are rows of the tensor
+  ParameterPiece piece;     // the part of the whole Lynx parameter; its offset is not used
+  bool transposed = false;  // true if the columns of the piece are the rows of the tensor
 };
 
-// The tensors that make up one Lynx parameter, in the order of its rows. `slot`: the slot of a rank that has the whole model.
-// `family`: a family whose weights have names.
+// Returns the tensors that make up one Lynx parameter, in the order of its rows. `slot`: the slot of a rank that has the whole
+// model. `family`: a family for which the names of the weights are known.
 std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family);
 
-// True for a tensor that holds no weights: masks and frequencies that some versions of the library write.
+// True for a tensor that holds no weights, such as the masks and frequencies that some versions of transformers write.
 bool IsHuggingFaceConstant(const std::string& name);
 
-// The text of config.json for the model, described as a model of `family`. The family's layers must compute the same as the
-// model's (ExportFamilyOf).
+// Returns the text of config.json, which describes the model as a model of `family`. The family's layers must compute the same
+// as the model's layers (ExportFamilyOf).
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
 }  // namespace lynx::worker

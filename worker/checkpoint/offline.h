@@ -1,5 +1,5 @@
-// Checkpoints for people: finds them by a path, shows and verifies them without a job. Of the worker's headers, the command
-// line includes only this one and hugging_face.h.
+// Finds, shows and verifies checkpoints for people, without a job. The command line includes only two headers of the worker:
+// this one and hugging_face.h.
 //
 // Free functions that read the disk; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_OFFLINE_H_
@@ -19,7 +19,7 @@ struct FoundCheckpoints {
   std::vector<std::string> damaged;            // the reason for each checkpoint without a readable index
 };
 // Finds the checkpoint that a path such as "runs/a/step-00000100" names. If the path names a directory of checkpoints, finds
-// all of them. NotFound if there is none; an error if the directory cannot be listed.
+// all of them. Returns NotFound if there is no checkpoint, and an error if the directory cannot be listed.
 absl::StatusOr<FoundCheckpoints> FindCheckpoints(const std::string& path, FileSystem& files = PosixFileSystem());
 
 struct TensorSummary {
@@ -27,11 +27,13 @@ struct TensorSummary {
   std::vector<int64_t> shape;  // of the whole tensor
   int32_t shards = 0;          // number of shards that have a part of it
 };
-// The whole tensors of a checkpoint, by name. DataLoss, naming the file, when a file's header cannot be read.
+// Returns the whole tensors of a checkpoint, sorted by name. Returns DataLoss, with the name of the file, if a file's header
+// cannot be read.
 absl::StatusOr<std::vector<TensorSummary>> TensorsOf(const CheckpointSummary& checkpoint,
                                                      FileSystem& files = PosixFileSystem());
 
-// Describes the damage of each damaged shard; empty if the checkpoint is whole. Reads the whole checkpoint.
+// Returns a text for each damaged shard, which describes the damage. The result is empty if the checkpoint is whole. Reads the
+// whole checkpoint.
 std::vector<std::string> VerifyCheckpoint(const CheckpointSummary& checkpoint, FileSystem& files = PosixFileSystem());
 
 }  // namespace lynx::worker

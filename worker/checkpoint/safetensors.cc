@@ -23,7 +23,7 @@ constexpr char kMetadata[] = "__metadata__";
 
 absl::Status Damaged(const std::string& what) { return absl::DataLossError("bad safetensors header: " + what); }
 
-// A non-negative integer that fits int64_t.
+// Sets `out` and returns true if the value is a non-negative integer that fits int64_t.
 bool AsCount(const json& value, int64_t& out) {
   if (!value.is_number_unsigned()) return false;
   const auto number = value.get<uint64_t>();
@@ -32,7 +32,7 @@ bool AsCount(const json& value, int64_t& out) {
   return true;
 }
 
-// https://docs.rs/safetensors/latest/safetensors/tensor/enum.Dtype.html
+// The types of the format and the bytes of an element: https://docs.rs/safetensors/latest/safetensors/tensor/enum.Dtype.html
 struct TypeInfo {
   const char* name;
   int64_t bytes;
@@ -41,7 +41,7 @@ constexpr TypeInfo kTypes[] = {{"F32", 4},     {"F16", 2},     {"BF16", 2}, {"F6
                                {"U64", 8},     {"I32", 4},     {"U32", 4},  {"I16", 2}, {"U16", 2},
                                {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
 
-// The number of bytes of a tensor; -1 on overflow.
+// Returns the number of bytes of a tensor, or -1 if it overflows.
 int64_t BytesOf(const std::vector<int64_t>& shape, int64_t element_bytes = sizeof(float)) {
   int64_t bytes = element_bytes;
   for (const int64_t extent : shape) {
@@ -128,8 +128,8 @@ absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t
 }
 
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes, SafetensorsTypes types) {
-  // The parser replaces the value of an earlier key by that of a later equal key. The format forbids repeated keys, because
-  // they could hide a tensor.
+  // If a key is repeated, the parser keeps only the last value. The format forbids repeated keys, because they could hide a
+  // tensor. So this function looks for repeated keys while it parses.
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {

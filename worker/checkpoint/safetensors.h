@@ -1,6 +1,6 @@
-// Safetensors: the header of the file format (https://huggingface.co/docs/safetensors). A file is a little-endian u64 n, n
-// bytes of JSON padded with spaces, and the tensors' bytes one after another without gaps. Lynx writes only F32. Functions on
-// values; the callers move the bytes of tensors. Pure; thread-safe.
+// Reads and writes the header of the file format safetensors (https://huggingface.co/docs/safetensors). A file has three parts:
+// a little-endian u64 n, n bytes of JSON padded with spaces, and the tensors' bytes one after another without gaps. Lynx writes
+// only F32. The functions work on values; the callers read and write the bytes of the tensors. Pure; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_SAFETENSORS_H_
 #define LYNX_WORKER_CHECKPOINT_SAFETENSORS_H_
 
@@ -15,7 +15,7 @@
 namespace lynx::worker {
 
 inline constexpr int64_t kSafetensorsPrefixBytes = 8;
-// The size limit that the reference implementation sets for the JSON.
+// The largest size of the JSON that the reference implementation of safetensors allows.
 inline constexpr uint64_t kSafetensorsHeaderLimitBytes = 100'000'000;
 
 struct SafetensorsEntry {
@@ -33,19 +33,20 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;  // "__metadata__"
 
   int64_t DataBytes() const { return tensors.empty() ? 0 : tensors.back().end_bytes; }
-  // Adds a tensor behind the last one.
+  // Adds a tensor after the last one.
   void Append(std::string name, std::vector<int64_t> shape);
   bool operator==(const SafetensorsHeader&) const = default;
 };
 
-// The length and the JSON, padded to a multiple of 8 bytes: everything before the tensors.
+// Returns everything that stands before the tensors in the file: the length, and the JSON padded to a multiple of 8 bytes.
 std::string EncodeSafetensorsHeader(const SafetensorsHeader& header);
 
-// The length of the JSON, from a file's first 8 bytes. DataLoss when it is above the limit or longer than the file.
+// Returns the length of the JSON, which is in a file's first 8 bytes. Returns DataLoss if the length is above the limit or
+// longer than the file.
 absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t file_bytes);
 enum class SafetensorsTypes : uint8_t { kFloat32, kAll };
-// Decodes the JSON. `data_bytes`: number of bytes that follow it. DataLoss unless it is a well-formed header of tensors of
-// these types that fill exactly those bytes.
+// Decodes the JSON. `data_bytes`: the number of bytes after the JSON. Returns DataLoss if the JSON is not a well-formed header,
+// if a tensor has a type that `types` excludes, or if the tensors do not fill exactly `data_bytes`.
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view json, int64_t data_bytes,
                                                           SafetensorsTypes types = SafetensorsTypes::kFloat32);
 

@@ -15,14 +15,15 @@
 namespace lynx::worker {
 namespace {
 
-// A chunk is small enough to stay in the cache between its digest and its write.
+// The bytes are hashed and written in chunks of this size. A chunk is small enough to stay in the cache between its digest and
+// its write.
 constexpr size_t kChunkBytes = size_t{4} << 20;
-// How many elements are converted or compared at a time.
+// The largest number of elements that are converted or compared at once.
 constexpr size_t kBlockElements = size_t{1} << 20;
 
 float FromBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// IEEE 754 binary16: a sign, 5 bits of exponent, 10 bits of mantissa.
+// Converts an IEEE 754 binary16 number: a sign, 5 bits of exponent, 10 bits of mantissa.
 float FromFloat16(uint16_t bits) {
   const int exponent = bits >> 10 & 0x1F;
   const auto mantissa = static_cast<float>(bits & 0x3FF);
@@ -143,7 +144,7 @@ absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const
     const size_t block = std::min(left, ours.size());
     LYNX_RETURN_IF_ERROR(first.Read(std::span(ours).first(block)));
     LYNX_RETURN_IF_ERROR(second.Read(std::span(theirs).first(block)));
-    // Compares bits: a NaN equals itself, and 0 differs from -0.
+    // Compares bits: a NaN equals the same NaN, and 0 differs from -0.
     if (std::memcmp(ours.data(), theirs.data(), block * sizeof(float)) != 0) return false;
     left -= block;
   }

@@ -12,20 +12,20 @@
 namespace lynx::worker {
 namespace {
 
-// The endings of the tensors' names, for each array.
+// The endings of the tensors' names: weights, first moments, second moments.
 constexpr std::array<const char*, 3> kSuffixes = {"", kMomentSuffixes[0], kMomentSuffixes[1]};
 
 size_t ArraysIn(bool weights_only) { return weights_only ? 1 : kSuffixes.size(); }
 
-// The address of a slot that the rank updates. `array`: 0 for the weights, else a moment.
+// Returns the address of a slot that the rank updates. `array`: 0 for the weights, 1 for the first moments, 2 for the second
+// moments.
 float* Place(ModelState& state, size_t array, const ParameterSlot& slot) {
   if (array == 0) return state.UpdatedWeight(slot);
   return (array == 1 ? state.first_moments() : state.second_moments()).data() + slot.share_offset;
 }
 
-// The shape of the tensor for the rank's part of a parameter. The pieces of a whole part have the same number of columns
-// (matrices) or one row (vectors), so they are stacked to this shape. If ZeRO divides the states, the pieces may be parts of
-// rows; then the shape is one row.
+// Returns the shape of the tensor for the rank's part of a parameter. Without ZeRO, all pieces of a matrix have the same number
+// of columns, so their rows are stacked. With ZeRO, a piece may be a part of a row; then the shape is one row.
 std::vector<int64_t> ShapeOfPart(const ParameterSlot& slot) {
   const int64_t elements = PlaceOf(slot).elements();
   if (slot.vector) return {elements};
@@ -72,7 +72,7 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
 }
 
 TensorContent ContentOf(ModelState& state) {
-  // The returned span is valid until the next call.
+  // The function keeps the last view, because the span that it returned must stay valid until the next call.
   auto view = std::make_shared<std::optional<HostView>>();
   return [&state, view](size_t tensor) -> absl::StatusOr<std::span<const char>> {
     const size_t slots = state.updated().size();

@@ -10,7 +10,7 @@
 namespace lynx::worker {
 namespace {
 
-// A chunk is small enough to stay in the cache between its read and its digest.
+// The file is read in chunks of this size. A chunk is small enough to stay in the cache between its read and its digest.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 }  // namespace

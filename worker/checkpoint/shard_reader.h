@@ -1,5 +1,5 @@
-// ShardReader: reads a shard of a published checkpoint from beginning to end. If the shard must be verified, it computes the
-// digest meanwhile. Owns the open file; one thread.
+// ShardReader reads a shard of a published checkpoint from beginning to end. If the shard must be verified, the reader computes
+// its digest at the same time. Owns the open file; one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 #define LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
 
@@ -15,22 +15,24 @@
 
 namespace lynx::worker {
 
-// kVerify reads every byte of the file, and Finish checks that it is the recorded file. kTrust reads only what is asked for.
+// kVerify: the reader reads every byte of the file, and Finish checks the digest. kTrust: it reads only the bytes that the
+// caller asks for.
 enum class ShardReading : uint8_t { kVerify, kTrust };
 
 class ShardReader {
  public:
-  // DataLoss when the file is missing or has another size than recorded.
+  // Returns DataLoss if the file is missing or its size is not the recorded one.
   static absl::StatusOr<ShardReader> Open(FileSystem& files, const std::string& folder, const ShardRecord& record,
                                           ShardReading reading);
 
-  // Read fills `out` with the next bytes, Skip passes over bytes. Both return DataLoss beyond the end of the file.
+  // Read fills `out` with the next bytes. Skip passes over the next bytes. Both return DataLoss if the file ends before these
+  // bytes do.
   absl::Status Read(std::span<char> out);
   absl::Status Skip(int64_t bytes);
-  // Reads the header; call it first. DataLoss when there is no valid header.
+  // Reads the header; call it first. Returns DataLoss if there is no valid header.
   absl::StatusOr<SafetensorsHeader> ReadHeader();
-  // With kVerify, reads the rest of the file. Returns the first failure of the earlier calls, or DataLoss when the digest of
-  // the whole file is not the recorded one.
+  // With kVerify, reads the rest of the file. Returns the first failure of the earlier calls, or DataLoss if the digest of the
+  // whole file is not the recorded one.
   absl::Status Finish();
 
   const std::string& path() const { return path_; }
@@ -44,14 +46,14 @@ class ShardReader {
   std::unique_ptr<ReadableFile> file_;
   std::string path_;
   ShardRecord record_;
-  std::unique_ptr<Sha256> digest_;  // null: the digest is not computed
+  std::unique_ptr<Sha256> digest_;  // null if the digest is not computed
   int64_t left_;
   absl::Status status_;  // the first failure of reading
 };
 
-// DataLoss when the file is missing, or has another size or digest than `record` says.
+// Returns DataLoss if the file is missing, or if its size or digest is not the one in `record`.
 absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
-// Like VerifyShardFile, without reading the content. DataLoss if the file is missing or has another size than recorded.
+// Returns DataLoss if the file is missing or its size is not the recorded one. Does not read the content.
 absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
 
 }  // namespace lynx::worker

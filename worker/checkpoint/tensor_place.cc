@@ -10,7 +10,7 @@
 namespace lynx::worker {
 namespace {
 
-// Limit for a row or column number, so that the product of two such numbers does not overflow.
+// The largest number of a row or a column. The product of two such numbers does not overflow.
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 
 // Reads numbers and the characters between them from the beginning of a text.

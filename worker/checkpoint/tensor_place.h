@@ -1,5 +1,5 @@
-// TensorPlace: the part of a whole tensor that a shard or a rank has. A shard stores its places in its metadata. So any other
-// layout, and any other program, can put the whole tensor together. Values; thread-safe.
+// TensorPlace says which part of a whole tensor a shard or a rank has. A shard stores its places in its metadata. So a run with
+// another layout, or another program, can put the whole tensor together. Values; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_TENSOR_PLACE_H_
 #define LYNX_WORKER_CHECKPOINT_TENSOR_PLACE_H_
 
@@ -13,21 +13,21 @@
 namespace lynx::worker {
 
 struct TensorPlace {
-  int64_t rows = 0;  // of the whole tensor; a vector has one row
+  int64_t rows = 0;  // the rows of the whole tensor; a vector has one row
   int64_t columns = 0;
-  std::vector<ParameterPiece> pieces;  // one after another at their `offset`: the part is one contiguous range of memory
+  std::vector<ParameterPiece> pieces;  // each piece begins at its `offset`; together they are one contiguous range of memory
 
-  int64_t elements() const;  // of the part
+  int64_t elements() const;  // the number of elements of the part
 };
 
 TensorPlace PlaceOf(const ParameterSlot& slot);
-// The place of a whole tensor.
+// Returns the place of a part that is the whole tensor.
 TensorPlace WholePlace(int64_t rows, int64_t columns);
 
-// The text of a place, such as "192x64: 0+32,0+64 64+32,0+64": rows x columns of the whole tensor, then for each piece its
-// first row + rows and its first column + columns.
+// Returns the text of a place, such as "192x64: 0+32,0+64 64+32,0+64". It has the rows and columns of the whole tensor. Then it
+// has for each piece "first row + number of rows, first column + number of columns".
 std::string PlaceText(const TensorPlace& place);
-// DataLoss unless the text describes pieces within their tensor.
+// Returns DataLoss unless the text describes pieces that lie within their tensor.
 absl::StatusOr<TensorPlace> ParsePlace(const std::string& text);
 
 }  // namespace lynx::worker

@@ -14,8 +14,8 @@
 namespace lynx::worker {
 namespace {
 
-// Short runs (see Run) with a gap of at most kGapBytes are read with one call: reading a few KiB too much costs less than
-// another call.
+// Short runs (see Run) are read with one call if the gap between them has at most kGapBytes, because reading a few KiB too much
+// costs less than another call.
 constexpr int64_t kGapBytes = int64_t{16} << 10;
 constexpr int64_t kTogetherBytes = int64_t{1} << 20;
 
@@ -29,7 +29,7 @@ std::pair<std::string, std::string> SplitName(const std::string& name) {
   return {name, ""};
 }
 
-// FailedPrecondition unless the shard's metadata says that it belongs to this checkpoint.
+// Returns FailedPrecondition unless the shard's metadata says that the shard belongs to this checkpoint.
 absl::Status CheckOwner(const SafetensorsHeader& header, const CheckpointIdentity& identity) {
   const std::pair<const char*, std::string> expected[] = {
       {"format", kShardFormat}, {"job", identity.job.value}, {"step", absl::StrCat(identity.step)}};
@@ -141,7 +141,7 @@ absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t ne
     const auto shard = static_cast<size_t>((nearest + i) % count);
     const absl::StatusOr<const Shard*> header = HeaderOf(shard);
     if (!header.ok()) {
-      // An error in the header of an unverified file is DataLoss: the header may be damaged, so what it says does not count.
+      // If the file is not verified, its header may be damaged. So every error that the header causes is returned as DataLoss.
       return verified.Has(shard) ? header.status() : absl::DataLossError(header.status().message());
     }
     runs[shard] = Cut(**header, parts, wanted);
@@ -184,7 +184,7 @@ absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool ve
 absl::Status TensorReader::Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified) {
   std::vector<std::vector<Run>> runs(shards_.size());
   const absl::Status planned = Plan(parts, nearest, verified, runs);
-  // Looks for damage first, because a damaged header can look like any other error.
+  // Reads the shards before it returns an error of Plan. A damaged header can cause any error, and ReadRuns reports the damage.
   for (size_t shard = 0; shard < runs.size(); ++shard) {
     if (runs[shard].empty() && !verified.Has(shard)) continue;
     LYNX_RETURN_IF_ERROR(ReadRuns(shard, std::move(runs[shard]), verified.Has(shard)));

@@ -17,10 +17,10 @@
 namespace lynx::worker {
 namespace {
 
-// How long a peer whose data connection has ended may take to give the reason on its control connection.
+// If a peer's data connection has ended, the peer may take this long to give the reason on its control connection.
 constexpr Nanos kSuspicionLimit{1'000'000'000};
 constexpr int64_t kSignsPerSilenceLimit = 20;
-// How often a lane may receive and send before it is the turn of the other lanes.
+// The number of times that a lane may receive and send before the other lanes get their turn.
 constexpr int kRoundsPerTurn = 8;
 // The number of operations that a lane can hold before its queue grows.
 constexpr size_t kLaneQueue = 256;
@@ -66,7 +66,8 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     lane.out = FindLink(lane.info.out);
     lane.in = FindLink(lane.info.in);
   }
-  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
+  // Blocks all signals in the new thread, so that the kernel delivers them to the threads that the program has made for
+  // signals.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -179,7 +180,8 @@ void CommunicationThread::FinishOperation(Lane& lane) {
   if (!lane.queue.empty()) StartNext(lane);
 }
 
-// This thread reads them, and not the thread that asks for them, because this thread closes the connections.
+// Reads how much the links to other hosts were used. The communication thread reads these counters, because it is the thread
+// that closes the connections.
 void CommunicationThread::TakeLinkUses() {
   if (options_.elsewhere.empty()) return;
   std::vector<LinkUse> uses;
@@ -224,11 +226,12 @@ void CommunicationThread::PollOnce() {
     LYNX_CHECK(errno == EINTR || errno == ENOMEM);
     return;
   }
-  // If the process is stopped and continued after this line, it notices that only in the next turn, which then excuses the
-  // peers.
+  // If the process is stopped and continued after this line, `now` does not show the pause. The next turn notices the pause and
+  // excuses the peers.
   const Nanos now = MonotonicNow();
   if (!failed_ && options_.silence_limit != Nanos(0)) GiveSignOfLife(now);
-  // What a peer says about its end counts more than the state of its data connections.
+  // Control connections are read first, because a peer's own reason for its end counts more than the state of its data
+  // connections.
   for (Peer& peer : peers_) {
     if (!failed_ && polled_[1 + peer.control].revents != 0) ReadControl(peer);
   }
@@ -244,7 +247,7 @@ void CommunicationThread::PollOnce() {
 void CommunicationThread::AwaitBytes(int32_t link, int64_t bytes) {
   const int32_t value = static_cast<int32_t>(bytes);
   if (awaited_[link] == value) return;
-  // On a closed or failed connection this has no effect, but such a connection is readable in any case.
+  // setsockopt has no effect on a closed or failed connection, but poll() reports such a connection as readable in any case.
   setsockopt(links_[link].fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
   awaited_[link] = value;
 }
@@ -287,7 +290,7 @@ void CommunicationThread::CheckDeadlines(Nanos now) {
     return lane.exchange.has_value() && now - lane.last_progress >= idle_timeout;
   };
   for (Lane& lane : lanes_) {
-    // Bytes may have come in, but too few to wake up for.
+    // Perhaps bytes have arrived, but too few to wake the thread up. Progress receives them.
     if (idle_lane(lane)) Progress(lane);
     if (failed_) return;
     if (!idle_lane(lane)) continue;
@@ -346,8 +349,8 @@ void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
   }
 }
 
-// Few bytes are ever sent on a control connection, and a peer that does not read them is soon considered lost, so the send
-// buffer has room. A peer that has left needs no notice.
+// The send buffer has room for the notice: only few bytes are sent on a control connection, and a peer that does not read them
+// is soon considered lost. A peer that has left needs no notice.
 void CommunicationThread::TellPeers(const Notice& notice) {
   const std::string bytes = EncodeNotice(notice);
   for (const Peer& peer : peers_) {
@@ -355,9 +358,9 @@ void CommunicationThread::TellPeers(const Notice& notice) {
   }
 }
 
-// If signs of life are unread when a connection is closed, or come later, the kernel resets the connection. A last word that is
-// lost on the way is then not sent again, and the peer sees only that the connection was closed. So the unread signs are read
-// first.
+// Sends the last notice, then reads all unread signs of life of the peers. If a connection is closed while it has unread bytes,
+// the kernel resets it. If the last notice is lost on the network, a reset connection does not send it again, and the peer sees
+// only a closed connection.
 void CommunicationThread::TellLastWord(const Notice& notice) {
   TellPeers(notice);
   char unread[256];
@@ -417,8 +420,8 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
 
 void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
   board_->Fail({here, told});
-  // An Abort may have come first; then that is the failure to tell the peers. A stop order is given only once, so it must be
-  // kept here: after it is taken, nothing wakes the thread again.
+  // If Abort came first, its failure is the one to tell the peers. The board gives a stop order only once, so it is kept here:
+  // after it is taken, nothing wakes the thread again.
   TransferBoard::Orders orders;
   board_->Take(orders);
   stop_ |= orders.stop;

@@ -1,4 +1,5 @@
-// Elements: where the elements of a transfer are, and their type. Converts from a pointer to them. Plain values.
+// Elements says where the elements of a transfer are, and which type they have. A pointer to elements converts to it. Plain
+// values.
 #ifndef LYNX_WORKER_COLLECTIVES_ELEMENTS_H_
 #define LYNX_WORKER_COLLECTIVES_ELEMENTS_H_
 
@@ -20,11 +21,11 @@ struct Elements {
   Elements(float* data) : data(data), type(DataType::kFloat32) {}
   Elements(Bfloat16* data) : data(data), type(DataType::kBfloat16) {}
 
-  // The elements that begin `count` elements later.
+  // Returns the elements from number `count` on.
   Elements operator+(int64_t count) const { return {static_cast<char*>(data) + count * ElementBytes(type), type}; }
 };
 
-// The same for elements that are only read.
+// Like Elements, but for elements that are only read.
 struct ConstElements {
   const void* data = nullptr;
   DataType type = DataType::kFloat32;

@@ -15,13 +15,14 @@
 namespace lynx::worker {
 namespace {
 
-// Maximum number of bytes that one receive writes directly into the data of the operation. After each receive, these bytes can
-// be passed on while more arrive.
+// The largest number of bytes that one receive writes directly into the data of the operation. After each receive, these bytes
+// can be passed on while more bytes arrive.
 constexpr int64_t kReceiveBytes = 256 * 1024;
 constexpr int64_t kSendBytes = 1024 * 1024;
-// Numbers of bytes that must have come in before a wake-up is worth it (Awaited). A wake-up costs a rank's core as much as
-// copying some ten thousand bytes. kPassedOnBytes: for bytes that the next member of the group waits for; it is a few times
-// that cost. kAwaitedBytes: for bytes that nobody waits for. Such a wake-up is not needed while the socket's window has room.
+// The number of bytes that must have arrived before the thread wakes up for them (Awaited). A wake-up costs a core as much time
+// as copying some ten thousand bytes. kPassedOnBytes is for bytes that the next member of the group waits for; it is a few
+// times that cost. kAwaitedBytes is for bytes that no member waits for. No wake-up is needed for them while the socket's
+// receive window has room.
 constexpr int64_t kPassedOnBytes = 32 * 1024;
 constexpr int64_t kAwaitedBytes = kReceiveBytes;
 

@@ -1,7 +1,9 @@
-// Exchange: one operation in progress on one rank: a stream of bytes to send, a stream to receive, and the rule for how far
-// sending must wait for receiving. It sends and receives what the non-blocking sockets allow, and sums or places what comes in.
+// Exchange is one operation in progress on one rank. It has a stream of bytes to send, a stream of bytes to receive, and a rule
+// for how far sending must wait for receiving. It sends and receives as many bytes as the non-blocking sockets allow. It adds
+// received bytes to the buffer, or overwrites the buffer with them.
 //
-// Owned by the communication thread. Borrows the operation's buffer; the caller passes the sockets and the staging memory.
+// The communication thread owns an Exchange. The Exchange borrows the operation's buffer. The caller passes the sockets and the
+// staging memory.
 #ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 #define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 
@@ -16,16 +18,16 @@
 namespace lynx::worker {
 
 enum class IoState : uint8_t {
-  kBlocked,   // the socket accepts or gives nothing more now, or nothing may move yet
+  kBlocked,   // the socket accepts or gives no more bytes now, or the exchange may move no byte yet
   kMoved,     // some bytes were moved; there may be more
-  kLost,      // the peer closed, or the connection failed: see IoResult::error
+  kLost,      // the peer closed the connection, or the connection failed: see IoResult::error
   kMismatch,  // the peer announced another operation
 };
 struct IoResult {
   IoState state = IoState::kBlocked;
-  int64_t bytes = 0;          // moved on the wire
+  int64_t bytes = 0;          // the number of bytes that were sent or received
   int error = 0;              // errno for kLost; 0: the peer closed the connection
-  OperationHeader announced;  // for kMismatch; not valid if `garbage`
+  OperationHeader announced;  // for kMismatch: what the peer announced; not valid if `garbage`
   bool garbage = false;
 };
 
@@ -33,27 +35,28 @@ enum class Direction : uint8_t { kBoth, kSendOnly, kReceiveOnly };
 
 class Exchange {
  public:
-  // `data`: the operation's buffer; with kSendOnly it is only read.
+  // `data`: the operation's buffer. With kSendOnly the exchange only reads it.
   Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction);
-  Exchange(const Exchange&) = delete;  // the cursors point into the plan
+  Exchange(const Exchange&) = delete;  // because the cursors point into the plan
   Exchange& operator=(const Exchange&) = delete;
 
   bool done() const { return sent() && received(); }
   bool sent() const;
   bool received() const;
-  bool CanSend() const;  // whether any bytes may be sent now
-  // How many bytes should have come in before it is worth waking up: at least 1, and never more than are still to come. The
-  // number is small while incoming bytes must be passed on, so that the ring does not stop for long; otherwise it is larger.
+  bool CanSend() const;  // true if a byte may be sent now
+  // Returns how many bytes must have arrived before the thread wakes up for them. The number is at least 1, and at most the
+  // number of bytes that are still to come. It is small while received bytes must be passed on, so that the ring does not stop
+  // for long; otherwise it is larger.
   int64_t Awaited() const;
 
   IoResult Send(int fd);
-  // Sums through `staging`, which has at least 4 bytes.
+  // Receives bytes. Bytes that are added to the buffer go through `staging`, which must have at least 4 bytes.
   IoResult Receive(int fd, std::span<char> staging);
 
-  // When it had begun in each of its directions; 0 before that.
+  // Returns the time when the exchange had begun in all of its directions; 0 before that.
   Nanos started() const { return begun_both_; }
 
-  // Gives the plan's memory to a later plan. No other member may be called afterwards.
+  // Moves the plan out, so that a later plan reuses its memory. Call no other member afterwards.
   StreamPlan TakePlan() { return std::move(plan_); }
 
  private:
@@ -72,7 +75,7 @@ class Exchange {
   size_t header_received_ = 0;
   StreamCursor out_;
   StreamCursor in_;
-  std::array<char, sizeof(float)> carry_{};  // bytes of an element that has only partly come in
+  std::array<char, sizeof(float)> carry_{};  // the bytes of an element that has not arrived completely
   size_t carry_bytes_ = 0;
   Nanos begun_both_{0};
 };

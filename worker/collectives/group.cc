@@ -14,7 +14,7 @@ namespace {
 int32_t StageOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
   const std::vector<int32_t> stages = StagesOfRank(layout, rank);
   if (route.stage == kNoStage) {
-    LYNX_CHECK(stages.size() == 1);  // a rank with several stages must name one
+    LYNX_CHECK(stages.size() == 1);  // a rank with several stages must name one in the route
     return stages.front();
   }
   LYNX_CHECK(std::find(stages.begin(), stages.end(), route.stage) != stages.end());
@@ -44,7 +44,7 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
       for (int32_t t = 0; t < layout.tp; ++t) add(RankOf(layout, {t, own.stage, own.dp}));
       return members;
     case Group::kData: {
-      // In a bidirectional pipeline the ranks r and p - 1 - r hold the same pieces; there, p is even.
+      // In a bidirectional pipeline, the ranks r and p - 1 - r hold the same pieces of the model; p is even then.
       const int32_t other = layout.pp - 1 - own.stage;
       const bool both = PipelineOf(layout).bidirectional() && other != own.stage;
       for (int32_t d = 0; d < layout.dp; ++d) {
@@ -109,7 +109,7 @@ std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
   const auto add_ring = [&](const GroupMembers& members, Channel channel, int32_t part) {
     const int32_t n = static_cast<int32_t>(members.ranks.size());
     if (n == 1) return;
-    // With two members, both neighbours in the ring use the same connection.
+    // With two members, the next and the previous neighbour are the same rank, and both use one connection.
     links.insert({members.ranks[(members.index + 1) % n], channel, part});
     links.insert({members.ranks[(members.index + n - 1) % n], channel, part});
   };

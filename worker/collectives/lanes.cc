@@ -7,9 +7,9 @@
 namespace lynx::worker {
 namespace {
 
-// Indices of a rank's lanes. First come the lanes of the tensor group, the world and the tied embedding. Then comes the lane of
-// the data group; in a bidirectional pipeline each chunk of the rank has its own. Last come four lanes for each chunk: to and
-// from the next stage, to and from the previous stage.
+// The numbers of a rank's lanes. First come the lanes of the tensor group, the world and the tied embedding. Then comes the
+// lane of the data group; in a bidirectional pipeline, each chunk of the rank has its own data lane. Last come four lanes for
+// each chunk: to and from the next stage, to and from the previous stage.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
 constexpr int32_t kTiedLane = 2;
@@ -48,7 +48,7 @@ void LaneTable::AddRing(const GroupMembers& members, Channel channel, int32_t pa
 
 void LaneTable::AddNeighbour(const Route& route) {
   const int32_t peer = NeighbourOf(layout_, rank_, route);
-  // With one virtual stage, a rank has one next and one previous stage, and they need no number.
+  // A rank with one virtual stage has one next and one previous stage, so the names of its lanes need no stage number.
   const std::string of = PipelineOf(layout_).chunks == 1 ? "" : absl::StrCat(" of virtual stage ", route.stage);
   const std::string neighbour = GroupName(route.group) + of;
   LaneInfo send{.name = "to the " + neighbour, .direction = Direction::kSendOnly};

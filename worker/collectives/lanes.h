@@ -1,6 +1,7 @@
-// Lanes: the queues of a rank's transfers. Each ring group is a lane, and so is each direction over each boundary between
-// virtual stages. In a bidirectional pipeline each piece of the model has a data lane of its own, and a tied embedding has a
-// lane of its own. A lane carries out its operations one after another; lanes progress independently. Pure; thread-safe.
+// Lanes are the queues of a rank's transfers. Each group that communicates as a ring has a lane. Each direction over each
+// boundary between virtual stages has a lane. In a bidirectional pipeline each piece of the model has a data lane of its own. A
+// tied embedding has a lane of its own. A lane carries out its operations one after another; lanes progress independently.
+// Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_LANES_H_
 #define LYNX_WORKER_COLLECTIVES_LANES_H_
 
@@ -29,9 +30,9 @@ class LaneTable {
 
   int32_t size() const { return static_cast<int32_t>(lanes_.size()); }
   const LaneInfo& at(int32_t lane) const { return lanes_[static_cast<size_t>(lane)]; }
-  // The lane of a route of kTensor, kData or kWorld.
+  // Returns the lane of a route of kTensor, kData or kWorld.
   int32_t Ring(const Route& route) const;
-  // The lane of a route of kNextStage or kPreviousStage; -1 where no other rank has that stage.
+  // Returns the lane of a route of kNextStage or kPreviousStage, or -1 if no other rank has that stage.
   int32_t Neighbour(const Route& route, Direction direction) const;
 
  private:

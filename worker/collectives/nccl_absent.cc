@@ -1,4 +1,4 @@
-// Replaces NCCL in builds without it.
+// Replaces nccl_communicator.cc in builds without NCCL.
 #include "absl/status/status.h"
 #include "worker/collectives/nccl_communicator.h"
 

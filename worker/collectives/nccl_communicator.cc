@@ -29,18 +29,19 @@ namespace lynx::worker {
 namespace {
 
 constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
-constexpr Nanos kStandstill{2'000'000'000};  // if more time than this passes between two looks, the whole process was stopped
+// If more time than this passes between two looks of the watch thread, the whole process was stopped.
+constexpr Nanos kStandstill{2'000'000'000};
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
-constexpr Nanos kShortWait{100'000};             // NCCL usually needs less time than one sleep to issue a transfer
-constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to receive all that was sent
+constexpr Nanos kShortWait{100'000};             // NCCL usually issues a transfer in less time than one sleep takes
+constexpr Nanos kFarewellLimit{10'000'000'000};  // the time that the peers have to receive all that was sent
 constexpr size_t kFirstSlots = 256;
-constexpr int kSender = 0, kReceiver = 1;  // ranks in the communicator of one direction over a boundary
+constexpr int kSender = 0, kReceiver = 1;  // the ranks in the NCCL communicator of one direction over a boundary
 
-// `what`: what was being done; `where`: details.
+// `what`: what the caller was doing; `where`: details, such as the route.
 absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where = "") {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
   const std::string text = absl::StrCat("NCCL: ", what, where, ": ", ncclGetErrorString(result));
-  // The error came from the peer; this rank has no fault.
+  // A remote error comes from the peer; this rank is not at fault.
   return result == ncclRemoteError ? absl::UnavailableError(text) : absl::InternalError(text);
 }
 
@@ -51,9 +52,9 @@ absl::Status StatusOf(cudaError_t error, const char* what) {
 
 ncclDataType_t TypeOf(DataType type) { return type == DataType::kFloat32 ? ncclFloat32 : ncclBfloat16; }
 
-// Must run before the first call of NCCL. Otherwise NCCL makes some connections when a transfer first needs them, which blocks
-// the host until the peer issues the transfer too: two ranks that issue transfers of two routes in different orders would wait
-// for each other.
+// Makes NCCL create all connections when a communicator is made. Must run before the first call of NCCL. Otherwise NCCL creates
+// some connections at the first transfer, and blocks the host until the peer issues that transfer too. Then two ranks that
+// issue transfers of two routes in different orders would wait for each other.
 void ConnectBeforehand() {
   static const int set = setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   LYNX_CHECK(set == 0);
@@ -71,7 +72,7 @@ absl::Status CheckOptions(const NcclOptions& options) {
 
 using IdWords = std::array<float, sizeof(ncclUniqueId) / sizeof(float)>;
 
-// An ncclUniqueId as the words that are transferred: bit patterns, never used as floats.
+// Returns an ncclUniqueId as the words that are transferred. They are bit patterns and never used as floats.
 IdWords WordsOf(const ncclUniqueId& id) {
   IdWords words;
   static_assert(sizeof(words) == sizeof(id));
@@ -79,12 +80,13 @@ IdWords WordsOf(const ncclUniqueId& id) {
   return words;
 }
 
-// One route in one direction, if it has other ranks: an NCCL communicator, and the queue of its transfers.
+// A line is one route in one direction, if the route has other ranks. It has an NCCL communicator and the queue of its
+// transfers.
 struct Line {
   Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
 
-  // Two lines of the same order are the same line or have no rank in common. So ranks that make their lines in this order never
-  // wait for each other in a circle.
+  // If two lines have the same order, they are the same line or have no rank in common. So ranks that create their lines in
+  // this order never wait for each other in a circle.
   auto order() const {
     const LinkKey& link = info.out ? *info.out : *info.in;
     const bool backward =
@@ -104,13 +106,13 @@ struct Line {
 
   // --- Guarded by the mutex.
   ncclComm_t comm = nullptr;
-  // What the watch thread uses to see whether a transfer is in progress. It cannot use the marks, which belong to the backend's
-  // thread.
+  // With these events the watch thread sees whether a transfer is in progress. It cannot use the marks, because they belong to
+  // the backend's thread.
   struct Transfer {
     cudaEvent_t begun = nullptr, ended = nullptr;
-    Nanos under_way_since;  // 0: not seen in progress yet
+    Nanos under_way_since;  // 0: the watch thread has not seen it in progress yet
   };
-  std::vector<Transfer> issued;  // oldest first; few
+  std::vector<Transfer> issued;  // oldest first; the list is short
   std::vector<Transfer> spare;
 };
 
@@ -121,7 +123,7 @@ class NcclCommunicator : public Communicator {
         idle_timeout_ns_(options.idle_timeout.value), slots_(kFirstSlots) {}
   ~NcclCommunicator() override;
 
-  // Call it once, before everything else.
+  // Creates all lines. Call it once, before everything else.
   absl::Status Connect();
 
   absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
@@ -134,7 +136,7 @@ class NcclCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status Failure() const override { return host_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
-  // Counts what rings send between the devices.
+  // The count includes what rings send between the devices.
   int64_t BytesSent() const override { return host_.BytesSent() + bytes_sent_; }
   Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }
 
@@ -145,7 +147,8 @@ class NcclCommunicator : public Communicator {
   absl::Status WarmUp(Line& line);
   absl::Status AwaitReady(const Line& line, Nanos limit);
 
-  // Issues `call` (ncclComm_t, cudaStream_t) on the route's line. A route without a line has nothing to do and is complete.
+  // Issues `call` (ncclComm_t, cudaStream_t) on the route's line. If the route has no line, nothing has to be transferred, and
+  // the ticket is complete at once.
   template <class Call>
   absl::StatusOr<TransferTicket> Issue(int32_t lane, int64_t bytes, const Call& call);
   template <class Call>
@@ -176,9 +179,9 @@ class NcclCommunicator : public Communicator {
     int64_t number = 0;  // 0: free
     TransferTimes times;
   };
-  std::vector<Slot> slots_;  // a ring, indexed by the ticket's number; it grows
+  std::vector<Slot> slots_;  // a ring buffer, indexed by the ticket's number; it grows
   int64_t next_number_ = 1;
-  int64_t open_ = 0;  // tickets that were not waited for
+  int64_t open_ = 0;  // the number of tickets that Wait was not called for yet
   int64_t bytes_sent_ = 0;
 
   int device_ = 0;  // the backend's device
@@ -242,7 +245,8 @@ absl::Status NcclCommunicator::Connect() {
 }
 
 void NcclCommunicator::StartWatch() {
-  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
+  // Blocks all signals in the new thread, so that the kernel delivers them to the threads that the program has made for
+  // signals.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -259,7 +263,7 @@ void NcclCommunicator::AddLine(const Route& route, int32_t lane) {
   lines_.push_back(std::make_unique<Line>(route, lane, info));
 }
 
-// Exchanges all ids at once, so that no rank waits for one route before it has begun another.
+// Starts the exchange of all ids before it waits for one. So no rank waits for one route before it has started the others.
 absl::Status NcclCommunicator::ExchangeIds() {
   std::vector<TransferTicket> tickets;
   for (const auto& line : lines_) {
@@ -302,8 +306,8 @@ absl::Status NcclCommunicator::MakeLine(Line& line) {
   return AwaitReady(line, options_.connect_timeout);
 }
 
-// Runs a first transfer. So NCCL creates everything that a route needs before the first step, the peers wait for each other
-// here, and what does not work is noticed here.
+// Runs a first transfer on the line. So NCCL creates everything that the route needs before the first step, the peers wait for
+// each other here, and errors of the route appear here.
 absl::Status NcclCommunicator::WarmUp(Line& line) {
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
                         backend_.Allocate(Bytes(line.members() * static_cast<int64_t>(sizeof(float))), "a first transfer"));
@@ -319,7 +323,7 @@ absl::Status NcclCommunicator::WarmUp(Line& line) {
   return Wait(*ticket).status();
 }
 
-// Waits until NCCL is done with the line's last call. Only then is the call's work in the stream.
+// Waits until NCCL has finished the line's last call. Before that, the work of the call may not be in the stream yet.
 absl::Status NcclCommunicator::AwaitReady(const Line& line, Nanos limit) {
   const Nanos begin = clock_.Monotonic();
   for (;;) {
@@ -358,15 +362,15 @@ absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& 
   }
   slot_of(number) = {number, times};
   ++open_;
-  return TransferTicket{-number};  // the host's tickets are positive, so these are negative
+  return TransferTicket{-number};  // the tickets of the host's communicator are positive, so these are negative
 }
 
-// Records the event at which the newest transfer begins, after everything that its queue follows.
+// Records the event at which the newest transfer begins. It lies after all work that the line's queue follows.
 absl::Status NcclCommunicator::BeginLocked(Line& line) {
   Line::Transfer transfer;
   if (line.spare.empty()) {
     LYNX_RETURN_IF_ERROR(StatusOf(cudaEventCreateWithFlags(&transfer.begun, cudaEventDisableTiming), "creating an event"));
-    line.spare.push_back(transfer);  // so that it is destroyed if the next call fails
+    line.spare.push_back(transfer);  // kept there, so that it is destroyed if the next call fails
     LYNX_RETURN_IF_ERROR(
         StatusOf(cudaEventCreateWithFlags(&line.spare.back().ended, cudaEventDisableTiming), "creating an event"));
   }
@@ -442,7 +446,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartReduceScatter(const Route&
                });
 }
 
-// -1 where no other rank has that stage; the host's communicator then returns the error.
+// Returns -1 if no other rank has that stage. The host's communicator then returns the error.
 int32_t NcclCommunicator::NeighbourLane(const Route& neighbour, Direction direction) const {
   return lanes_.Neighbour(neighbour, direction);
 }
@@ -475,7 +479,7 @@ absl::StatusOr<TransferTimes> NcclCommunicator::Wait(TransferTicket ticket) {
 }
 
 void NcclCommunicator::Abort(const absl::Status& reason) {
-  host_.Abort(reason);  // first, so that no call mistakes a transfer that was cut off for a complete one
+  host_.Abort(reason);  // comes first, so that no call takes a transfer that was cut off for a complete one
   const std::lock_guard lock(mutex_);
   AbortLocked();
 }
@@ -485,7 +489,8 @@ void NcclCommunicator::SetIdleTimeout(Nanos idle_timeout) {
   host_.SetIdleTimeout(idle_timeout);
 }
 
-// Aborts all in one group: an abort ends only when the work on its device has ended, which may wait for another line's.
+// Aborts all lines in one NCCL group. An abort ends only when the line's work on the device has ended, and this work may wait
+// for work of another line.
 void NcclCommunicator::AbortLocked() {
   if (std::exchange(aborted_, true)) return;
   ncclGroupStart();
@@ -495,7 +500,8 @@ void NcclCommunicator::AbortLocked() {
   ncclGroupEnd();
 }
 
-// Whether every peer has received what this rank sent. If a communicator ended earlier, the data would be lost.
+// Returns true if every peer has received what this rank sent. If a communicator were destroyed earlier, the data would be
+// lost.
 bool NcclCommunicator::SayFarewellLocked() {
   for (const auto& line : lines_) {
     if (line->comm == nullptr || !StatusOf(ncclCommFinalize(line->comm), "ending").ok()) return false;
@@ -514,13 +520,14 @@ bool NcclCommunicator::SayFarewellLocked() {
 }
 
 void NcclCommunicator::Watch() {
-  cudaSetDevice(device_);  // otherwise the first query would initialise another device for this thread
+  cudaSetDevice(device_);  // without this call, the first query would initialise another device for this thread
   std::unique_lock lock(mutex_);
   Nanos looked = clock_.Monotonic();
   while (!stop_ && !aborted_) {
     changed_.wait_for(lock, kWatchPeriod);
     if (stop_ || aborted_) return;
-    // This process was stopped, so a transfer that waits for a peer may be about to continue.
+    // If the last look is long ago, this process was stopped. Then a transfer that waits for a peer gets more time, because it
+    // may be about to continue.
     const Nanos now = clock_.Monotonic();
     if (now - looked > kStandstill) ExcuseLocked(now - looked);
     looked = now;
@@ -554,8 +561,8 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
   if (absl::Status failed = StatusOf(state, "a transfer ", line.info.name); !failed.ok()) {
     return Annotate(failed, RankText(options_.layout, options_.rank));
   }
-  // The end of the newest transfer may not be recorded yet. Its event would then appear to be reached, because it was reached
-  // for an earlier transfer.
+  // The newest transfer is not looked at, because the event of its end may not be recorded yet. The event was used for an
+  // earlier transfer, so a query would report that it was reached.
   while (line.issued.size() > 1 && cudaEventQuery(line.issued.front().ended) == cudaSuccess) {
     line.spare.push_back(line.issued.front());
     line.issued.erase(line.issued.begin());
@@ -575,7 +582,7 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
 
 std::string NcclName() {
   int version = 0;
-  // NCCL's format since 2.9: 22803 is 2.28.3.
+  // The format of NCCL's version numbers since 2.9: 22803 is 2.28.3.
   if (ncclGetVersion(&version) != ncclSuccess) return "NCCL of an unknown version";
   return absl::StrCat("NCCL ", version / 10'000, ".", version / 100 % 100, ".", version % 100);
 }

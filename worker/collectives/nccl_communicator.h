@@ -1,21 +1,21 @@
-// NcclCommunicator: the Communicator between ranks whose devices have memory of their own. It uses NCCL.
+// NcclCommunicator is the Communicator between ranks whose devices have memory of their own. It uses NCCL.
 //
 // Each route (group.h) except the world's has its own NCCL communicator and its own device queue, so that routes do not delay
-// each other, as over TCP. The routes are the tensor group, the data group (or each of its pieces), the tied embedding, and
-// each direction over each boundary between virtual stages. A start returns when the transfer is issued: the transfer runs
-// after everything that was called on the backend before. After a wait, what is called on the backend runs after the transfer.
-// Neither waits for the device. Sums and messages of the whole world are in host memory and go through the host's communicator,
-// as do barriers.
+// each other, as over TCP. These routes are the tensor group, the data group (or each of its pieces), the tied embedding, and
+// each direction over each boundary between virtual stages. A call that starts a transfer returns when the transfer is issued.
+// The transfer runs after all work that was called on the backend before. Work that is called on the backend after Wait runs
+// after the transfer. Neither the start nor Wait waits for the device. Transfers of the whole world are in host memory, so they
+// go through the host's communicator. Barriers go through it too.
 //
-// The host's communicator connects to the peers and notices when one is lost. Over its routes, the first member of each route
-// sends the others the route's ncclUniqueId. Its first error ends all transfers between the devices (ncclCommAbort), and any
-// error of those transfers ends the host's communicator: so every rank ends with one error, as on CPU ranks. A thread watches
-// both, and also enforces the idle timeout, the longest time that a transfer may take. No call of NCCL blocks
-// (ncclConfig_t::blocking is 0).
+// The host's communicator is the one over TCP (ConnectTcp). It connects to the peers and notices if one is lost. The first
+// member of each route sends the route's ncclUniqueId to the others through it. The first error of the host's communicator ends
+// all transfers between the devices (ncclCommAbort). An error of those transfers ends the host's communicator. So every rank
+// ends with one error, as CPU ranks do. A thread watches both, and also enforces the idle timeout, which is the longest time
+// that a transfer may take. No call of NCCL blocks (ncclConfig_t::blocking is 0).
 //
-// Starts and waits: the backend's thread. Abort, Failure and SetIdleTimeout: any thread.
+// Only the backend's thread may start transfers and wait for them. Any thread may call Abort, Failure and SetIdleTimeout.
 //
-// There is one rank for each device: NCCL does not allow two.
+// Each device has one rank, because NCCL does not allow two ranks on one device.
 #ifndef LYNX_WORKER_COLLECTIVES_NCCL_COMMUNICATOR_H_
 #define LYNX_WORKER_COLLECTIVES_NCCL_COMMUNICATOR_H_
 
@@ -34,20 +34,20 @@ namespace lynx::worker {
 struct NcclOptions {
   ParallelLayout layout;
   int32_t rank = 0;
-  // How many thread blocks a transfer takes from the device, and so from the ops that run beside it; 0: NCCL chooses.
+  // How many thread blocks of the device a transfer uses. The ops that run at the same time cannot use these. 0: NCCL chooses.
   int32_t min_ctas = 0, max_ctas = 0;
-  Nanos connect_timeout{120'000'000'000};  // limit for each route
-  Nanos idle_timeout{0};                   // as in CommunicatorOptions, for each transfer
+  Nanos connect_timeout{120'000'000'000};  // the limit for connecting each route
+  Nanos idle_timeout{0};                   // the limit for each transfer, as in CommunicatorOptions
 };
 
-// "NCCL 2.28.3", the version that this process uses; empty if the build has no NCCL. The ranks of one job need the same
-// version.
+// Returns the version of NCCL that this process uses, such as "NCCL 2.28.3", or "" if the build has no NCCL. All ranks of a job
+// need the same version.
 std::string NcclName();
 
-// Collective. `host` is the result of ConnectTcp for the same layout and rank; it and the backend outlive the result.
-// InvalidArgument: the options are impossible. Unimplemented: this build has no NCCL, or the backend has no queues.
-// DeadlineExceeded: a route was not ready in time. Otherwise the error of NCCL or of the host's communicator, with the route;
-// the host's communicator has then failed too.
+// Makes the communicator. All ranks must call it. `host` is the result of ConnectTcp for the same layout and rank. `host` and
+// the backend must live longer than the result. InvalidArgument: the options are impossible. Unimplemented: this build has no
+// NCCL, or the backend has no queues. DeadlineExceeded: a route was not ready in time. Other errors come from NCCL or from the
+// host's communicator, and name the route; the host's communicator has then failed too.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,
                                                                    Backend& backend);
 

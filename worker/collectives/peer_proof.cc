@@ -11,7 +11,7 @@ namespace lynx::worker {
 namespace {
 
 constexpr std::string_view kMark = "LXCH";
-constexpr std::string_view kUse = "lynx ranks, proof 1";  // any other use of the secret has another text
+constexpr std::string_view kUse = "lynx ranks, proof 1";  // another use of the secret must have another text
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Mac ProofOf(const std::string& secret, ProofRole role, std::string_view opening,
   std::string bytes(kUse);
   bytes += static_cast<char>(role);
   bytes.append(nonce.data(), nonce.size());
-  bytes += opening;  // last, because everything before it has a fixed length
+  bytes += opening;  // comes last, because everything before it has a fixed length
   return HmacSha256(secret, bytes);
 }
 

@@ -87,16 +87,17 @@ int ConnectResult(int fd) {
 
 absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
-  // Keepalive notices within about 20 seconds that a machine has vanished, if nothing is in flight on the connection. If
-  // something is in flight, the signs of life (communicator.h) notice it. TCP_USER_TIMEOUT would also end data connections
-  // whose receiver is merely busy.
+  // Keepalive notices within about 20 seconds that a machine has vanished, but only if no bytes are on their way. If bytes are
+  // on their way, the signs of life (communicator.h) notice it. TCP_USER_TIMEOUT would notice it too, but it would also end
+  // data connections whose receiver is only busy.
   LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10, "TCP_KEEPIDLE"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3, "TCP_KEEPINTVL"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
-  // A peer should be able to send its part of a transfer while this rank's core is busy elsewhere. Setting a low-water mark
-  // makes the kernel open the receive window that far, up to tcp_rmem's limit, and keeps its automatic tuning. SO_RCVBUF would
-  // end the tuning, and has a lower limit on a default system.
+  // A peer must be able to send its part of a transfer while this rank's core is busy with other work. A large SO_RCVLOWAT
+  // makes the kernel open the receive window that far, up to tcp_rmem's limit, and the window stays open when SO_RCVLOWAT is
+  // set back to 1. The kernel also keeps its automatic tuning. SO_RCVBUF would end the tuning, and has a lower limit on a
+  // default system.
   LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, kReceiveWindowBytes, "SO_RCVLOWAT"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, 1, "SO_RCVLOWAT"));
   if (pacing_bytes_per_second > 0) {
@@ -112,7 +113,7 @@ absl::StatusOr<ListeningSocket> ListenTcp(const std::string& host) {
   LYNX_ASSIGN_OR_RETURN(AddressList list, NumericAddress(host, 0));
   UniqueFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return absl::ResourceExhaustedError(absl::StrCat("socket(): ", std::strerror(errno)));
-  // All connections of a rank may wait here while the rank is still loading.
+  // While a rank is still loading, all connections of its peers may wait in this queue.
   constexpr int kBacklog = 512;
   if (bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 || listen(fd.get(), kBacklog) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", host, ": ", std::strerror(errno)));

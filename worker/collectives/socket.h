@@ -1,4 +1,4 @@
-// The few socket calls that connecting and communicating share. Every socket is non-blocking and closed on exec.
+// The few socket functions that are used both to connect and to communicate. Every socket is non-blocking and closed on exec.
 // Thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_SOCKET_H_
 #define LYNX_WORKER_COLLECTIVES_SOCKET_H_
@@ -18,12 +18,12 @@ Nanos MonotonicNow();  // CLOCK_MONOTONIC
 
 std::string PeerAddressText(const PeerAddress& address);  // "10.0.0.1:4000", "[::1]:4000"
 
-// The address of the other end; "an unknown address" when the connection is gone.
+// Returns the address of the other end, or "an unknown address" if the connection does not exist any more.
 std::string AddressOfPeer(int fd);
 
-// Starts to connect. The connection is established, or has failed, when the socket becomes writable (see ConnectResult).
+// Starts to connect. When the socket becomes writable, the connection is established or has failed (see ConnectResult).
 absl::StatusOr<UniqueFd> BeginConnect(const PeerAddress& address);
-// The errno of the finished attempt; 0 when the connection is established.
+// Returns the errno of the finished attempt, or 0 if the connection is established.
 int ConnectResult(int fd);
 
 // Sets the options of a connection between ranks: no delay, buffers, keepalive, pacing (bytes per second, 0 = off).

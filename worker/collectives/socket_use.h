@@ -1,4 +1,4 @@
-// The kernel's counters of a TCP connection.
+// Reads the kernel's counters of a TCP connection.
 #ifndef LYNX_WORKER_COLLECTIVES_SOCKET_USE_H_
 #define LYNX_WORKER_COLLECTIVES_SOCKET_USE_H_
 
@@ -8,13 +8,13 @@
 
 namespace lynx::worker {
 
-// Counted since the connection was made. See LinkUse.
+// The counters start when the connection is made. LinkUse says what they mean.
 struct SocketUse {
   int64_t bytes = 0;
   Nanos busy;
 };
 
-// The use of a connected TCP socket; zero where the kernel does not provide it (before Linux 4.10).
+// Returns the counters of a connected TCP socket; they are zero if the kernel does not provide them (before Linux 4.10).
 SocketUse UseOfSocket(int fd);
 
 }  // namespace lynx::worker

@@ -37,7 +37,8 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   return absl::OkStatus();
 }
 
-// The ranks that are reached over a network. Ranks of one host need no network, even if they belong to different nodes.
+// Returns the ranks that are reached over a network. Ranks of the same host need no network, even if they belong to different
+// nodes.
 std::vector<int32_t> RanksElsewhere(const CommunicatorOptions& options) {
   std::vector<int32_t> ranks;
   const std::string& own = options.peers[static_cast<size_t>(options.rank)].host;
@@ -96,7 +97,7 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neigh
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(const Route& neighbour, ConstElements data, int64_t count) {
-  // The communication thread only reads the buffer of a send.
+  // The cast is safe, because the communication thread only reads the buffer of a send.
   return StartTransfer(neighbour, Direction::kSendOnly, {const_cast<void*>(data.data), data.type}, count);
 }
 
@@ -107,7 +108,7 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(const Route& neighbour
 absl::StatusOr<TransferTimes> TcpCommunicator::Wait(TransferTicket ticket) { return board_.Await(ticket); }
 
 absl::Status TcpCommunicator::Barrier() {
-  // The sum of one element per rank is complete only when every rank has added its own.
+  // A barrier is the sum of one element per rank. The sum is complete only when every rank has added its own element.
   barrier_value_ = 1;
   absl::StatusOr<TransferTicket> ticket = StartRing(Group::kWorld, OperationKind::kBarrier, &barrier_value_, 1);
   if (!ticket.ok()) return ticket.status();

@@ -1,7 +1,7 @@
-// TcpCommunicator: the Communicator over TCP connections, with one communication thread. ring.h describes the algorithm;
-// communication_thread.h describes how bytes move and how failures spread.
+// TcpCommunicator is the Communicator over TCP connections, with one communication thread. ring.h describes the algorithm.
+// communication_thread.h describes how bytes move and how the ranks learn of failures.
 //
-// It allocates kCommunicatorStaging, and a few small records for each pending operation.
+// It allocates kCommunicatorStaging bytes, and a few small records for each pending operation.
 #ifndef LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_
 #define LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_
 
@@ -42,8 +42,8 @@ class TcpCommunicator : public Communicator {
   const int32_t rank_;
   const LaneTable lanes_;
   TransferBoard board_;
-  float barrier_value_ = 0;                      // the value that a barrier reduces
-  std::unique_ptr<CommunicationThread> thread_;  // null in a world of one rank
+  float barrier_value_ = 0;                      // the element that a barrier sums
+  std::unique_ptr<CommunicationThread> thread_;  // null if the world has only one rank
 };
 
 }  // namespace lynx::worker

@@ -24,40 +24,41 @@ namespace {
 
 constexpr Nanos kFirstRetry{20'000'000};
 constexpr Nanos kMaxRetry{400'000'000};
-// The time from the connection to the proof.
+// The limit for the time from the connection to the proof.
 constexpr Nanos kProofDeadline{5'000'000'000};
-// The limit for connections that have proven nothing yet. Beyond it the oldest is dropped: first of those that have not sent a
-// Hello, if there are any. An honest peer tries again.
+// The largest number of connections that have not proven their generation yet. If there are more, the oldest is dropped, and
+// connections that have not sent a Hello are dropped first. An honest peer that was dropped tries again.
 constexpr size_t kMaxArrivals = 64;
-// The number of lines about refused connections.
+// The largest number of lines about refused connections.
 constexpr int kMaxTold = 10;
 
 enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
 
-// Always succeeds in practice, because the send buffer of a connection on which little was sent has room.
+// Sends a short text at once. In practice this always succeeds, because few bytes were sent before and the send buffer has
+// room.
 bool SendShort(int fd, std::string_view bytes) {
   return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-// One connection that this rank opens.
+// One connection that this rank opens to a peer.
 struct Dial {
   LinkKey key;
   DialState state = DialState::kWaiting;
   UniqueFd fd;
   Nanos next_attempt{0};
   Nanos retry = kFirstRetry;
-  std::string hello;  // as it was sent
-  std::string reply;  // received so far, of the challenge or the reply
+  std::string hello;  // the bytes that were sent
+  std::string reply;  // the bytes of the challenge or of the reply that were received so far
   std::string last_error;
 };
 
-// A connection that somebody opened and that has not yet proven to be of this generation.
+// A connection that another process opened to this rank, and that has not yet proven to be of this generation.
 struct Arrival {
   UniqueFd fd;
   Nanos deadline;
-  std::string hello;  // received so far
-  Nonce nonce{};      // the nonce of the challenge that answered the complete Hello
-  std::string proof;  // received so far
+  std::string hello;  // the bytes that were received so far
+  Nonce nonce{};      // the nonce of the challenge with which this rank answered the complete Hello
+  std::string proof;  // the bytes that were received so far
 
   bool challenged() const { return hello.size() == kHelloBytes; }
 };
@@ -88,19 +89,19 @@ class Rendezvous {
   absl::Status Proceed(Dial& dial);
   void StartAttempt(Dial& dial);
   void SendHello(Dial& dial);
-  // Reads until there are `wanted` bytes in all. False when they are not there yet, or the attempt is lost.
+  // Reads until dial.reply has `wanted` bytes. Returns false if it has fewer bytes yet, or if the attempt has failed.
   bool ReadMore(Dial& dial, size_t wanted);
   void ReadChallenge(Dial& dial);
   absl::Status ReadReply(Dial& dial);
   void TryAgain(Dial& dial, const std::string& error);
 
   absl::Status Accept();
-  // True when the arrival is finished: accepted, refused or lost.
+  // Returns true if the arrival is finished: accepted, refused or lost.
   bool Read(Arrival& arrival);
   bool AnswerHello(Arrival& arrival);
   bool AnswerProof(Arrival& arrival);
   bool TurnAway(const Arrival& arrival, const std::string& why);
-  // Why a peer of this generation must be refused; "" to accept it.
+  // Says why a peer of this generation must be refused; "" if it is accepted.
   std::string Refusal(const Hello& hello) const;
 
   std::string PeerText(int32_t peer) const {
@@ -114,7 +115,7 @@ class Rendezvous {
   std::vector<Arrival> arrivals_;  // oldest first
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
   std::map<LinkKey, UniqueFd> established_;
-  std::string last_refusal_;  // the last peer that this rank refused, for the deadline's message
+  std::string last_refusal_;  // the last peer that this rank refused; the error for a passed deadline names it
   int told_ = 0;
 };
 
@@ -171,7 +172,7 @@ absl::Status Rendezvous::PollOnce() {
 }
 
 absl::Status Rendezvous::DeadlineError() const {
-  std::map<int32_t, std::string> missing;  // by peer; the reason
+  std::map<int32_t, std::string> missing;  // the key is the peer, the value is the reason
   for (const LinkKey& key : awaited_) missing[key.peer] = "did not connect";
   for (const Dial& dial : dials_) {
     if (dial.state == DialState::kDone) continue;
@@ -246,7 +247,8 @@ bool Rendezvous::ReadMore(Dial& dial, size_t wanted) {
 void Rendezvous::ReadChallenge(Dial& dial) {
   if (!ReadMore(dial, kHelloReplyHeadBytes)) return;
   if (!MayBeChallenge(dial.reply)) {
-    // Perhaps the peer has another version. Anybody can send this, so it ends nothing.
+    // The answer may be a HelloReply of a peer with another version. Anybody can send such an answer, so it does not end the
+    // rank.
     const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
     if (!text_bytes) return TryAgain(dial, "answered something that is not this protocol");
     if (!ReadMore(dial, kHelloReplyHeadBytes + *text_bytes)) return;
@@ -265,7 +267,7 @@ void Rendezvous::ReadChallenge(Dial& dial) {
 }
 
 absl::Status Rendezvous::ReadReply(Dial& dial) {
-  // Must not read beyond the reply, because the first operation follows it.
+  // Reads exactly the bytes of the reply, because the bytes of the first operation follow it.
   if (!ReadMore(dial, kHelloReplyHeadBytes)) return absl::OkStatus();
   const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
   if (!text_bytes) {
@@ -295,7 +297,8 @@ absl::Status Rendezvous::Accept() {
   for (size_t accepted = 0; accepted < kMaxArrivals; ++accepted) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
-      // Retrying without a free descriptor would spin; any other error affects only one caller.
+      // If there is no free descriptor, trying again would use the CPU without end. Any other error affects only one
+      // connection.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EINVAL) {
         return absl::ResourceExhaustedError(absl::StrCat("accept(): ", std::strerror(errno)));
       }
@@ -362,7 +365,7 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
   }
   if (!sent) return true;
   const LinkKey key{hello.from, hello.channel, hello.part};
-  // If a peer connects again, its earlier attempt was lost, so the newer one counts.
+  // If a peer connects again, its earlier connection was lost, so the newer one counts.
   established_[key] = std::move(arrival.fd);
   awaited_.erase(key);
   return true;
@@ -377,7 +380,7 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
                         options_.generation.value, " runs here");
   }
   ParallelLayout offered = hello.layout;
-  offered.custom = options_.layout.custom;  // compared by its digest
+  offered.custom = options_.layout.custom;  // a custom schedule is compared by its digest below
   if (!(offered == options_.layout)) {
     return absl::StrCat("layout ", LayoutText(hello.layout), " was offered, layout ", LayoutText(options_.layout),
                         " runs here");

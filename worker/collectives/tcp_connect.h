@@ -1,10 +1,11 @@
-// Makes all connections of one rank to its peers. Each one is proven (peer_proof.h), then introduced and accepted.
+// Makes all connections of one rank to its peers. On each connection both ends first prove their generation (peer_proof.h).
+// Then the connection is accepted or refused by its Hello.
 //
-// For every pair of ranks, the higher rank connects and the lower rank accepts, so that both know their roles. Peers start at
-// different times, so refused attempts are repeated until the deadline. Anybody can connect to a listening socket: a connection
+// In every pair of ranks, the higher rank connects and the lower rank accepts, so both know their roles. Peers start at
+// different times, so failed attempts are repeated until the deadline. Anybody can connect to a listening socket. A connection
 // that does not prove within a few seconds that it belongs to this generation is dropped, and does not disturb the others. The
-// number of such connections is bounded. They learn only the protocol's version, and nothing that an unproven connection sends
-// can end a rank.
+// number of such connections is limited. They learn only the version of the protocol, and nothing that they send can end a
+// rank.
 //
 //   connecting:  waiting -> connecting -> Hello sent, awaiting Challenge -> proof sent, awaiting HelloReply -> done
 //                   ^_________|___________________|____________________________________|   lost: retried a little later
@@ -26,9 +27,9 @@ struct Link {
   UniqueFd fd;
 };
 
-// Blocks until all links of LinksOf are connected; returns them in that order. DeadlineExceeded names the peers that did not
-// connect in time; FailedPrecondition: a peer refused this rank, with the peer's reason. Takes ownership of the listening
-// socket and closes it.
+// Blocks until all links of LinksOf are connected, and returns them in that order. DeadlineExceeded: some peers did not connect
+// in time; the text names them. FailedPrecondition: a peer refused this rank; the text has the peer's reason. Takes ownership
+// of the listening socket and closes it.
 absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, UniqueFd listener);
 
 }  // namespace lynx::worker

@@ -90,10 +90,10 @@ void TransferBoard::Stop() {
 
 void TransferBoard::Take(Orders& orders) {
   uint64_t ignored;
-  // Without a pending wake-up the eventfd returns EAGAIN, which is fine too.
+  // If no wake-up is pending, read fails with EAGAIN, which is not an error here.
   [[maybe_unused]] const ssize_t got = read(wake_.get(), &ignored, sizeof(ignored));
   orders.operations.clear();
-  orders.operations.reserve(kFirstSlots);  // this vector becomes the inbox
+  orders.operations.reserve(kFirstSlots);  // swap below makes this vector the new inbox
   std::lock_guard<std::mutex> lock(mutex_);
   orders.operations.swap(inbox_);
   orders.failure_to_tell = failed_ ? failure_.told : absl::OkStatus();

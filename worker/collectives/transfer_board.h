@@ -1,6 +1,6 @@
-// TransferBoard: what the rank's compute thread and its communication thread share. The compute thread posts operations and
-// sleeps until they complete; the communication thread takes them and reports their completion. The first failure is final:
-// every later call returns it. Thread-safe.
+// TransferBoard is what the rank's compute thread and its communication thread share. The compute thread posts operations and
+// sleeps until they are complete. The communication thread takes the operations and reports when they are complete. The first
+// failure is final: every later call returns it. Thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 #define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 
@@ -25,7 +25,7 @@ struct Operation {
   int64_t count = 0;
 };
 
-// Why communication ended: as this rank's callers see it, and as the peers are told.
+// Says why communication ended. `here` is for the callers on this rank, `told` is for the peers.
 struct Failure {
   absl::Status here;
   absl::Status told;
@@ -35,29 +35,30 @@ class TransferBoard {
  public:
   TransferBoard();
 
-  // --- Called by the compute thread; Fail by any thread.
-  // Sets the operation's `ticket` to a new one and returns it; or returns the failure.
+  // --- The compute thread calls the following functions. Any thread may call Fail.
+  // Gives the operation a new ticket and returns the ticket. After a failure, returns the failure.
   absl::StatusOr<TransferTicket> Post(Operation operation);
-  // Returns a ticket that is already complete, for an operation with no other participant.
+  // Returns a ticket that is already complete. It is for an operation in which no other rank takes part.
   absl::StatusOr<TransferTicket> PostCompleted();
   absl::StatusOr<TransferTimes> Await(TransferTicket ticket);
-  // Only the first failure counts. Waits return as soon as the communication thread uses no buffer any more.
+  // Only the first failure counts. Calls of Await return as soon as the communication thread does not use a buffer any more.
   void Fail(const Failure& failure);
-  absl::Status failure() const;  // as this rank's callers see it; OK: there was none. From any thread
-  void Stop();                   // tells the communication thread to end
-  void Wake();                   // tells the communication thread to check for work
+  // Returns the failure as the callers on this rank see it; OK if there was no failure. Any thread may call it.
+  absl::Status failure() const;
+  void Stop();  // tells the communication thread to end
+  void Wake();  // tells the communication thread to check for work
 
   // --- Called by the communication thread.
-  int wake_fd() const { return wake_.get(); }  // readable when there is something to take
+  int wake_fd() const { return wake_.get(); }  // readable when there are orders to take
   struct Orders {
     std::vector<Operation> operations;
-    absl::Status failure_to_tell;  // what to tell the peers about the first failure; OK: there was none
+    absl::Status failure_to_tell;  // the first failure as the peers are told it; OK: there was no failure
     bool stop = false;
   };
-  // Replaces the content of `orders`, whose memory is reused.
+  // Replaces the content of `orders` by the new orders. Reuses the memory of `orders`.
   void Take(Orders& orders);
   void Complete(int64_t ticket, TransferTimes times);
-  // Called after a failure: from now on no buffer is used. Final.
+  // Call it after a failure, when the communication thread does not use a buffer any more. It cannot be undone.
   void ReleaseBuffers();
 
  private:
@@ -67,7 +68,7 @@ class TransferBoard {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;
-  // A ring, indexed by ticket. It grows when more tickets are open than ever before; otherwise it allocates nothing.
+  // A ring buffer, indexed by ticket. It grows if more tickets are open than ever before; otherwise it allocates no memory.
   struct Slot {
     int64_t ticket = 0;  // 0: free
     bool completed = false;

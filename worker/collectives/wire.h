@@ -1,11 +1,12 @@
-// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that it leaves.
-// All layouts are fixed, little-endian and of bounded size; everything received is checked before it is used.
+// Defines the bytes that ranks send to each other: how a connection introduces itself, how an operation is announced, and how a
+// rank says that it leaves. All layouts are fixed, little-endian and of limited size. Everything that is received is checked
+// before it is used.
 //
 //   connecting rank -> Hello            accepting rank -> Challenge (peer_proof.h)
 //   connecting rank -> its proof        accepting rank -> HelloReply      then, on data channels, per operation:
 //   OperationHeader payload             and on the control channel Notices, of which the last may be a last word.
 //
-// A Hello of another version is answered at once with a HelloReply, in the form that versions before 5 can read.
+// A rank answers a Hello of another version at once with a HelloReply. This reply has the form that versions before 5 can read.
 //
 // Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_WIRE_H_
@@ -40,49 +41,50 @@ struct Hello {
   int32_t from = 0;
   int32_t to = 0;
   Channel channel = Channel::kControl;
-  int32_t part = 0;  // as in LinkKey
+  int32_t part = 0;  // has the meaning of LinkKey::part
   Nonce nonce{};
 };
-// A digest of a custom schedule's text; 0 for other schedules.
+// Returns a digest of a custom schedule's text, or 0 for other schedules.
 uint64_t DigestOfSchedule(const ParallelLayout& layout);
 // The size of every Hello; the job id is padded with zeros.
 inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes + sizeof(Nonce);
 std::string EncodeHello(const Hello& hello);
-// False if the bytes are not the beginning of a Hello. `bytes` may be incomplete; only the magic number at the beginning is
-// checked.
+// Checks only the mark at the beginning, so `bytes` may be incomplete. Returns false if the bytes are not the beginning of a
+// Hello.
 bool MayBeHello(std::string_view bytes);
-// The version of a Hello of which only a part may be there; nullopt: too few bytes.
+// Returns the version of a Hello, which may be incomplete. Returns nullopt if there are too few bytes.
 std::optional<uint32_t> VersionOfHello(std::string_view bytes);
-// `bytes` has kHelloBytes. nullopt when it is not a Hello, has another version, or has a field that is out of range.
+// `bytes` has kHelloBytes. Returns nullopt if it is not a Hello, has another version, or has a field that is out of range.
 std::optional<Hello> DecodeHello(std::string_view bytes);
 
-// An empty text means that the Hello is accepted; otherwise the text is the reason for the refusal.
+// An empty text says that the Hello is accepted. Any other text is the reason for the refusal.
 std::string EncodeHelloReply(const std::string& refusal);
 inline constexpr size_t kHelloReplyHeadBytes = 8;  // followed by the text
-// The length of the text; nullopt when these are not the first bytes of a reply.
+// Returns the length of the text, or nullopt if `bytes` are not the first bytes of a reply.
 std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
 
 enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4, kReduceScatter = 5 };
 const char* OperationKindName(OperationKind kind);  // "all-reduce"
 
-// Sent before the payload of every operation, so that ranks that run different programs notice it.
+// Sent before the payload of every operation. So ranks notice if their peer runs a different program.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
-  int64_t number = 0;                  // 0-based; counted for each group and direction
-  int64_t count = 0;                   // elements, as given to the start
-  DataType type = DataType::kFloat32;  // of the elements
+  int64_t number = 0;                  // counted from 0 for each group and direction
+  int64_t count = 0;                   // the number of elements, as given to the call that started the operation
+  DataType type = DataType::kFloat32;  // the type of the elements
   bool operator==(const OperationHeader&) const = default;
 };
 inline constexpr size_t kOperationHeaderBytes = 24;
 using OperationHeaderBytes = std::array<char, kOperationHeaderBytes>;
 OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header);
-// nullopt: the bytes are not an operation header.
+// Returns nullopt if the bytes are not an operation header.
 std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes);
 
-// What a rank says about itself on a control connection: from time to time a sign of life, and at the end a last word.
+// What a rank says about itself on a control connection. From time to time it gives a sign of life. At its end it sends one
+// last notice.
 enum class NoticeKind : uint8_t {
-  kGivesUp = 0,  // it ends because of `reason`; the last word
-  kLeaves = 1,   // it ends without an error and needs no peer any more; the last word
+  kGivesUp = 0,  // the rank ends because of `reason`; this is its last notice
+  kLeaves = 1,   // the rank ends without an error and needs no peer any more; this is its last notice
   kLives = 2,
 };
 struct Notice {
@@ -91,8 +93,9 @@ struct Notice {
 };
 std::string EncodeNotice(const Notice& notice);
 inline constexpr size_t kNoticeHeadBytes = 8;
-std::optional<size_t> DecodeNoticeHead(std::string_view bytes);  // length of the text
-std::optional<Notice> DecodeNotice(std::string_view bytes);      // head and text
+// `bytes` is the head. Returns the length of the text that follows it.
+std::optional<size_t> DecodeNoticeHead(std::string_view bytes);
+std::optional<Notice> DecodeNotice(std::string_view bytes);  // `bytes` has the head and the text
 
 }  // namespace lynx::worker
 

@@ -13,10 +13,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A limit far above what any program needs.
+// The largest text that is read. The limit is far above what any program needs.
 constexpr size_t kMaxTextBytes = size_t{256} << 20;
 
-// A text that is not UTF-8 (an error message with a strange file name) must not make the whole report fail.
+// A text may contain bytes that are not UTF-8, such as a strange file name in an error message. They are replaced, so that the
+// whole report does not fail because of them.
 std::string Dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 std::string Shown(const Json& json) {
@@ -74,9 +75,9 @@ std::string JsonWriter::Indented() const { return Dump(state_->root, 1) + "\n"; 
 
 struct JsonReader::State {
   struct Level {
-    const Json* json;            // nullptr if the field or a field above it is missing
+    const Json* json;            // nullptr if the field is missing, or if a field above it is missing
     std::string path;            // "context.model."
-    std::set<std::string> read;  // for an object: the fields that have been read
+    std::set<std::string> read;  // for an object: the names of the fields that have been read
   };
   std::string what;
   Json root;
@@ -105,14 +106,14 @@ JsonReader::~JsonReader() = default;
 
 namespace {
 
-// The value of field `name`; nullptr if there is none.
+// Returns the value of field `name`, or nullptr if there is no such field.
 const Json* Find(const Json* object, const char* name) {
   if (object == nullptr) return nullptr;
   const auto found = object->find(name);
   return found == object->end() ? nullptr : &*found;
 }
 
-// False if `json` is not an integer that fits into T.
+// Reads an integer. Returns false if `json` is not an integer that fits into T.
 template <class T>
 bool ReadInteger(const Json& json, T& value) {
   if (json.is_number_unsigned()) {

@@ -1,9 +1,9 @@
-// Reads and writes JSON field by field, with one description of a struct for both directions: a function `template <class
-// Fields> void Describe(Fields& fields, T& value)` names every field once; JsonWriter prints the fields and JsonReader reads
-// them back. Reading is strict: every field must be there and have the right type and range, and no other field may be there;
-// the error names the field by its path. Numbers are preserved exactly; numbers that are not finite are written as strings.
+// Reads and writes JSON field by field. One description of a struct serves both directions. It is a function `template <class
+// Fields> void Describe(Fields& fields, T& value)` that names every field once. JsonWriter prints the fields, and JsonReader
+// reads them back. Reading is strict: every field must exist and have the right type and range, and no other field may exist.
+// An error names the field by its path. Numbers are preserved exactly. Numbers that are not finite are written as strings.
 //
-// Objects are used by one thread.
+// Only one thread may use an object.
 #ifndef LYNX_WORKER_CONTRACT_JSON_FIELDS_H_
 #define LYNX_WORKER_CONTRACT_JSON_FIELDS_H_
 
@@ -21,8 +21,9 @@
 
 namespace lynx {
 
-// What only messages treat in a special way (planner/problem/job_spec_fields.h) is an ordinary field in JSON. JSON has no
-// bounds: who reads the values afterwards checks them (worker/contract/rank_report_fields.h).
+// Descriptions name some fields in a special way that matters only for messages (planner/problem/job_spec_fields.h). In JSON
+// these are ordinary fields. Limits are not checked here: the reader of the values checks them afterwards
+// (worker/contract/rank_report_fields.h).
 template <class Json>
 class JsonDescription {
  public:
@@ -114,12 +115,12 @@ class JsonWriter : public JsonDescription<JsonWriter> {
   }
 
   static constexpr bool Has(const char*) { return true; }
-  std::string Line() const;      // without newline
-  std::string Indented() const;  // with a final newline
+  std::string Line() const;      // without a newline
+  std::string Indented() const;  // with a newline at the end
 
  private:
   struct State;
-  void Begin(const char* name);  // `name` is "" in an array
+  void Begin(const char* name);  // `name` is "" in a list
   void BeginArray(const char* name);
   void End();
 
@@ -130,7 +131,7 @@ class JsonReader : public JsonDescription<JsonReader> {
  public:
   using JsonDescription::Objects;
 
-  // `what` is the beginning of every error message: "rank configuration".
+  // `what` is the beginning of every error message, such as "rank configuration".
   JsonReader(const std::string& text, const std::string& what);
   ~JsonReader();
 
@@ -166,12 +167,13 @@ class JsonReader : public JsonDescription<JsonReader> {
     End();
   }
 
-  // Whether the field is there. For a field that an earlier release does not write; the member then keeps its default.
+  // True if the field exists. Use it for a field that an earlier release does not write. If it is missing, the member keeps its
+  // default value.
   bool Has(const char* name) const;
-  // Records an error in a field of the current object. Only the first error counts.
+  // Records an error in a field of the current object. Only the first error is kept.
   void Fail(const char* name, const std::string& what);
   bool ok() const { return status_.ok(); }
-  // Call it once, after all fields: InvalidArgument with the first error.
+  // Call it once, after all fields. Returns InvalidArgument with the first error, if there was one.
   absl::Status Finish();
 
  private:

@@ -19,7 +19,7 @@ namespace {
 constexpr char kMagic[8] = {'l', 'y', 'n', 'x', 'l', 's', 'e', '1'};
 constexpr size_t kBootIdBytes = 36;
 
-// The id of the system's current boot; empty if it cannot be read, so that all boots count as the same.
+// Returns the id of the system's present boot. If the id cannot be read, returns "", so that all boots count as the same boot.
 std::string SystemBootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -45,7 +45,7 @@ absl::StatusOr<LeaseFile> LeaseFile::OpenToWrite(const std::string& path) {
   static_assert(std::atomic<int64_t>::is_always_lock_free);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return Failure(path, "make");
-  // Allocates the blocks before they are mapped, so that a full disk is an error here and not a signal later.
+  // Allocates the blocks of the file before they are mapped. So a full disk is an error here, and not a signal later.
   const int filled = ::posix_fallocate(fd, 0, sizeof(Shared));
   errno = filled;
   void* memory = filled == 0 ? ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;

@@ -1,7 +1,7 @@
-// LeaseFile: the time until which the ranks of a node may run (node/lease.h). The worker daemon writes it and every rank reads
-// it, in memory that they share through a file, because the ranks must end in time even if the daemon is gone. Times are of
-// BootTime (common/clock.h). A value from an earlier boot of the machine counts as Forever. Thread-safe; only one process
-// writes.
+// LeaseFile holds the time until which the ranks of a node may run (node/lease.h). The worker daemon writes it and every rank
+// reads it. They share it through a file that is mapped into memory, because the ranks must end in time even if the daemon has
+// ended. Times are on the clock BootTime (common/clock.h). A value from an earlier boot of the machine counts as Forever.
+// Thread-safe; only one process writes.
 #ifndef LYNX_WORKER_CONTRACT_LEASE_FILE_H_
 #define LYNX_WORKER_CONTRACT_LEASE_FILE_H_
 
@@ -15,9 +15,9 @@ namespace lynx {
 
 class LeaseFile {
  public:
-  // For the daemon. Creates the file if it does not exist.
+  // The daemon calls it. Creates the file if it does not exist.
   static absl::StatusOr<LeaseFile> OpenToWrite(const std::string& path);
-  // For a rank. NotFound when the file does not exist, DataLoss when it is not a lease file.
+  // A rank calls it. Returns NotFound if the file does not exist, and DataLoss if it is not a lease file.
   static absl::StatusOr<LeaseFile> OpenToRead(const std::string& path);
   LeaseFile(LeaseFile&& other) noexcept;
   LeaseFile& operator=(LeaseFile&& other) = delete;

@@ -55,7 +55,7 @@ class FieldReader {
       values.push_back(one.get<std::vector<int32_t>>());
     }
   }
-  // The list named `name`, or an empty one.
+  // Returns the list with the name `name`, or an empty list if there is none.
   const Json& List(const char* name) {
     static const Json& empty = *new Json(Json::array());
     const auto field = Find(name);

@@ -1,15 +1,15 @@
-// Measuring: what an agent asks a rank process about the speed of a device and of its links, and the answers.
+// What an agent asks a rank process to measure, and the answers: the speed of a device and of its links.
 //
 //   lynx-rank --measure FILE        FILE holds a MeasureRequest; prints one MeasureResult as JSON on stdout
 //   lynx-rank --measure-link FILE   FILE holds a LinkRequest; prints one LinkResult as JSON on stdout
 //   lynx-rank --measure-gpu-links FILE   FILE holds a GpuLinksRequest; prints one GpuLinksResult as JSON on stdout
 //
-// The process ends with exit code 0 and exactly one JSON object on stdout, or with exit code 1 and one sentence on stderr. A
-// process measures one device; to measure with all devices of a node busy, start one process per device at the same time and
-// take the slowest. Times are wall-clock times, except on one core of a CPU: there they are the process's processor time, so
-// that devices that share the core can be measured at the same time.
+// The process ends with exit code 0 and prints exactly one JSON object on stdout. Or it ends with exit code 1 and prints one
+// sentence on stderr. A process measures one device. To measure all devices of a node while all are busy, start one process for
+// each device at the same time, and take the slowest result. Times are wall-clock times, with one exception: on one core of a
+// CPU they are the processor time of the process. So devices that share the core can be measured at the same time.
 //
-// The JSON has the fields of the structs (times end in `_ns`, ops have their names in the layer graph):
+// The JSON has the fields of the structs. Times end in `_ns`. Ops have the names that they have in the layer graph.
 //
 //   MeasureRequest {"shapes": [SHAPE...], "device_kind": "cpu", "device_uuid": "", "cores": [0], "repetitions": 5,
 //                   "budget_seconds": 20.0}
@@ -48,13 +48,14 @@
 namespace lynx {
 
 struct MeasureRequest {
-  std::vector<LayerShape> shapes;  // may be empty: then only generic rates are measured
+  std::vector<LayerShape> shapes;  // may be empty; then only the generic rates are measured
   DeviceKind device_kind = DeviceKind::kCpu;
-  std::string device_uuid;     // of a GPU; empty for a CPU
-  std::vector<int32_t> cores;  // the cores of one rank, to which it is pinned, with one BLAS thread each; empty: not pinned
-  int32_t repetitions = 5;     // for each op, after one run to warm up; the median counts. 1..1000
-  // Soft limit, > 0: when it is over, no further shape is begun, and if one shape takes too long, it gets fewer repetitions.
-  // The result lacks the shapes that were not reached.
+  std::string device_uuid;  // the UUID of a GPU; empty for a CPU
+  // The cores of one rank. The process is pinned to them and uses one BLAS thread for each core. Empty: it is not pinned.
+  std::vector<int32_t> cores;
+  int32_t repetitions = 5;  // runs of each op after one run to warm up; the median counts. 1..1000
+  // A soft limit, > 0. After this time no further shape is begun. If one shape takes too long, it gets fewer repetitions. The
+  // result lacks the shapes that were not measured.
   double budget_seconds = 20;
   bool operator==(const MeasureRequest&) const = default;
 };
@@ -70,45 +71,47 @@ struct MeasureResult {
   bool operator==(const MeasureResult&) const = default;
 };
 
-// Measures two ranks, which are threads of one process and communicate over `host`.
+// Asks to measure the link between two ranks. They are threads of one process and communicate over `host`.
 struct LinkRequest {
   std::string host = "127.0.0.1";           // a numeric address of this machine
-  std::vector<std::vector<int32_t>> cores;  // for each of the two ranks; empty = not pinned
-  int32_t repetitions = 5;                  // for each size
-  double budget_seconds = 10;               // soft; > 0
-  int64_t pacing_bytes_per_second = 0;      // as in RankConfig
+  std::vector<std::vector<int32_t>> cores;  // the cores of each of the two ranks; empty = not pinned
+  int32_t repetitions = 5;                  // for each size of a transfer
+  double budget_seconds = 10;               // a soft limit; > 0
+  int64_t pacing_bytes_per_second = 0;      // has the meaning of the field in RankConfig
   bool operator==(const LinkRequest&) const = default;
 };
 
 struct LinkResult {
   LinkCost link;                               // fitted to all-reduces of several sizes
-  int32_t overlap_slowdown_permille = 1000;    // as in HardwareProfile
-  int32_t communication_compute_permille = 0;  // as in HardwareProfile
+  int32_t overlap_slowdown_permille = 1000;    // has the meaning of the field in HardwareProfile
+  int32_t communication_compute_permille = 0;  // has the meaning of the field in HardwareProfile
   bool operator==(const LinkResult&) const = default;
 };
 
-// Measures the GPUs of a node. Each is a rank, which is a thread of one process; transfers between them use NCCL.
+// Asks to measure the links between the GPUs of a node. Each GPU has a rank, which is a thread of one process. The ranks
+// transfer data by NCCL.
 struct GpuLinksRequest {
   std::string host = "127.0.0.1";           // a numeric address of this machine, over which the ranks connect
   std::vector<std::string> device_uuids;    // 2 or more
-  std::vector<std::vector<int32_t>> cores;  // for each GPU; empty = not pinned
-  std::vector<int32_t> blocks;              // sizes of blocks of neighbours with faster links; ascending, each divides the next
-  int32_t repetitions = 5;                  // for each size
-  double budget_seconds = 10;               // soft; > 0
+  std::vector<std::vector<int32_t>> cores;  // the cores for each GPU's rank; empty = not pinned
+  // Sizes of blocks of neighbouring GPUs with faster links between them. Ascending; each size divides the next.
+  std::vector<int32_t> blocks;
+  int32_t repetitions = 5;     // for each size of a transfer
+  double budget_seconds = 10;  // a soft limit; > 0
   bool operator==(const GpuLinksRequest&) const = default;
 };
 
 struct GpuLinksResult {
-  LinkCost link;                       // fitted to transfers of all kinds and several sizes, with all GPUs taking part
-  std::vector<LinkLevel> inner_links;  // of the blocks, with all of them busy at once
-  // As in HardwareProfile: the slowdown of products beside an all-reduce; and the share of a window that is lost, although
-  // products and all-reduce run at the same time.
+  LinkCost link;                       // fitted to transfers of all kinds and several sizes, in which all GPUs take part
+  std::vector<LinkLevel> inner_links;  // the links within the blocks, measured while all blocks are busy
+  // As in HardwareProfile: how much an all-reduce slows down matrix products that run at the same time, and the share of a
+  // window that is lost although both run at the same time.
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes nccl_memory, route_memory;  // GPU memory that NCCL took once, and for each route
+  Bytes nccl_memory, route_memory;  // GPU memory that NCCL uses once, and that each route uses
   bool operator==(const GpuLinksResult&) const = default;
 };
 
-// The Parse functions return InvalidArgument, naming the field.
+// The Parse functions return InvalidArgument with the name of the wrong field.
 std::string MeasureRequestText(const MeasureRequest& request);
 absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text);
 std::string MeasureResultText(const MeasureResult& result);

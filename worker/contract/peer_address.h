@@ -1,4 +1,4 @@
-// PeerAddress: where a rank listens for its peers. Plain data.
+// PeerAddress is the address at which a rank listens for its peers. Plain data.
 #ifndef LYNX_WORKER_CONTRACT_PEER_ADDRESS_H_
 #define LYNX_WORKER_CONTRACT_PEER_ADDRESS_H_
 
@@ -8,7 +8,7 @@
 namespace lynx {
 
 struct PeerAddress {
-  std::string host;  // numeric address
+  std::string host;  // a numeric address
   int32_t port = 0;
   bool operator==(const PeerAddress&) const = default;
 };

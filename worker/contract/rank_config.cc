@@ -13,15 +13,16 @@ namespace lynx {
 namespace {
 
 constexpr const char* kWhat = "rank configuration";
-// The version of the text. The daemon and the rank process must be of one release; a different number means that they are not.
+// The version of the text. The daemon and the rank process must be of the same release. If the number differs, they are of
+// different releases.
 constexpr int32_t kFormat = 9;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
-// The parts of a configuration that are written as text.
+// The parts of a configuration that the JSON contains as text.
 struct Texts {
   std::string program;
-  std::string schedule;  // context.layout's schedule; "" unless it is custom
+  std::string schedule;  // the schedule of context.layout; "" unless it is custom
 };
 
 template <class Fields>
@@ -32,7 +33,7 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Field("program", texts.program);
 }
 
-// Checks what must hold before anything else may use the values.
+// Checks the values that later checks rely on.
 void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   const ParallelLayout& layout = config.context.layout;
   if (format != kFormat) {
@@ -91,7 +92,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
 }
 
-// The layout must be valid.
+// Checks the slices. The layout must be valid.
 void CheckSlices(JsonReader& fields, const StageContext& context) {
   const PipelineShape pipeline = context.pipeline();
   if (static_cast<int64_t>(context.slices.size()) != pipeline.chunks) {

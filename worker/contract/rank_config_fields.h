@@ -1,11 +1,12 @@
-// The fields of what a rank is told, described once. The server's message to the daemon (proto/convert_worker.cc) and the
-// file that the daemon writes for the rank (rank_config.cc, JSON) are both read and written by this description. A new field
-// that the server sets needs a member in rank_config.h, a line here, and a field of the same name in RankAssignment of
-// proto/lynx/v1/cluster.proto. A field that the daemon sets needs only the first two.
+// Describes the fields of what a rank is told, once for two formats: the server's message to the daemon
+// (proto/convert_worker.cc), and the file that the daemon writes for the rank (rank_config.cc, JSON). Both are read and written
+// by this description. A new field that the server sets needs a member in rank_config.h, a line here, and a field of the same
+// name in RankAssignment of proto/lynx/v1/cluster.proto. A field that the daemon sets needs only the member and the line.
 //
-// planner/problem/job_spec_fields.h and rank_report_fields.h list what a description calls. Only here:
-//   Part(name, member)   a struct whose fields are in an object of their own in the file, and in the message itself
-// A description has the bounds of single fields in messages; readers check everything else.
+// planner/problem/job_spec_fields.h and rank_report_fields.h list the functions that a description calls. This file has one
+// more:
+//   Part(name, member)   a struct whose fields are in an object of their own in the file, but directly in the message
+// A description has the limits of single fields in messages. The code that reads a message or a file checks everything else.
 #ifndef LYNX_WORKER_CONTRACT_RANK_CONFIG_FIELDS_H_
 #define LYNX_WORKER_CONTRACT_RANK_CONFIG_FIELDS_H_
 
@@ -27,7 +28,7 @@ inline constexpr FieldLimits kArenas{0, kMaxWireBytes};
 inline constexpr FieldLimits kResumeSteps{-1, kMaxWireSteps};
 }  // namespace config_limits
 
-// The rest of a slice follows from the layout, when that is known to be valid.
+// All other members of a slice follow from the layout, if the layout is valid.
 template <class Fields>
 void Describe(Fields& fields, StageSlice& slice) {
   fields.Field(LYNX_FIELD(stage), slice.stage);
@@ -35,7 +36,8 @@ void Describe(Fields& fields, StageSlice& slice) {
   fields.Field(LYNX_FIELD(end_layer), slice.end_layer);
 }
 
-// A message has the model in its job specification, and from the layout follows the rest. Converting these two checks them.
+// A message has no model, layout and pipeline rank here: the model is in its job specification, the layout is a field of the
+// message, and the pipeline rank follows from the layout. The conversion of these two fields checks them.
 template <class Fields>
 void Describe(Fields& fields, StageContext& context) {
   if constexpr (Fields::kForRanks) {
@@ -61,7 +63,7 @@ void Describe(Fields& fields, PeerAddress& peer) {
   fields.Number(LYNX_FIELD(port), peer.port, config_limits::kPorts);
 }
 
-// Without the program, which is a text in both.
+// Leaves out the program, which is a text in both formats.
 template <class Fields>
 void Describe(Fields& fields, RankConfig& config) {
   fields.Field(LYNX_FIELD(job_id).InFiles("job"), config.job.value);
@@ -78,7 +80,7 @@ void Describe(Fields& fields, RankConfig& config) {
   fields.Field(LYNX_FIELD(check), config.check);
   fields.Part("device", config.device);
   fields.Numbers(LYNX_FIELD(cores), config.cores, config_limits::kCores, config_limits::kCoreCounts);
-  if constexpr (Fields::kForRanks) {  // what the daemon adds
+  if constexpr (Fields::kForRanks) {  // the daemon adds these fields
     fields.Field("copies_directory", config.copies_directory);
     fields.Field("copies_limit_bytes", config.copies_limit);
     fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);

@@ -1,9 +1,9 @@
-// The fields of each rank report, described once: names, bounds and order. Both the rank's file (rank_report.cc) and the
-// protocol (proto/convert_report.cc) are read and written by these descriptions. A new field of a report needs a member in
+// Describes the fields of each rank report once: names, limits and order. The rank's file (rank_report.cc) and the protocol
+// (proto/convert_report.cc) are both read and written by these descriptions. A new field of a report needs a member in
 // rank_report.h, a line here, and a field of the same name in proto/lynx/v1/cluster.proto.
 //
-// `Describe(fields, report)` calls one function of `fields` for each field. A message that violates a bound is refused; the
-// rank's file has none, because the server checks them.
+// `Describe(fields, report)` calls one function of `fields` for each field. A message that violates a limit is refused. When
+// the rank's file is read, limits are not checked, because the server checks them later.
 //   Field(name, member)                     bool, or double, which may be infinite or NaN, as in a run that diverges
 //   Number(name, member, limits)            int32_t, int64_t, Bytes or Nanos
 //   Finite(name, member)                    double
@@ -48,7 +48,7 @@ inline constexpr size_t kReason = 64 * 1024;  // bytes of a sentence
 inline constexpr size_t kName = 256;
 }  // namespace report_limits
 
-// The kind of a report: its `type` in the rank's file, and its field in the protocol's oneof.
+// Returns the kind of a report: its `type` in the rank's file, and its field in the protocol's oneof.
 constexpr auto ReportKind(const RankReady&) { return LYNX_FIELD(ready); }
 constexpr auto ReportKind(const StepReport&) { return LYNX_FIELD(step); }
 constexpr auto ReportKind(const StepSkipped&) { return LYNX_FIELD(skipped); }
@@ -66,7 +66,8 @@ template <class Fields>
 void Describe(Fields& fields, RankReady& ready) {
   fields.Number(LYNX_FIELD(next_step), ready.next_step, report_limits::kSteps);
   fields.Number(LYNX_FIELD(arena_bytes), ready.arena, report_limits::kSizes);
-  // Ranks of earlier releases, which survive an upgrade of their daemon, write this name.
+  // The name "states_bytes" in files is older than the name in messages. Ranks of earlier releases write it, and these ranks
+  // can outlive an upgrade of their daemon.
   fields.Number(LYNX_FIELD(state_bytes).InFiles("states_bytes"), ready.states, report_limits::kSizes);
   fields.Text(LYNX_FIELD(backend), ready.backend, report_limits::kName);
   fields.Field(LYNX_FIELD(from_copies), ready.from_copies);
@@ -175,7 +176,7 @@ void Describe(Fields& fields, RankFailure& failure) {
   fields.Numbers(LYNX_FIELD(peers), failure.peers, report_limits::kRankNumbers, report_limits::kPeers);
 }
 
-// A conflict between fields that are each valid.
+// A mistake in the relation of several fields, each of which is valid alone.
 struct FieldMistake {
   std::string field, value, rule;  // "links[1].peer", "4", "must be above that before it, 4"
 };
@@ -192,7 +193,7 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const StepReport& step) 
   }
   return std::nullopt;
 }
-// A part of a trace has whole actions, and they are within the program.
+// The times of a part of a trace must belong to whole actions, and these actions must be within the program.
 inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace) {
   if (trace.times.size() % kTimesPerAction != 0) {
     return FieldMistake{"times", absl::StrCat(trace.times.size(), " entries"),
@@ -203,7 +204,7 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace
   return FieldMistake{"first", absl::StrCat(trace.first), absl::StrCat("must be from 0 to ", last)};
 }
 
-// An empty report of the kind; nullopt: there is no such kind.
+// Returns an empty report of the kind, or nullopt if there is no such kind.
 template <class... Reports>
 std::optional<RankReport> EmptyReport(std::string_view kind, const std::variant<Reports...>* = nullptr) {
   std::optional<RankReport> report;

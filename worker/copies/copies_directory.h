@@ -1,5 +1,6 @@
-// A node's directory of in-memory checkpoints. It has one folder for each job that has in-memory checkpoints on this node
-// (copy_store.h). The worker daemon owns the directory and removes what no job needs any more; the ranks fill it.
+// A node's directory of in-memory checkpoints. The directory has one folder for each job with in-memory checkpoints on this
+// node (copy_store.h). The worker daemon owns the directory and removes the folders that no job needs any more. The ranks write
+// the files.
 //
 // Free functions over paths; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPIES_DIRECTORY_H_
@@ -13,16 +14,17 @@
 
 namespace lynx::worker {
 
-// The default path of the directory. It is in memory, so it survives processes but not the machine. Its name depends on the
-// daemon's data directory, so that each daemon has its own.
+// Returns the default path of the directory. The directory is in the machine's memory: its files survive the end of processes,
+// but not of the machine. Its name depends on the daemon's data directory, so that each daemon has its own directory.
 std::string DefaultCopiesDirectory(const std::string& data_directory);
-// Creates the directory for this user alone if it does not exist, with its parents. PermissionDenied when another user owns it.
+// Creates the directory and its parents if they do not exist. Only this user may access the directory. Returns PermissionDenied
+// if another user owns it.
 absl::Status MakeCopiesDirectory(const std::string& directory);
-// The names in a folder, sorted; empty if the folder does not exist.
+// Returns the names in a folder, sorted. The result is empty if the folder does not exist.
 std::vector<std::string> NamesIn(const std::string& folder);
-// The jobs that have a folder in the directory, sorted.
+// Returns the jobs that have a folder in the directory, sorted.
 std::vector<JobId> JobsWithCopies(const std::string& directory);
-// Removes the job's in-memory checkpoints, best effort.
+// Removes the job's in-memory checkpoints. Ignores errors.
 void RemoveCopies(const std::string& directory, const JobId& job);
 
 }  // namespace lynx::worker

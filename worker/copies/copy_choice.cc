@@ -16,7 +16,7 @@ namespace {
 
 using StepKey = std::pair<Generation, int64_t>;
 
-// The copies of one step of one generation: for each shard the nodes that have it, in order, with the shard's record there.
+// The copies of one step of one generation. For each shard it lists the nodes that have the shard, with the record there.
 struct Found {
   const CheckpointIdentity* identity = nullptr;
   std::map<std::string, std::vector<std::pair<int32_t, const ShardRecord*>>> shards;
@@ -40,8 +40,8 @@ std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generatio
       if (!Counts(copy.identity, own, nodes) || damaged.contains({number, copy.key()})) continue;
       Found& found = steps[{copy.identity.generation, copy.identity.step}];
       if (found.identity == nullptr) found.identity = &copy.identity;
-      // All copies of one generation have the same layout and run. A copy with another identity cannot belong to this
-      // checkpoint and is skipped.
+      // All copies of one generation belong to the same run and have the same layout. A copy with another identity cannot
+      // belong to this checkpoint, so it is skipped.
       if (!(*found.identity == copy.identity)) continue;
       found.shards[copy.shard.file].push_back({number, &copy.shard});
     }
@@ -49,7 +49,7 @@ std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generatio
   return steps;
 }
 
-// A line "WORD NUMBER NUMBER". The last number says how many bytes follow the line.
+// A line "WORD NUMBER NUMBER". The second number is the number of bytes that follow the line.
 struct Line {
   std::string_view word;
   int64_t first = 0, second = 0;

@@ -25,7 +25,8 @@ absl::Status CopyClient::Connect() {
   return opened.ok() ? opened : Drop(opened);
 }
 
-// Drops the connection: it is finished, or it failed and nobody knows which bytes are still in flight.
+// Drops the connection. Call it when the connection is finished, or when it failed and it is unknown which bytes are still on
+// their way.
 absl::Status CopyClient::Drop(const absl::Status& failure) {
   std::lock_guard lock(mutex_);
   link_.reset();

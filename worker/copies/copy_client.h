@@ -1,6 +1,6 @@
-// CopyClient: sends shards to another rank's node and reads shards from it. Each shard that is sent gets a new connection,
-// because the other side closes connections that are idle for long. Only one thread may call it, except End, which any thread
-// may call.
+// CopyClient sends shards to another rank's node and reads shards from that node. For each shard that it sends, it opens a new
+// connection, because the other side closes connections that are idle for long. Only one thread may call it, except End, which
+// any thread may call.
 #ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
 #define LYNX_WORKER_COPIES_COPY_CLIENT_H_
 
@@ -18,13 +18,13 @@ class CopyClient {
   CopyClient(PeerAddress address, CopyEnds ends, int64_t pacing_bytes_per_second)
       : address_(std::move(address)), ends_(std::move(ends)), pacing_bytes_per_second_(pacing_bytes_per_second) {}
 
-  // Sends a shard's whole file. The other side may reuse the memory of the shard that was sent for `replaced_step` (-1: none).
-  // Errors: Unavailable, or the error of the other side (ResourceExhausted: there is no room; FailedPrecondition: a newer
-  // generation has begun; DataLoss: the data differs from the record).
+  // Sends the whole file of a shard. The other side may overwrite the file of the same shard of step `replaced_step` (-1: there
+  // is no such file). Returns Unavailable, or the error of the other side. ResourceExhausted: the other side has no room.
+  // FailedPrecondition: a newer generation has begun. DataLoss: the data differs from the record.
   absl::Status Put(const CopyKey& key, int64_t replaced_step, int fd, const ShardRecord& record);
-  // Fills `out` with the shard's bytes, beginning at `offset`. NotFound, DataLoss or Unavailable.
+  // Fills `out` with the shard's bytes from `offset` on. Errors: NotFound, DataLoss or Unavailable.
   absl::Status Get(const CopyKey& key, int64_t offset, std::span<char> out);
-  // Ends the connection. A call that waits now, and every later call, returns Unavailable.
+  // Ends the connection. A call that waits at this moment, and every later call, returns Unavailable.
   void End();
 
  private:
@@ -37,7 +37,7 @@ class CopyClient {
   const CopyEnds ends_;
   const int64_t pacing_bytes_per_second_;
   std::mutex mutex_;
-  std::shared_ptr<CopyLink> link_;  // replaced under mutex_, by the owner
+  std::shared_ptr<CopyLink> link_;  // only the owner's thread replaces it, and it holds mutex_ then
   bool ended_ = false;              // guarded by mutex_
 };
 

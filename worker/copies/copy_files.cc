@@ -11,7 +11,7 @@ namespace lynx::worker {
 namespace {
 
 constexpr char kPath[] = "copies in memory";
-// Number of bytes that are requested at once for short reads, such as headers and rows of a few KiB.
+// A short read, such as a header or rows of a few KiB, requests this number of bytes at once.
 constexpr int64_t kWindowBytes = int64_t{256} << 10;
 
 class RemoteFile : public ReadableFile {

@@ -1,6 +1,6 @@
-// CopyFiles: shows an in-memory checkpoint as a FileSystem, so that it can be loaded like one on disk. All shards of one step
-// have paths below one path. Each shard is read from this node's memory or from the node that has it. Files can only be opened
-// for reading. One thread.
+// CopyFiles shows an in-memory checkpoint as a FileSystem, so that it can be loaded in the same way as a checkpoint on disk.
+// All shards of one step have paths below one path. Each shard is read from this node's memory, or from another node that has
+// it. Files can only be opened for reading. One thread.
 #ifndef LYNX_WORKER_COPIES_COPY_FILES_H_
 #define LYNX_WORKER_COPIES_COPY_FILES_H_
 
@@ -17,11 +17,12 @@ namespace lynx::worker {
 
 class CopyFiles : public FileSystem {
  public:
-  // `node`: the reader's own node. `client`: returns a client to a rank of another node. Borrows the store.
+  // `node`: the number of this rank's node. `client`: returns a client that is connected to a rank of another node. Borrows the
+  // store.
   CopyFiles(WholeCopies copies, const CopyStore& store, int32_t node, std::function<CopyClient&(int32_t node)> client)
       : copies_(std::move(copies)), store_(store), node_(node), client_(std::move(client)) {}
 
-  // Describes the checkpoint to load: TensorReader opens path/FILE.
+  // Returns the description of the checkpoint that is loaded. TensorReader opens path/FILE for each of its files.
   CheckpointSummary Summary() const;
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override;

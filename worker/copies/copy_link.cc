@@ -60,7 +60,7 @@ std::span<char> BytesOf(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof(value)};
 }
 
-// True if the name is that of a shard. This is checked because the name becomes a part of a path.
+// True if the name is a shard's name. The name is checked because it becomes a part of a path.
 bool IsShardName(const std::string& name) {
   return name.starts_with("shard-") && name.ends_with(".safetensors") &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
@@ -213,7 +213,8 @@ void CopyLink::End() { shutdown(fd_.get(), SHUT_RDWR); }
 
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(ConfigureLink(fd, pacing_bytes_per_second));
-  // The lowest priority: networks with traffic classes let training's transfers go first. The network may ignore this.
+  // Asks for the lowest priority, so that networks with traffic classes let training's transfers go first. The network may
+  // ignore this.
   const int background = IPTOS_CLASS_CS1, least = 0;
   setsockopt(fd, IPPROTO_IP, IP_TOS, &background, sizeof(background));
   setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &least, sizeof(least));

@@ -1,12 +1,13 @@
-// CopyLink: the connections that carry shards of in-memory checkpoints from rank to rank. They are separate from the
-// connections of training. A link has the proof of identity, requests, and blocking sends and receives that another thread can
-// end.
+// CopyLink is a connection that carries shards of in-memory checkpoints from rank to rank. The connections of training are
+// separate. On a link, both ends prove their identity, and then send requests and replies. Sends and receives block; another
+// thread can end them.
 //
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
 //   GET   Request                                                           -> Reply, then Request::bytes of the shard from
 //   `offset`
 //
-// Before the first request, both ends prove that they know their generation's secret (worker/collectives/peer_proof.h).
+// Before the first request, both ends prove that they know the connection secret of their generation
+// (worker/collectives/peer_proof.h).
 #ifndef LYNX_WORKER_COPIES_COPY_LINK_H_
 #define LYNX_WORKER_COPIES_COPY_LINK_H_
 
@@ -23,9 +24,9 @@
 
 namespace lynx::worker {
 
-// The two ends of a connection: the rank that asks and the rank that is asked.
+// The two ends of a connection: `from` sends the requests, `to` answers them.
 struct CopyEnds {
-  std::string secret;  // of the generation
+  std::string secret;  // the connection secret of the generation
   Generation generation;
   int32_t from = 0;
   int32_t to = 0;
@@ -35,8 +36,8 @@ enum class CopyRequestKind : uint8_t { kPut = 1, kGet = 2 };
 struct CopyRequest {
   CopyRequestKind kind = CopyRequestKind::kPut;
   CopyKey key;
-  int64_t replaced_step = -1;  // PUT: step of the same shard whose memory is reused; -1: none
-  int64_t offset = 0;          // GET
+  int64_t replaced_step = -1;  // PUT: the step of the same shard whose file is overwritten; -1: no file is overwritten
+  int64_t offset = 0;          // GET: position of the first wanted byte
   int64_t bytes = 0;
   bool operator==(const CopyRequest&) const = default;
 };
@@ -44,7 +45,7 @@ inline constexpr size_t kCopyRequestBytes = 128;
 inline constexpr int64_t kMaxBytesOfGet = int64_t{8} << 20;
 using CopyRequestBytes = std::array<char, kCopyRequestBytes>;
 CopyRequestBytes EncodeCopyRequest(const CopyRequest& request);
-// nullopt: not a request, or a field is out of range.
+// Returns nullopt if the bytes are not a request, or if a field is out of range.
 std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes);
 
 inline constexpr size_t kCopyDigestBytes = 64;
@@ -54,32 +55,33 @@ class CopyLink {
  public:
   explicit CopyLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Proves this rank's identity and checks that of the other end. The rank that connected calls this first. Unavailable: the
-  // other end does not know the secret, or there was no answer for ten seconds. All later calls are Unavailable then, too.
+  // Proves this rank's identity and checks that of the other end. The rank that opened the connection calls this first. Returns
+  // Unavailable if the other end does not know the secret or does not answer for ten seconds; all later calls then return
+  // Unavailable too.
   absl::Status Open(const CopyEnds& ends);
-  // Checks the identity of the asking rank. The rank that accepted the connection calls this first; it does not know the asking
-  // rank of `ends` before. PermissionDenied: the other end does not know the secret, is of another generation, or wants another
-  // rank; the text names the rank that it claims to be. Unavailable: as for Open.
+  // Checks the identity of the rank that connected. The rank that accepted the connection calls this first. It does not know
+  // yet which rank has connected, so `ends.from` is not used. PermissionDenied: the other end does not know the secret, is of
+  // another generation, or wants another rank; the text names the rank that it claims to be. Unavailable: as for Open.
   absl::Status Admit(const CopyEnds& ends);
 
-  // Sends, or receives, all of the bytes. Unavailable if the other side has closed the connection, or moves no byte for a
-  // minute.
+  // Sends or receives all of the bytes. Returns Unavailable if the other side has closed the connection, or if no byte moves
+  // for a minute.
   absl::Status Send(std::span<const char> bytes);
   absl::Status Receive(std::span<char> out);
   absl::Status SendReply(const absl::Status& status);
-  // Returns the status that the other side passed to SendReply; Unavailable if no reply comes.
+  // Returns the status that the other side passed to SendReply, or Unavailable if no reply comes.
   absl::Status ReceiveReply();
-  // Ends the connection. A call that waits now, and every later call, returns Unavailable.
+  // Ends the connection. A call that waits at this moment, and every later call, returns Unavailable.
   void End();
 
  private:
   absl::Status AwaitReady(short events);
 
   UniqueFd fd_;
-  Nanos deadline_{0};  // for the proofs; 0: they are done
+  Nanos deadline_{0};  // end of the time limit for the proofs; 0 when the proofs are done
 };
 
-// Connects within ten seconds, with the lowest network priority. `pacing`: as in CommunicatorOptions.
+// Connects within ten seconds, with the lowest network priority. `pacing_bytes_per_second`: as in CommunicatorOptions.
 absl::StatusOr<UniqueFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second);
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second);
 

@@ -8,7 +8,7 @@
 namespace lynx::worker {
 namespace {
 
-// The ranks that have the states of a shard, in ascending order.
+// Returns the ranks that have the states of a shard, in ascending order.
 std::vector<int32_t> HoldersOf(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {
   std::vector<int32_t> holders;
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
@@ -19,8 +19,8 @@ std::vector<int32_t> HoldersOf(const ParallelLayout& layout, int32_t stage, int3
   return holders;
 }
 
-// A rank of the next node, to which `rank` sends its shard. Ranks of one node get different partners if the next node has
-// enough ranks.
+// Returns the rank of the next node to which `rank` sends its shard. Ranks of one node get different partners if the next node
+// has enough ranks.
 int32_t PartnerOf(int32_t rank, const std::vector<int32_t>& nodes) {
   const int32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
   if (count == 1) return -1;

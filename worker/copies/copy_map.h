@@ -1,6 +1,6 @@
-// CopyMap: on which nodes a generation's in-memory checkpoints are kept. Each shard is on two different nodes, so that it
-// survives the loss of one of them. Where two nodes have replicas of a state, each node writes its own; otherwise the rank that
-// has the state sends it to a rank of the next node. Pure; thread-safe.
+// CopyMap decides which nodes keep a generation's in-memory checkpoints. Each shard is on two different nodes, so it survives
+// the loss of one of them. If ranks on two nodes have the same states, each of them writes the shard on its own node. Otherwise
+// the rank that has the states sends the shard to a rank of the next node. Pure; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_MAP_H_
 #define LYNX_WORKER_COPIES_COPY_MAP_H_
 
@@ -12,26 +12,28 @@
 
 namespace lynx::worker {
 
-// Identifies the node of a rank. Several worker daemons on one host, each with its own directory, count as several nodes.
+// Identifies the node of a rank. If one host runs several worker daemons, each with its own directory, they count as several
+// nodes.
 struct NodePlace {
   std::string host;
-  std::string directory;  // the directory or its digest
+  std::string directory;  // the path of the directory, or the digest of the path
   bool operator==(const NodePlace&) const = default;
 };
-// For each rank the number of its node. Nodes are numbered in the order in which they first appear.
+// Returns the node number of each rank. Nodes are numbered in the order in which they first appear.
 std::vector<int32_t> NodeNumbers(const std::vector<NodePlace>& ranks);
-// The ranks of a node, in order.
+// Returns the ranks of a node, in ascending order.
 std::vector<int32_t> RanksOfNode(const std::vector<int32_t>& nodes, int32_t node);
 
-// The two places of one shard.
+// The two ranks on whose nodes one shard is kept.
 struct ShardKeepers {
   std::string file;
-  int32_t first = 0;    // this rank writes it on its own node
-  int32_t second = -1;  // a rank of another node; -1: there is only one node
-  bool sent = false;    // the shard is sent to the second rank; otherwise that rank has the same states and writes them itself
+  int32_t first = 0;    // this rank writes the shard on its own node
+  int32_t second = -1;  // a rank of another node; -1 if there is only one node
+  bool sent = false;    // true: the first rank sends the shard to the second; false: the second has the same states and writes
+                        // them itself
   bool operator==(const ShardKeepers&) const = default;
 };
-// The places of all shards, in the order of ShardFiles. `nodes`: by rank.
+// Returns the keepers of all shards, in the order of ShardFiles. `nodes`: the node number of each rank.
 std::vector<ShardKeepers> KeepersOf(const ParallelLayout& layout, const std::vector<int32_t>& nodes);
 
 }  // namespace lynx::worker

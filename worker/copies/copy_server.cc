@@ -23,15 +23,15 @@ namespace lynx::worker {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// The same priority as that of the thread that writes checkpoints. Where training wants the same core, the thread gets about a
-// quarter of it.
+// The thread that writes checkpoints has the same niceness. If training wants the same core, the thread gets about a quarter of
+// the core's time.
 constexpr int kNiceness = 5;
-// Limit for connections that have not proven their identity yet.
+// The largest number of connections that have not proven their identity yet.
 constexpr int64_t kMaxProving = 16;
-// Limit for connections that are not served: those that have not proven their identity yet, and refused ones whose threads have
-// not ended yet.
+// The largest number of connections that are not served: those that have not proven their identity yet, and those that were
+// refused and whose threads have not ended yet.
 constexpr size_t kMaxStrangers = 64;
-// Limit for the number of lines about refused connections.
+// The largest number of lines about refused connections.
 constexpr int kMaxTold = 10;
 
 }  // namespace
@@ -41,7 +41,7 @@ std::thread StartCopyThread(const char* name, std::function<void()> run) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread([run = std::move(run)] {
-    // On Linux this applies only to this thread. If it is not permitted, the thread keeps its priority.
+    // On Linux the priority is that of this thread only. If the change is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     run();
   });
@@ -72,7 +72,7 @@ void CopyServer::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
   acceptor_.join();
-  listener_.Reset();  // so that no peer waits for an answer
+  listener_.Reset();  // the socket is closed, so that no peer waits for an answer
   for (Connection& connection : connections_) connection.link->End();
   for (Connection& connection : connections_) connection.thread.join();
   connections_.clear();
@@ -139,7 +139,7 @@ bool CopyServer::Admit(Connection& connection) {
   return true;
 }
 
-// Serves until the other side ends the connection or sends something that is not a request.
+// Serves requests until the other side ends the connection or sends bytes that are not a request.
 void CopyServer::ServeConnection(CopyLink& link) {
   while (true) {
     CopyRequestBytes bytes;
@@ -151,7 +151,7 @@ void CopyServer::ServeConnection(CopyLink& link) {
   }
 }
 
-// Receives a shard. Returns only errors of the connection. All other errors are sent as the reply, after the sender has sent
+// Receives a shard. Returns only errors of the connection. Sends all other errors as the reply, after the sender has sent
 // everything.
 absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) const {
   const auto prepare = [&]() -> absl::StatusOr<UniqueFd> {

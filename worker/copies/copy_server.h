@@ -1,6 +1,6 @@
-// CopyServer: how a rank serves other ranks' in-memory checkpoints. It receives the shards that they send to its node, and
-// sends the shards that its node has. It has threads of its own, with low priority, one for each connection; a thread ends with
-// its connection. A connection that does not prove its identity within ten seconds is refused. If there are too many such
+// CopyServer serves the in-memory checkpoints of a rank's node to other ranks. It receives the shards that they send to this
+// node, and sends the shards that this node has. It has one thread of low priority for each connection; a thread ends with its
+// connection. A connection that does not prove its identity within ten seconds is refused. If there are too many such
 // connections, the oldest is refused earlier.
 //
 // Thread-safe.
@@ -23,35 +23,35 @@ namespace lynx::worker {
 
 struct CopyServerOptions {
   std::string host;              // numeric address to listen on
-  CheckpointIdentity run;        // of the generation; the step is not used
-  std::string secret;            // of the generation
+  CheckpointIdentity run;        // the run of the generation; its step is not used
+  std::string secret;            // the connection secret of the generation
   int32_t rank = 0;              // the serving rank
   int32_t most_connections = 0;  // limit for connections that have proven their identity
   int64_t pacing_bytes_per_second = 0;
-  // Receives a line for each connection that is refused, with the reason; the number of lines is bounded. Called from any
-  // thread. May be null.
+  // Receives a line for each connection that is refused, with the reason. It receives at most a fixed number of lines. Any
+  // thread may call it. May be null.
   std::function<void(const std::string&)> tell;
 };
 
 class CopyServer {
  public:
-  // Listens, but serves no connection before Serve. The store outlives the server.
+  // Opens the listening socket. No connection is served before the call of Serve. The store must live longer than the server.
   static absl::StatusOr<std::unique_ptr<CopyServer>> Listen(CopyServerOptions options, const CopyStore& store);
   ~CopyServer();
   CopyServer(const CopyServer&) = delete;
   CopyServer& operator=(const CopyServer&) = delete;
 
   int32_t port() const { return port_; }
-  // Call it once. `taken`: the shards that other ranks send here.
+  // Begins to serve connections. Call it once. `taken`: the shards that other ranks send to this node.
   void Serve(std::vector<std::string> taken);
-  // Ends every connection and its thread. A shard that was not yet received completely does not count as a copy.
+  // Ends every connection and its thread. A shard that has not been received completely does not become a copy.
   void Stop();
 
  private:
   struct Connection {
     enum class State : uint8_t { kProving, kServed, kTurnedAway, kDone };
     std::unique_ptr<CopyLink> link;
-    std::string from;  // its address
+    std::string from;  // the address of the other side
     std::thread thread;
     State state = State::kProving;  // guarded by mutex_
   };
@@ -59,7 +59,7 @@ class CopyServer {
   CopyServer(CopyServerOptions options, const CopyStore& store) : options_(std::move(options)), store_(store) {}
 
   void Accept();
-  // Removes ended connections, and refuses the oldest connection without a proof if there are too many. Returns false if there
+  // Removes ended connections. If too many connections are without a proof, refuses the oldest of them. Returns false if there
   // is no room for one more connection. The caller holds the lock.
   bool MakeRoom();
   // Refuses the connection and reports `why`. The caller holds the lock.
@@ -81,8 +81,8 @@ class CopyServer {
   int told_ = 0;                       // guarded by mutex_
 };
 
-// Starts a thread whose priority is lower than that of training's threads. Its name has at most 15 letters. It blocks signals,
-// so that other threads get them.
+// Starts a thread whose priority is lower than that of training's threads. `name` has at most 15 letters. The thread blocks all
+// signals, so that other threads get them.
 std::thread StartCopyThread(const char* name, std::function<void()> run);
 
 }  // namespace lynx::worker

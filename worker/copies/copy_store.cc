@@ -39,7 +39,8 @@ absl::Status FromErrno(const std::string& what) {
 
 std::string Prefix(Generation generation, int64_t step) { return absl::StrCat("g", generation.value, "-s", step); }
 
-// Removes "gG-sS" from the beginning of a name; false if the name does not begin like that.
+// Removes "gG-sS" from the beginning of a name, and sets generation and step. Returns false if the name does not begin like
+// this.
 bool TakePrefix(std::string_view& name, Generation& generation, int64_t& step) {
   const auto number = [&](const char* before, int64_t& out) {
     if (!name.starts_with(before)) return false;
@@ -52,7 +53,7 @@ bool TakePrefix(std::string_view& name, Generation& generation, int64_t& step) {
   return number("g", generation.value) && number("-s", step);
 }
 
-// Parses the name of a shard's file or of its record. Files that are still being written count, too.
+// Parses the name of a shard's file or of its record. Also accepts the names of files that are still being written.
 std::optional<CopyKey> ParseShardName(std::string_view name) {
   CopyKey key;
   if (!TakePrefix(name, key.generation, key.step) || !name.starts_with("-")) return std::nullopt;
@@ -113,7 +114,7 @@ absl::StatusOr<UniqueFd> CopyStore::BeginShard(const CopyKey& key, const std::op
   ::unlink(RecordPath(key).c_str());
   if (replaced.has_value() && *replaced != key) {
     ::unlink(RecordPath(*replaced).c_str());
-    ::rename(ShardPath(*replaced).c_str(), path.c_str());  // if the old file is gone, a new one is created
+    ::rename(ShardPath(*replaced).c_str(), path.c_str());  // if the old file does not exist any more, open creates a new one
   }
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode));
   if (!file.valid()) return FromErrno(absl::StrCat("cannot create ", path));
@@ -134,7 +135,7 @@ absl::Status CopyStore::CheckFence(Generation generation) const {
 absl::Status CopyStore::Complete(const CopyRecord& record) const {
   LYNX_RETURN_IF_ERROR(CheckFence(record.identity.generation));
   const std::string shard = ShardPath(record.key()), path = RecordPath(record.key()), fresh = path + kNewSuffix;
-  // The file that was overwritten may have been longer, so its end is cut off.
+  // The file that the shard has overwritten may have been longer, so the rest of it is cut off.
   if (::truncate(shard.c_str(), record.shard.bytes.value) != 0) return FromErrno(absl::StrCat("cannot cut ", shard));
   const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
   if (!file.valid()) return FromErrno(absl::StrCat("cannot create ", fresh));

@@ -1,16 +1,15 @@
-// CopyStore: one job's in-memory checkpoints on one node. They are files in a directory of an in-memory file system; they
-// survive the ranks but not the node. A "copy" is one shard of an in-memory checkpoint.
+// CopyStore holds one job's in-memory checkpoints on one node. They are files in a directory of an in-memory file system. They
+// survive the end of the ranks, but not of the node. A "copy" is one shard of an in-memory checkpoint.
 //
 //   DIRECTORY/JOB/gG-sS-shard-0001-0000.safetensors        a shard after S steps, written by generation G
 //   DIRECTORY/JOB/gG-sS-shard-0001-0000.safetensors.json   its record: an index of that one file, with its digest
 //   DIRECTORY/JOB/resumed-gG-sS                            generation G went on from step S
 //
-// A shard without its record does not count: the record is written last and removed first. A file that is not needed any more
-// is renamed and overwritten, so that the kernel need not find and clear new memory for it.
+// A shard without its record does not count. So the record is written last and removed first. A file that is not needed any
+// more is renamed and overwritten; the kernel then need not find and clear new memory.
 //
-// The mark of a generation that has resumed is a fence: an older generation completes no copy from then on, and its copies of
-// later steps than the mark's step do not count (copy_choice.h). Nothing is synced, because nothing here survives the end of
-// the machine.
+// The file `resumed-gG-sS` is a fence. After it exists, no older generation completes a copy, and copies of older generations
+// count only up to step S (copy_choice.h). Nothing is synced, because the files do not survive the end of the machine anyway.
 //
 // Thread-safe for different files. The ranks of one node share one store.
 #ifndef LYNX_WORKER_COPIES_COPY_STORE_H_
@@ -35,28 +34,28 @@ namespace lynx::worker {
 struct CopyKey {
   Generation generation;
   int64_t step = 0;
-  std::string file;  // as ShardFile names it
+  std::string file;  // the name that ShardFile returns
   auto operator<=>(const CopyKey&) const = default;
 };
 
 struct CopyRecord {
   CheckpointIdentity identity;
-  ShardRecord shard;  // the field `file` is the name that ShardFile returns
+  ShardRecord shard;  // its field `file` is the name that ShardFile returns
   CopyKey key() const { return {identity.generation, identity.step, shard.file}; }
 };
 
-// A generation that has resumed, and the step that it resumed from.
+// Says that a generation has resumed, and from which step.
 struct ResumedMark {
   Generation generation;
   int64_t step = 0;
   bool operator==(const ResumedMark&) const = default;
 };
 
-// The in-memory checkpoints of a job that a node has.
+// The in-memory checkpoints of a job on one node.
 struct NodeCopies {
   std::vector<CopyRecord> copies;
   std::vector<ResumedMark> resumed;
-  std::vector<std::string> damaged;  // what is wrong with each record that cannot be read
+  std::vector<std::string> damaged;  // says for each record that cannot be read what is wrong
 };
 
 class CopyStore {
@@ -64,26 +63,28 @@ class CopyStore {
   CopyStore(const std::string& directory, const JobId& job);
 
   const std::string& folder() const { return folder_; }
-  // Creates the folder with its parents, for this user alone. PermissionDenied when another user owns the directory.
+  // Creates the folder and its parents. Only this user may access them. Returns PermissionDenied if another user owns the
+  // directory.
   absl::Status Create() const;
 
-  // Opens the shard's file, to be written from its beginning. It reuses the file of `replaced`, which is invalid from now on;
-  // without `replaced` the file is new. ResourceExhausted when there is no room.
+  // Opens the shard's file for writing from its beginning. With `replaced`, reuses the file of that copy, which becomes
+  // invalid; without `replaced`, creates a new file. Returns ResourceExhausted if there is no room.
   absl::StatusOr<UniqueFd> BeginShard(const CopyKey& key, const std::optional<CopyKey>& replaced) const;
-  // Makes the written file valid as the copy that `record` describes. FailedPrecondition if a newer generation has resumed.
+  // Makes the written file valid as the copy that `record` describes. Returns FailedPrecondition if a newer generation has
+  // resumed.
   absl::Status Complete(const CopyRecord& record) const;
   absl::StatusOr<UniqueFd> OpenShard(const CopyKey& key) const;
-  // Checks the shard against its record. DataLoss names the difference.
+  // Checks the shard against its record. Returns DataLoss if they differ; the text names the difference.
   absl::Status Verify(const CopyRecord& record) const;
-  // Removes the copy, best effort.
+  // Removes the copy. Ignores errors.
   void Remove(const CopyKey& key) const;
 
-  // The copies that have a record and the size that the record says. If the folder does not exist, there are none.
+  // Returns the copies that have a record and the size that the record says. Returns no copies if the folder does not exist.
   NodeCopies List() const;
   absl::Status MarkResumed(const ResumedMark& mark) const;
-  // Removes all files of generations before this one, except their marks. Best effort.
+  // Removes all files of generations older than `generation`, except their marks. Ignores errors.
   void RemoveOlderThan(Generation generation) const;
-  // The total size of all files.
+  // Returns the total size of all files.
   Bytes Used() const;
 
   std::string ShardPath(const CopyKey& key) const;
@@ -95,9 +96,9 @@ class CopyStore {
   std::string directory_, folder_;
 };
 
-// Writes all of the bytes at the file's position; ResourceExhausted when the disk or the memory is full.
+// Writes all of the bytes at the file's position. Returns ResourceExhausted if the disk or the memory is full.
 absl::Status WriteAll(int fd, std::span<const char> bytes, const std::string& what);
-// Fills `out` from `offset` on; DataLoss when the file ends before.
+// Fills `out` with the file's bytes from `offset` on. Returns DataLoss if the file ends before `out` is full.
 absl::Status ReadAt(int fd, int64_t offset, std::span<char> out, const std::string& what);
 
 }  // namespace lynx::worker

@@ -18,7 +18,7 @@ bool IsBelow(const fs::path& path, const fs::path& root) {
   return in_root == root.end();
 }
 
-// True if the path contains a link to something that does not exist yet. Then nobody knows where the path will lead.
+// True if the path contains a link to something that does not exist. The real target of such a path is unknown.
 bool HasDanglingLink(const fs::path& path) {
   fs::path so_far;
   std::error_code error;
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> RootsOf(const std::string& flag, const 
 absl::Status CheckWithin(const std::vector<std::string>& roots, const std::string& field, const std::string& path) {
   if (roots.empty()) return absl::OkStatus();
   std::error_code error;
-  // Resolves links as far as the path exists; the rest has no links yet.
+  // Resolves links in the part of the path that exists. The rest of the path cannot have links yet.
   const fs::path target = fs::weakly_canonical(path, error);
   if (error)
     return absl::UnavailableError(absl::StrCat(field, " ", path, " cannot be followed on this node: ", error.message()));

@@ -1,5 +1,5 @@
-// AllowedPaths: the directories below which jobs may read data and keep checkpoints on this node. A path is resolved before it
-// is compared, so neither ".." nor a link can lead out of a directory. Free functions; thread-safe.
+// AllowedPaths names the directories in which jobs may read data and keep checkpoints on this node. A path is resolved before
+// it is compared, so neither ".." nor a link can lead out of a directory. Free functions; thread-safe.
 #ifndef LYNX_WORKER_DAEMON_ALLOWED_PATHS_H_
 #define LYNX_WORKER_DAEMON_ALLOWED_PATHS_H_
 
@@ -13,21 +13,22 @@
 namespace lynx::worker {
 
 struct AllowedPaths {
-  // Absolute paths without links. Empty = all paths are allowed.
+  // Absolute paths without links. An empty list allows all paths.
   std::vector<std::string> data_roots;
   std::vector<std::string> checkpoint_roots;
 };
 
-// Parses a flag: paths separated by commas. NotFound for a path that does not exist; InvalidArgument for one that is not
+// Parses a flag: paths separated by commas. Returns NotFound if a path does not exist, and InvalidArgument if a path is not
 // absolute.
 absl::StatusOr<std::vector<std::string>> RootsOf(const std::string& flag, const std::string& text);
 
-// PermissionDenied if the resolved path is below none of the roots; the text names the field, the path, the resolved path and
-// the roots. The last part of the path need not exist yet. Unavailable if the path cannot be resolved now: a file system fails,
-// or a link leads to something that does not exist.
+// Returns PermissionDenied if the resolved path is not below one of the roots. The text names the field, the path, the resolved
+// path and the roots. The last part of the path may not exist yet. Returns Unavailable if the path cannot be resolved now: a
+// file system fails, or a link leads to something that does not exist.
 absl::Status CheckWithin(const std::vector<std::string>& roots, const std::string& field, const std::string& path);
 
-// Checks all of the job's paths. The content of the roots is trusted: if somebody makes a link there later, ranks follow it.
+// Checks all of the job's paths. The operator must trust the content of the roots: if somebody makes a link there later, ranks
+// follow it.
 absl::Status CheckPaths(const AllowedPaths& allowed, const RankConfig& config);
 
 }  // namespace lynx::worker

@@ -18,7 +18,7 @@ int64_t FileSize(const std::string& path) {
   return ::stat(path.c_str(), &file) == 0 ? static_cast<int64_t>(file.st_size) : 0;
 }
 
-// The bytes [offset, offset + limit) of the file.
+// Returns the bytes [offset, offset + limit_bytes) of the file.
 std::string ReadAt(const std::string& path, int64_t offset, int64_t limit_bytes) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string content;

@@ -1,5 +1,5 @@
-// FileTail: reads the lines that another process appends to a file. The last line is not returned until it is complete. Not
-// thread-safe. Each read opens the file again, so the file may be created later.
+// FileTail reads the lines that another process appends to a file. It does not return the last line until the line is complete.
+// Each read opens the file again, so the file may be created later. Not thread-safe.
 #ifndef LYNX_WORKER_DAEMON_FILE_TAIL_H_
 #define LYNX_WORKER_DAEMON_FILE_TAIL_H_
 
@@ -13,17 +13,17 @@ class FileTail {
  public:
   explicit FileTail(std::string path) : path_(std::move(path)) {}
 
-  // The next complete lines, without their line ends. Reads at most `limit_bytes` of the file. A line that is longer than
-  // kMaxLineBytes is cut at that length.
+  // Returns the next complete lines, without their line ends. Reads at most `limit_bytes` of the file. Cuts lines that are
+  // longer than kMaxLineBytes.
   std::vector<std::string> Read(int64_t limit_bytes);
-  // How many bytes of the file have not been read yet.
+  // Returns how many bytes of the file have not been read yet.
   int64_t Unread() const;
-  // True if in the last Read the file had unread bytes but could not be opened or read. This may never change.
+  // True if the file had unread bytes in the last Read but could not be opened or read. The error may be permanent.
   bool stuck() const { return stuck_; }
-  // Continues at `keep_bytes` before the file's end, or at the present position if that is later, and drops the incomplete
-  // line. Returns the number of skipped bytes.
+  // Skips to `keep_bytes` before the file's end, unless the reader is already beyond that position. Drops the incomplete line.
+  // Returns the number of skipped bytes.
   int64_t SkipTo(int64_t keep_bytes);
-  // Returns the incomplete last line and forgets it. Call it when the writer has ended.
+  // Returns the incomplete last line and forgets it. Call it after the writing process has ended.
   std::string TakeRest();
 
   static constexpr int64_t kMaxLineBytes = 1 << 20;
@@ -35,7 +35,7 @@ class FileTail {
   bool stuck_ = false;
 };
 
-// The last `limit_bytes` of a file; "" when it cannot be read.
+// Returns the last `limit_bytes` of a file, or "" if the file cannot be read.
 std::string FileEnd(const std::string& path, int64_t limit_bytes);
 
 }  // namespace lynx::worker

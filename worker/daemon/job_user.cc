@@ -11,7 +11,7 @@ namespace lynx::worker {
 
 absl::StatusOr<JobUser> FindJobUser(const std::string& name) {
   if (name.empty()) return JobUser{};
-  const passwd* entry = ::getpwnam(name.c_str());  // not thread-safe; called at startup, when there is only one thread
+  const passwd* entry = ::getpwnam(name.c_str());  // not thread-safe; called when the daemon starts and has only one thread
   if (entry == nullptr)
     return absl::NotFoundError(absl::StrCat("--job-user ", name, ": there is no such user on this machine"));
   if (entry->pw_uid == 0)

@@ -12,21 +12,21 @@
 namespace lynx::worker {
 
 struct JobUser {
-  uint32_t user = 0;  // 0 = as the daemon
+  uint32_t user = 0;  // 0 = the user of the daemon
   uint32_t group = 0;
   std::vector<uint32_t> groups;
 };
-// Finds the user and its groups in the machine's databases. "" = the user of the daemon. NotFound: no such user.
-// InvalidArgument: root. FailedPrecondition: this process is neither root nor that user.
+// Finds the user and its groups in the machine's databases. "" = the user of the daemon. NotFound: there is no such user.
+// InvalidArgument: the user is root. FailedPrecondition: this process runs neither as root nor as that user.
 absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 
-// The argument of lynx-rank --run-as (worker/rank/process/drop_privileges.h).
+// Returns the argument of lynx-rank --run-as (worker/rank/process/drop_privileges.h).
 std::string RightsText(const JobUser& user);
 
-// Who has allowed ranks to run as root. kNobody: nobody. kOperator: the node's operator. kNoTls: the cluster has no TLS, so it
-// is on one machine and has one user.
+// Says who has allowed ranks to run as root. kNobody: nobody. kOperator: the node's operator. kNoTls: the cluster has no TLS,
+// which allows root, because such a cluster is on one machine and has one user.
 enum class RootRanks : uint8_t { kNobody, kOperator, kNoTls };
-// FailedPrecondition when ranks would run as root and nobody allowed it.
+// Returns FailedPrecondition if ranks would run as root and nobody allowed it.
 absl::Status CheckNotRoot(const JobUser& user, RootRanks allowed_by);
 
 }  // namespace lynx::worker

@@ -16,8 +16,8 @@ std::string AddressText(const v1::PeerAddress& address) {
   return absl::StrCat(ipv6 ? "[" : "", address.host(), ipv6 ? "]" : "", ":", address.port());
 }
 
-// The terms in the file. If they cannot be read, returns empty terms: then the ranks end at their present deadline, which is
-// better than wrong terms.
+// Returns the terms in the file, or empty terms if they cannot be read. With empty terms the ranks end at their present
+// deadline, which is better than wrong terms.
 LeaseTerms KeptTerms(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return {};
@@ -66,8 +66,8 @@ void LeaseKeeper::Step() {
   over_ = over;
 }
 
-// Stores the terms if they have changed. Without the file, a restarted daemon knows no witnesses until the server answers it;
-// the present deadline applies until then.
+// Stores the terms if they have changed. If the file cannot be written, a restarted daemon knows no witnesses until the server
+// answers. Until then the present deadline applies.
 void LeaseKeeper::KeepTerms() {
   if (lease_.terms() == kept_) return;
   kept_ = lease_.terms();

@@ -1,8 +1,8 @@
-// LeaseKeeper: manages a node's lease in its daemon. It takes the server's renewals, asks witnesses when no renewals come, and
-// answers other daemons' questions. Through a file it tells the ranks until when they may run (node/lease.h has the rules). The
-// data directory keeps what a restarted daemon needs: `lease` (worker/contract/lease_file.h) and `lease.terms`.
+// LeaseKeeper manages a node's lease in the worker daemon (node/lease.h has the rules). It takes the server's renewals, asks
+// witnesses if no renewals come, and answers other daemons' questions. Through a file it tells the ranks until when they may
+// run. The data directory keeps what a restarted daemon needs: `lease` (worker/contract/lease_file.h) and `lease.terms`.
 //
-// Not thread-safe: one owner thread.
+// Not thread-safe: only one thread may call it.
 #ifndef LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
 #define LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
 
@@ -32,7 +32,8 @@ class LeaseKeeper {
   int64_t renewed() const { return lease_.renewed(); }
   void Sent(int64_t report) { lease_.Sent(report, BootTime()); }
   void Renewed(const v1::LeaseRenewal& renewal);
-  // Does what is due now. Call it after Renewed, when the WakeEvent is raised, and at least every Lease::kAskEvery.
+  // Does what is due now: asks witnesses, or changes the deadline in the file. Call it after Renewed, when the WakeEvent is
+  // raised, and at least every Lease::kAskEvery.
   void Step();
 
  private:

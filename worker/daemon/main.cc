@@ -1,4 +1,4 @@
-// lynx-worker: the daemon of a node that runs its ranks. See worker/daemon/supervisor.h.
+// lynx-worker is the daemon that runs the ranks of a node. See worker/daemon/supervisor.h.
 //
 // Exit codes: 0 after SIGTERM, SIGINT or --stop-all; 1 when it cannot start; 2 for wrong flags.
 #include <unistd.h>
@@ -89,7 +89,8 @@ struct WorkerFlags {
 
 constexpr int64_t kMaxMebibytes = int64_t{1} << 30;
 
-// If the node cannot keep in-memory checkpoints, it runs without them and says so.
+// Returns the directory for in-memory checkpoints. If the node cannot keep in-memory checkpoints, logs the reason and returns
+// "".
 std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory, const JobUser& user) {
   if (flags.copies_dir.empty()) return "";
   if (user.user != 0 && user.user != ::geteuid()) {

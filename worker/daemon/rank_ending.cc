@@ -13,7 +13,7 @@ std::string WithLastLine(std::string text, const std::string& line) {
   return text;
 }
 
-// Text about how the process ended, and its possible reason.
+// Says how the process ended, and for which possible reason.
 std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   std::string text = ExitText(exit);
   if (for_memory) absl::StrAppend(&text, ": the kernel's out-of-memory killer ended a process of this node at that moment");
@@ -23,7 +23,7 @@ std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   return text;
 }
 
-// The ending of a rank that has reported why it failed.
+// Returns the ending of a rank that has reported why it failed.
 RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& exit) {
   const int32_t own = failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;
   const bool has_code = exit.has_value() && exit->code != kRankExitOk;
@@ -34,8 +34,8 @@ RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& e
           .cause = failure.cause};
 }
 
-// The ending of a rank that has reported that it was done. If the exit code says otherwise, the exit code is kept, because the
-// last checkpoint may be missing.
+// Returns the ending of a rank that has reported that it was done. If the exit code is an error, the rank counts as failed,
+// because the last checkpoint may be missing.
 RankEnding Done(const EndingFacts& facts) {
   if (!facts.exit.has_value() || facts.exit->code == kRankExitOk) return {};
   return {.exit_code = facts.exit->code,
@@ -44,7 +44,7 @@ RankEnding Done(const EndingFacts& facts) {
           .outcome = RankOutcome::kFailed};
 }
 
-// The ending of a rank that gave way. The exit code does not matter, because the checkpoint exists.
+// Returns the ending of a rank that gave way. The exit code does not matter, because the rank's checkpoint exists.
 RankEnding Yielded(const RankYielded& yielded) {
   return {.exit_code = kRankExitYielded,
           .reason = absl::StrCat("gave way after ", yielded.steps, " steps, as asked"),
@@ -102,7 +102,7 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
     ending = Silent(facts);
   }
   if (facts.stop == StopStage::kNone || ending.exit_code == kRankExitOk) return ending;
-  // Whatever the report says, the rank ended because the daemon told it to.
+  // The rank ended because the daemon told it to end, even if its report names another reason.
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
   ending.cause = FaultCause::kUnknown;

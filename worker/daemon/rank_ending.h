@@ -1,4 +1,5 @@
-// DescribeEnding: how a rank process ended, judged by its exit status, its last report and the last line that it wrote. Pure.
+// DescribeEnding says how a rank process ended. It judges by the exit status, the last report and the last line of standard
+// error. Pure.
 #ifndef LYNX_WORKER_DAEMON_RANK_ENDING_H_
 #define LYNX_WORKER_DAEMON_RANK_ENDING_H_
 
@@ -17,7 +18,7 @@ enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled 
 const char* RankOutcomeName(RankOutcome outcome);  // "done", "failed", "peer_lost", "stopped", "killed"
 
 struct RankEnding {
-  int32_t exit_code = 0;  // 0 = all its steps are done; kRankExitYielded; 128 + signal
+  int32_t exit_code = 0;  // 0 = all steps of the rank are done; kRankExitYielded; 128 + signal
   std::string reason;     // a sentence; empty when exit_code is 0
   bool peer_lost = false;
   RankOutcome outcome = RankOutcome::kDone;
@@ -26,13 +27,13 @@ struct RankEnding {
 };
 
 struct EndingFacts {
-  // nullopt: the process is not a child of this daemon, because an earlier daemon started it. Then the report decides.
+  // nullopt: an earlier daemon started the process, so it is not a child of this daemon. Then the report decides.
   std::optional<ExitStatus> exit;
-  std::optional<RankReport> last_report;  // the last done, yielded or failure report, if there is one
-  std::string last_line;                  // last line of standard error
-  // True if the kernel's out-of-memory killer ended a process of this node at about the time when this process ended.
+  std::optional<RankReport> last_report;  // the last report that the rank was done, gave way or failed, if there is one
+  std::string last_line;                  // the last line of standard error
+  // True if the kernel's out-of-memory killer ended a process of this node at about the time at which this process ended.
   bool oom_kill = false;
-  StopStage stop = StopStage::kNone;  // whether this daemon was ending the process
+  StopStage stop = StopStage::kNone;  // how far this daemon was in ending the process
 };
 
 RankEnding DescribeEnding(const EndingFacts& facts);

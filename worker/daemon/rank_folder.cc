@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// "JOB.gG.rR". The job's id may contain dots, so the name is parsed from its end.
+// Parses "JOB.gG.rR". The job's id may contain dots, so the name is parsed from its end.
 bool ParseFolderName(const std::string& name, RankKey& key) {
   const size_t r = name.rfind(".r");
   if (r == std::string::npos || r == 0) return false;
@@ -62,7 +62,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     record.exit_code = value.at("exit_code").get<int32_t>();
     record.reason = value.at("reason").get<std::string>();
     record.peer_lost = value.at("peer_lost").get<bool>();
-    ParseEnum(value.value("cause", ""), record.cause);  // absent in records of daemons that did not have it yet
+    ParseEnum(value.value("cause", ""), record.cause);  // missing in records of daemons that had no such field
     return record;
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());

@@ -1,4 +1,5 @@
-// RankFolder: what the daemon stores on disk for each rank that it started, in DATA_DIR/ranks/JOB.gGENERATION.rRANK/:
+// RankFolder is the folder in which the daemon stores files for one rank that it started,
+// DATA_DIR/ranks/JOB.gGENERATION.rRANK/:
 //
 //   config.json    RankConfig, what the rank process is told
 //   report.jsonl   its reports, one RankReport per line
@@ -6,9 +7,9 @@
 //   yield          while this file exists, the rank is asked to give way when a step is done
 //   state.json     StoredRank, by which a restarted daemon recognises the process and its end
 //
-// The state is written durably before the process starts (kStarting), after it has started (kRunning), when it ends (kExited),
-// and when the server needs nothing more of it (kReleased). So a daemon that is killed at any point neither loses a rank or its
-// reports, nor starts a rank twice. Not thread-safe; the daemon holds the data directory's lock.
+// The state is written durably four times: before the process starts (kStarting), after it has started (kRunning), when it ends
+// (kExited), and when the server releases the rank (kReleased). So a daemon that is killed at any point loses no rank and no
+// reports, and starts no rank twice. Not thread-safe; the daemon holds the data directory's lock.
 #ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 #define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 
@@ -40,8 +41,8 @@ struct StoredRank {
   RankKey key;
   RecordedPhase phase = RecordedPhase::kStarting;
   PeerAddress address;
-  ProcessIdentity process;  // from kRunning on; pid 0: the rank never ran
-  // Set in the phases kExited and kReleased.
+  ProcessIdentity process;  // set from kRunning on; pid 0: the rank never ran
+  // The following fields are set in the phases kExited and kReleased.
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
@@ -63,14 +64,14 @@ struct RankFolder {
 
 // `ranks_directory` is DATA_DIR/ranks.
 RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key);
-// Every rank that has a folder in the directory. Ignores other names.
+// Returns every rank that has a folder in the directory. Ignores other names.
 std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory);
 
 absl::Status StoreRecord(const RankFolder& folder, const StoredRank& record);
-// NotFound if there is no record; DataLoss if it is damaged or belongs to another rank.
+// Returns NotFound if there is no record, and DataLoss if the record is damaged or belongs to another rank.
 absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& key);
 
-// Removes the folders of ranks that are not in `kept`, except the `newest` youngest of them.
+// Removes the folders of ranks that are not in `kept`, but keeps the `newest` most recent folders of them.
 void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest);
 
 }  // namespace lynx::worker

@@ -17,8 +17,8 @@
 namespace lynx::worker {
 namespace {
 
-// Gives the file to the user. Creates it first if it does not exist, because the user cannot create files in the daemon's
-// folder.
+// Makes the user the owner of the file. Creates the file first if it does not exist, because the user may not create files in
+// the daemon's folder.
 absl::Status GiveFile(const std::string& path, const JobUser& user) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (file.valid() && ::fchown(file.get(), user.user, user.group) == 0) return absl::OkStatus();
@@ -64,12 +64,13 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
       .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};
   LYNX_RETURN_IF_ERROR(MakeDirectories(folder.path));
   LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config), 0600));
-  // The record is stored before the process starts. From then on, a restarted daemon looks for the process by its arguments.
+  // The record is stored before the process starts. If the daemon is restarted after this point, it looks for the process by
+  // the process's arguments.
   LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
   LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, program));
   launched.record.phase = RecordedPhase::kRunning;
   launched.record.process.pid = launched.child.pid;
-  // nullopt if the process has already ended; then the caller notices this by the process's pidfd.
+  // IdentifyProcess returns nullopt if the process has already ended. The caller then notices the end by the process's pidfd.
   if (const std::optional<ProcessIdentity> identity = IdentifyProcess(launched.child.pid)) {
     launched.record.process = *identity;
   }

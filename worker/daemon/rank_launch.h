@@ -15,13 +15,13 @@ namespace lynx::worker {
 
 RankKey KeyOf(const v1::RankAssignment& assignment);
 
-// Checks the whole assignment and adds the daemon's own settings: one compute thread per core, at least one. InvalidArgument
-// names the field; all peers and the checkpoint directory must be there.
+// Checks the whole assignment, and adds the daemon's own settings: one compute thread for each core, but at least one. The
+// assignment must have all peers and the checkpoint directory. Returns InvalidArgument with the name of the wrong field.
 absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64_t pacing_bytes_per_second);
 
 struct LaunchedRank {
   Child child;
-  StoredRank record;  // kRunning, as stored
+  StoredRank record;  // in the phase kRunning, as it was stored
 };
 
 // The rank program, and the user that it runs as.
@@ -32,9 +32,9 @@ struct RankProgram {
 };
 
 // Writes the configuration and the record, starts the program with the socket as descriptor 3, and records the process. The
-// caller keeps the socket. After an error nothing runs, and the caller must update the record. The folder belongs to the
-// daemon's user. If ranks run as another user, this user can write only the report file and the configuration in it. Only this
-// user can read the configuration, because it contains the secret of the ranks' connections.
+// caller keeps the socket. After an error no process runs, and the caller must update the record. The folder belongs to the
+// daemon's user. If ranks run as another user, that user can write only two files of the folder: the report file and the
+// configuration. No third user can read the configuration, because it contains the connection secret.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program);
 

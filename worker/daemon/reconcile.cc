@@ -7,7 +7,7 @@ namespace {
 
 std::string AddressText(const PeerAddress& address) { return absl::StrCat(address.host, ":", address.port); }
 
-// Adds the next operation for a rank that must end. Adds nothing while the rank still has time to end by itself.
+// Adds the next operation for a rank that must end. Adds no operation while the rank still has time to end by itself.
 void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperation>& operations) {
   if (rank.phase == RankPhase::kListening || (rank.phase == RankPhase::kExited && rank.released)) {
     operations.push_back({SupervisorActionKind::kForget, rank.key, ""});
@@ -31,7 +31,7 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
 
   std::vector<RankOperation> operations;
   for (const auto& [key, rank] : known) {
-    // A rank that has been asked to end must end, even if it is wanted again.
+    // A rank that has been asked to end must end, even if the server wants it again.
     if (!wanted.contains(key) || rank->stop != StopStage::kNone) {
       if (rank->phase == RankPhase::kExited && wanted.contains(key)) continue;
       End(*rank, now, grace, operations);

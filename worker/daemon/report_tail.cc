@@ -15,8 +15,8 @@ constexpr size_t kLogLinesHeld = 1000;
 constexpr int64_t kLogBacklogBytes = 256 << 10;
 constexpr int64_t kLogKeptBytes = 64 << 10;
 
-// The length of the UTF-8 character at `i`; 0 if there is no valid one. Rejects overlong forms and surrogates, as protobuf
-// does.
+// Returns the length of the UTF-8 character at `i`, or 0 if there is no valid character. As in protobuf, overlong forms and
+// surrogates are not valid.
 size_t Utf8Length(const std::string& text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(i);
@@ -85,7 +85,7 @@ const NumberedReport* ReportTail::Next() { return HasNext() ? &held_[sent_++] : 
 
 std::optional<RankReport> FinalReport(const std::string& path) {
   std::vector<std::string> lines = absl::StrSplit(FileEnd(path, kFinalReportBytes), '\n');
-  lines.pop_back();  // the text after the last line end: empty, or a line that was never completed
+  lines.pop_back();  // removes the text after the last line end: it is empty, or a line that was never completed
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     absl::StatusOr<RankReport> report = ParseRankReport(*line);
     if (!report.ok()) continue;
@@ -98,7 +98,7 @@ std::optional<RankReport> FinalReport(const std::string& path) {
 }
 
 void LogTail::Add(std::string line) {
-  // Drops the oldest line, because the newest lines tell why a rank failed.
+  // Drops the oldest line if there are too many, because the newest lines tell why a rank failed.
   if (lines_.size() >= kLogLinesHeld) {
     lines_.pop_front();
     ++lost_lines_;

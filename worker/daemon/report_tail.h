@@ -1,11 +1,12 @@
-// ReportTail: delivers a rank's report file to the server. It numbers and parses the lines, and holds them until the server has
-// acknowledged them. After a reconnection it returns again whatever was not acknowledged.
+// ReportTail delivers a rank's report file to the server. It numbers and parses the lines, and holds the reports until the
+// server has acknowledged them. After a reconnection it returns again all reports that were not acknowledged.
 //
 //   file --Read--> [ unacknowledged: sent | not yet sent ] --Acknowledge--> dropped
 //
-// It holds at most kWindow reports. It then stops reading until the server acknowledges some (the file keeps the rest), so a
-// rank can train for any time without its server. LogTail does the same for the rank's standard error, but without
-// acknowledgement: if nobody has read for long, it skips what was written in that time and adds a line that says how much.
+// ReportTail holds at most kWindow reports. Then it stops reading until the server acknowledges some; the rest stays in the
+// file. So a rank can train for any time without its server. LogTail delivers the rank's standard error in the same way, but
+// without acknowledgement. If nobody has taken lines for long, LogTail skips what was written in that time and adds a line that
+// says how much it skipped.
 //
 // Not thread-safe.
 #ifndef LYNX_WORKER_DAEMON_REPORT_TAIL_H_
@@ -24,7 +25,7 @@
 namespace lynx::worker {
 
 struct NumberedReport {
-  int64_t sequence = 0;  // 1-based number of its line
+  int64_t sequence = 0;  // number of the report's line in the file, counted from 1
   RankReport report;
 };
 
@@ -32,18 +33,18 @@ class ReportTail {
  public:
   ReportTail(std::string path, RankKey key) : file_(std::move(path)), key_(std::move(key)) {}
 
-  // Reads new complete lines and returns their reports. A line that does not parse is logged and left out, but it keeps its
+  // Reads new complete lines and returns their reports. A line that does not parse is logged and not returned, but it keeps its
   // number.
   std::vector<RankReport> Read();
   // Call it when the server has durably stored all reports up to `sequence`.
   void Acknowledge(int64_t sequence);
   // After this call, Next returns again the reports that are not acknowledged.
   void Rewind() { sent_ = 0; }
-  // The next report to send; nullptr when there is none now. Valid until the next call of a member.
+  // Returns the next report to send, or nullptr if there is none now. The pointer is valid until the next call of a member.
   const NumberedReport* Next();
   bool HasNext() const { return sent_ < held_.size(); }
-  // True if every report in the file so far has been returned by Next or acknowledged. For a file that cannot be read: every
-  // report that is held.
+  // True if every report in the file so far has been returned by Next or acknowledged. If the file cannot be read, true if
+  // every report that is held has been returned.
   bool Drained() const { return !HasNext() && (file_.Unread() == 0 || file_.stuck()); }
 
   static constexpr size_t kWindow = 20'000;
@@ -53,28 +54,30 @@ class ReportTail {
   const RankKey key_;
   int64_t lines_ = 0;  // lines read so far
   int64_t acknowledged_ = 0;
-  std::deque<NumberedReport> held_;  // unacknowledged
-  size_t sent_ = 0;                  // how many of held_ were returned, counted from its front
+  std::deque<NumberedReport> held_;  // the reports that are not acknowledged
+  size_t sent_ = 0;                  // how many reports of held_ were returned, counted from its front
 };
 
-// The first `limit` bytes of a line, as valid UTF-8. Other bytes become '?', because the protocol cannot carry them.
+// Returns the first `limit` bytes of a line as valid UTF-8. Replaces bytes that are not UTF-8 by '?', because the protocol
+// cannot carry them.
 std::string CleanLine(const std::string& line, size_t limit = 4096);
 
-// The last report of the file that says that the rank is done, has yielded or has failed.
+// Returns the last report in the file that says that the rank is done, gave way or failed.
 std::optional<RankReport> FinalReport(const std::string& path);
 
 class LogTail {
  public:
   explicit LogTail(std::string path) : file_(std::move(path)) {}
 
-  // Starts at the file's end. For an adopted rank, whose earlier lines the earlier daemon has sent.
+  // Starts at the file's end. Call it for a rank that an earlier daemon started, because that daemon has sent the existing
+  // lines.
   void SkipExisting() { file_.SkipTo(0); }
   void Read();
-  // Call it when the writer has ended. An incomplete last line then counts as a line. Lines that cannot be read are skipped,
-  // and a line that says so is added.
+  // Call it after the writing process has ended. An incomplete last line then counts as a line. Lines that cannot be read are
+  // skipped, and a line that says so is added.
   void Finish();
   bool HasLines() const { return !lines_.empty(); }
-  // At most `limit` lines, oldest first; each as CleanLine returns it.
+  // Returns at most `limit` lines, oldest first, each in the form that CleanLine returns.
   std::vector<std::string> Take(size_t limit);
 
  private:
@@ -82,7 +85,7 @@ class LogTail {
 
   FileTail file_;
   std::deque<std::string> lines_;
-  // Lines that were skipped since the last Take.
+  // What was skipped since the last Take.
   int64_t lost_lines_ = 0;
   int64_t lost_bytes_ = 0;
 };

@@ -22,7 +22,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
-constexpr size_t kReportBytesPerMessage = 8 << 20;  // soft: the last report may exceed it; the largest message is far larger
+// The last report may exceed this limit; the largest message that is allowed is far larger.
+constexpr size_t kReportBytesPerMessage = 8 << 20;
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
@@ -66,7 +67,7 @@ RankSupervisor::Rank& RankSupervisor::Insert(const RankKey& key, RankPhase phase
   return at->second;
 }
 
-// Finds the process of a rank whose record is damaged, or that an earlier daemon was starting.
+// Finds the process of a rank whose record is damaged, or that an earlier daemon was just starting.
 std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) const {
   for (const pid_t pid : FindProcessesByArgument(Folder(key).config())) {
     if (std::optional<ProcessIdentity> identity = IdentifyProcess(pid)) return identity;
@@ -76,7 +77,7 @@ std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) c
 
 void RankSupervisor::Adopt(const RankKey& key) {
   absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
-  if (absl::IsNotFound(record.status())) return;  // it was never started
+  if (absl::IsNotFound(record.status())) return;  // the rank was never started
   if (record.ok() && record->phase == RecordedPhase::kReleased) return;
   if (record.ok() && record->phase == RecordedPhase::kExited) return TakeUpEnded(key);
   if (!record.ok()) {
@@ -107,8 +108,8 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// Adds a rank that ended under an earlier daemon, if the server has not released it or still wants it. It is reported again,
-// and never started a second time.
+// Adds a rank that ended under an earlier daemon, if the server has not released the rank or still wants it. The rank's end is
+// reported again, and the rank is never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;
@@ -138,8 +139,8 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     const RankKey key = KeyOf(assignment);
     const absl::Status name = CheckName("job_id", key.job.value);
     if (!name.ok()) {
-      // The name is invalid. It would become the name of the rank's folder, so the assignment is ignored, and nothing can be
-      // reported about it.
+      // The job's name is invalid. It would become a part of the name of the rank's folder, so the assignment is ignored.
+      // Nothing can be reported about such a rank.
       spdlog::error("passed over an assignment: {}", std::string(name.message()));
       continue;
     }
@@ -154,7 +155,7 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
   }
 }
 
-// Removes the in-memory checkpoints of jobs that have ended, or that the server does not know.
+// Removes the in-memory checkpoints of jobs that have ended or that the server does not know.
 void RankSupervisor::RemoveEndedCopies(const v1::WorkerDesired& desired) {
   if (options_.copies_directory.empty()) return;
   for (const std::string& id : desired.ended_jobs()) {
@@ -399,8 +400,8 @@ void RankSupervisor::Fill(v1::WorkerReport& report) {
         log.add_lines(std::move(line));
       }
     }
-    // FillStatus comes after FillReports: the server must not learn that the rank has ended before it has the rank's last
-    // report.
+    // FillStatus comes after FillReports, because the server must not learn that the rank has ended before it has the rank's
+    // last report.
     FillStatus(key, rank, *report.add_ranks());
   }
 }

@@ -1,16 +1,18 @@
-// RankSupervisor: manages the ranks of this node. It holds the table of existing ranks and changes it to what the server wants
-// (Reconcile). It starts, stops and reaps rank processes, and composes reports about them.
+// RankSupervisor manages the ranks of this node. It holds a table of the existing ranks, and changes the ranks until they are
+// those that the server wants (Reconcile). It starts and ends rank processes, notices their ends, and composes reports about
+// them.
 //
-// Ranks outlive the supervisor: each leads a session of its own. A new supervisor on the same data directory finds them by
-// their records and watches them by pidfd, although they are not its children. If a supervisor ends, only the bound sockets of
-// ranks that had not been started (kListening) are lost. The next supervisor does not have such a rank in its table, and binds
-// a new socket. If the server had already sent the old address to the peers, the rank is refused with a sentence that says so.
+// Ranks outlive the supervisor, because each rank leads a session of its own. A new supervisor on the same data directory finds
+// the ranks by their records. It watches them by pidfd, although they are not its children. If a supervisor ends, only the
+// sockets of ranks that had not been started (kListening) are lost. The next supervisor does not have such a rank in its table,
+// and binds a new socket for it. If the server had already sent the old address to the peers, the rank is refused with a
+// sentence that says so.
 //
-// The end of a rank is reported in the message with its last reports, or in a later one, never before. A rank that has ended is
-// kept, and the next supervisor reports it again, until the server releases it. So its last reports arrive even if it ended
-// because it was no longer wanted.
+// The end of a rank is reported together with its last reports or after them, never before. Until the server releases an ended
+// rank, the supervisor keeps the rank, and the next supervisor reports the end again. So the last reports arrive even if the
+// rank ended because the server did not want it any more.
 //
-// Not thread-safe: one owner thread. Step blocks only to write to the data directory.
+// Not thread-safe: only one thread may call it. Step blocks only to write to the data directory.
 #ifndef LYNX_WORKER_DAEMON_SUPERVISOR_H_
 #define LYNX_WORKER_DAEMON_SUPERVISOR_H_
 
@@ -38,12 +40,12 @@ struct SupervisorOptions {
   std::string rank_binary;
   std::string address;  // this node's numeric address, on which ranks listen
   int64_t pacing_bytes_per_second = 0;
-  std::string copies_directory;              // absolute; empty: the node keeps no in-memory checkpoints
-  Bytes copies_limit;                        // 0: as much as fits into the memory
-  Nanos grace{5'000'000'000};                // from SIGTERM to SIGKILL
-  size_t kept_folders = 50;                  // of ended ranks
+  std::string copies_directory;              // an absolute path; empty: the node keeps no in-memory checkpoints
+  Bytes copies_limit;                        // 0: as much as the memory can hold
+  Nanos grace{5'000'000'000};                // the time from SIGTERM to SIGKILL
+  size_t kept_folders = 50;                  // the number of folders of ended ranks that are kept
   JobUser user;                              // the user that ranks run as
-  AllowedPaths allowed;                      // where their data and checkpoints may be
+  AllowedPaths allowed;                      // where the ranks' data and checkpoints may be
   std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/contract/lease_file.h
@@ -51,26 +53,27 @@ struct SupervisorOptions {
 
 class RankSupervisor {
  public:
-  // Takes the data directory's lock and adopts the running ranks. FailedPrecondition when another daemon has the lock.
+  // Takes the data directory's lock and adds the running ranks to the table. Returns FailedPrecondition if another daemon has
+  // the lock.
   static absl::StatusOr<std::unique_ptr<RankSupervisor>> Open(SupervisorOptions options, const Clock& clock,
                                                               WorkerMetrics& metrics);
 
-  // Sets the desired state, with all ranks that the server wants. Before the first call the supervisor changes nothing.
+  // Sets the desired state, which has all ranks that the server wants. Before the first call the supervisor changes nothing.
   void SetDesired(const v1::WorkerDesired& desired);
   // Ends every rank. Later calls of SetDesired have no effect.
   void StopAll();
-  // Looks at what has happened and does what is due now. Call it when a watched descriptor is readable, after SetDesired, and
-  // every kTick while Busy.
+  // Handles what has happened, and does what is due now. Call it when a watched descriptor is readable, after SetDesired, and
+  // every kTick while Busy returns true.
   void Step();
 
-  bool Busy() const;     // there is something to look at or to wait for
-  bool AnyRuns() const;  // whether a rank process runs
+  bool Busy() const;     // true if Step must be called every kTick
+  bool AnyRuns() const;  // true if a rank process runs
   std::vector<int> WatchedFds() const;
 
-  // Call it for a new stream: sends again what the server has not acknowledged.
+  // Call it when a new stream to the server begins. Then the supervisor sends again what the server has not acknowledged.
   void Rewind();
   bool HasNews() const;
-  // Adds all ranks to the report, and as many rank reports and log lines as one message may hold.
+  // Adds the status of all ranks to the report, and as many rank reports and log lines as fit into one message.
   void Fill(v1::WorkerReport& report);
 
   std::string lease_file() const { return options_.lease_file(); }
@@ -85,12 +88,12 @@ class RankSupervisor {
     UniqueFd pidfd;                     // kRunning
     StopStage stop = StopStage::kNone;  // kRunning
     Nanos asked_at;
-    bool yield = false;  // kRunning: asked to give way
+    bool yield = false;  // kRunning: the rank has been asked to give way
     ReportTail reports;
     LogTail log;
-    bool measured = false;      // its series exist in the metrics
-    bool end_reported = false;  // kExited has been reported
-    bool released = false;      // the server needs nothing more of it
+    bool measured = false;      // the metrics have series for this rank
+    bool end_reported = false;  // the rank's end (kExited) has been reported
+    bool released = false;      // the server needs nothing more from the rank
   };
   struct Wanted {
     v1::RankAssignment assignment;
@@ -129,10 +132,10 @@ class RankSupervisor {
   const Clock& clock_;
   WorkerMetrics& metrics_;
   std::map<RankKey, Rank> ranks_;
-  std::optional<std::map<RankKey, Wanted>> wanted_;  // nullopt: not yet known
+  std::optional<std::map<RankKey, Wanted>> wanted_;  // nullopt until the first SetDesired
   OomKills oom_kills_;
   bool stopping_ = false;
-  bool changed_ = true;  // since the last Fill
+  bool changed_ = true;  // something has changed since the last Fill
 };
 
 }  // namespace lynx::worker

@@ -71,7 +71,7 @@ WitnessClient::~WitnessClient() {
   changed_.wait(lock, [this] { return open_.empty(); });
 }
 
-// nullptr if the node's certificate cannot be read.
+// Returns nullptr if the node's certificate cannot be read.
 std::shared_ptr<grpc::Channel> WitnessClient::Dial(const std::string& witness) const {
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (credentials_ != nullptr) {
@@ -91,7 +91,7 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
   });
   for (const std::string& witness : witnesses) {
     std::shared_ptr<grpc::Channel>& channel = channels_[witness];
-    // If a channel cannot connect, its certificate may have expired. A new channel is made then.
+    // If a channel cannot connect, its certificate may have expired. Then a new channel is made.
     const bool stale = channel != nullptr && credentials_ != nullptr &&
                        channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
     if (channel == nullptr || stale) channel = Dial(witness);
@@ -116,7 +116,8 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
 void WitnessClient::Finish(Call* call, const grpc::Status& status) {
   const std::lock_guard lock(mutex_);
   if (status.ok()) {
-    // The time is counted back from the moment when the question was asked. So it is never later than the true time.
+    // The answer says how long ago the server answered the witness. This time is counted back from the moment of the question,
+    // so the result is never later than the true moment.
     Answer answer{.witness = call->witness, .witnessed = std::nullopt};
     if (call->response.ago_ns() >= 0) {
       answer.witnessed = Witnessed{.renewed_at = call->asked_at - Nanos(call->response.ago_ns()),

@@ -1,4 +1,4 @@
-// Witnesses: daemons that tell each other when the server last answered them (node/lease.h, proto/lynx/v1/witness.proto).
+// A witness is a daemon that tells another daemon when the server last answered it (node/lease.h, proto/lynx/v1/witness.proto).
 #ifndef LYNX_WORKER_DAEMON_WITNESS_H_
 #define LYNX_WORKER_DAEMON_WITNESS_H_
 
@@ -23,7 +23,7 @@ namespace lynx::worker {
 // Answers the questions of other daemons. Thread-safe.
 class WitnessServer {
  public:
-  // Listens on a free port of the numeric address. Unavailable when it cannot.
+  // Listens on a free port of `address`, which is numeric. Returns Unavailable if the server cannot listen.
   static absl::StatusOr<std::unique_ptr<WitnessServer>> Start(const std::string& address,
                                                               const std::shared_ptr<grpc::ServerCredentials>& credentials);
   WitnessServer(const WitnessServer&) = delete;
@@ -31,7 +31,7 @@ class WitnessServer {
   ~WitnessServer();
 
   int port() const { return port_; }
-  // Sets the answer, on the clock of BootTime.
+  // Sets the answer to later questions. Its times are on the clock of BootTime.
   void Set(std::optional<Witnessed> witnessed);
 
  private:
@@ -50,24 +50,25 @@ class WitnessServer {
   int port_ = 0;
 };
 
-// Asks other daemons. Only one thread may call it. It raises the WakeEvent when answers have come.
+// Asks other daemons. Only one thread may call it. It raises the WakeEvent when answers have arrived.
 class WitnessClient {
  public:
   struct Answer {
     std::string witness;
-    std::optional<Witnessed> witnessed;  // when the server last answered the witness, on the clock of BootTime; nullopt: never
+    // When the server last answered the witness, on the clock of BootTime; nullopt if it never did.
+    std::optional<Witnessed> witnessed;
   };
 
-  // `credentials`: for new connections; null: plain text.
+  // `credentials`: used for new connections; if it is null, connections are plain text.
   WitnessClient(CredentialSource credentials, WakeEvent& wake);
   WitnessClient(const WitnessClient&) = delete;
   WitnessClient& operator=(const WitnessClient&) = delete;
   ~WitnessClient();
 
-  // Asks each witness that has no open question. A witness that does not answer within a second is skipped. `witnesses`:
+  // Asks each witness that has no open question. Ignores a witness that does not answer within a second. `witnesses`:
   // host:port.
   void Ask(const std::vector<std::string>& witnesses);
-  // The answers that have come since the last call.
+  // Returns the answers that have arrived since the last call.
   std::vector<Answer> Take();
 
  private:

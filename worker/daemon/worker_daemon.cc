@@ -22,7 +22,7 @@ namespace {
 
 using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
 
-// Sleeps until one of the descriptors is readable or the time has passed.
+// Sleeps until one of the descriptors is readable or `limit` has passed.
 void WaitFor(std::vector<int> fds, Nanos limit) {
   std::vector<pollfd> polled;
   for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
@@ -43,7 +43,7 @@ class Loop {
                            },
                            wake_) {}
 
-  // Does one round, then sleeps until there is something to do. Also wakes up for `signal_fd`.
+  // Does one round, then sleeps until there is something to do. A readable `signal_fd` also ends the sleep.
   void Round(int signal_fd) {
     wake_.Clear();
     for (const v1::WorkerDesired& desired : stream_.TakeDesired()) {
@@ -90,7 +90,7 @@ class Loop {
     report.set_renewed(lease_.renewed());
     supervisor_.Fill(report);
     lease_.Sent(reports_);
-    // If the stream has just ended, the next stream sends everything again.
+    // If the stream has just ended, TrySend sends nothing; the next stream sends everything again.
     stream_.TrySend(report);
     heartbeat_.Sent(now);
   }
@@ -105,7 +105,7 @@ class Loop {
   int64_t reports_ = 0;
   WakeEvent& wake_;
   LeaseKeeper& lease_;
-  WorkerStream stream_;  // last: it uses wake_
+  WorkerStream stream_;  // declared last, because the stream uses wake_
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has its own threads.
+// WorkerDaemon is the main loop of lynx-worker. One thread owns the supervisor. The stream to the server has its own threads.
 #ifndef LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 #define LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 
@@ -13,18 +13,19 @@ namespace lynx::worker {
 struct WorkerDaemonOptions {
   std::string node;
   std::string server;   // host:port
-  std::string address;  // numeric
+  std::string address;  // a numeric address of this node
   bool stop_ranks_on_exit = false;
-  CredentialSource credentials;  // to the server; null: plain text
-  PeerCredentials peers;         // to and from other nodes' daemons
+  CredentialSource credentials;  // for the connection to the server; null: plain text
+  PeerCredentials peers;         // for connections to and from other nodes' daemons
 };
 
-// Runs until a stop signal. After that the ranks continue. With stop_ranks_on_exit they are ended first (SIGTERM, and SIGKILL
-// after the grace), which takes at most a little more than the grace. An error means that the daemon could not start.
+// Runs until a stop signal. By default the ranks go on afterwards. With stop_ranks_on_exit, the daemon first ends the ranks
+// (SIGTERM, and SIGKILL after the grace), which takes at most a little longer than the grace. Returns an error if the daemon
+// could not start.
 absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
                              StopSignals& signals, const Clock& clock);
 
-// Ends all ranks that the supervisor has adopted, and returns when they are gone.
+// Ends all ranks that the supervisor has in its table, and returns when their processes have ended.
 void StopAllRanks(RankSupervisor& supervisor);
 
 }  // namespace lynx::worker

@@ -6,7 +6,7 @@
 namespace lynx::worker {
 namespace {
 
-// Buckets from 1 ms to about 17 minutes, in steps of a factor of two.
+// Returns buckets from 1 ms to about 17 minutes. Each bucket's bound is twice the one before.
 prometheus::Histogram::BucketBoundaries StepBuckets() {
   prometheus::Histogram::BucketBoundaries bounds;
   for (double seconds = 1e-3; seconds < 1100; seconds *= 2) bounds.push_back(seconds);
@@ -47,7 +47,7 @@ WorkerMetrics::WorkerMetrics(bool of_ranks)
       arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)), resident_(Gauges(*registry_, metric::kRankResident)),
       step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
   AddBuildInfo(*registry_);
-  // The series exist from the start, so that their first increase can be noticed.
+  // The series exist from the start, so that a query can notice their first increase.
   for (const RankOutcome outcome : kOutcomes) exits_.Add({{"outcome", RankOutcomeName(outcome)}});
 }
 

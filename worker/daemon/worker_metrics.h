@@ -1,5 +1,5 @@
-// WorkerMetrics: the metrics that lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are. Only
-// one thread may call AddRank and RemoveRank.
+// WorkerMetrics holds the metrics that lynx-worker serves about the ranks of its node. It is as thread-safe as prometheus'
+// objects, but only one thread may call AddRank and RemoveRank.
 #ifndef LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 #define LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 
@@ -15,7 +15,7 @@ namespace lynx::worker {
 
 class WorkerMetrics {
  public:
-  // `of_ranks`: also serve series for each rank.
+  // `of_ranks`: also serve series for each single rank.
   explicit WorkerMetrics(bool of_ranks);
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
@@ -24,15 +24,16 @@ class WorkerMetrics {
   void SetRanksRunning(int count);
   void CountExit(RankOutcome outcome);
 
-  // The series of a rank, if they are served, exist from AddRank to RemoveRank. The generations of a job share them.
+  // If series for single ranks are served, the series of a rank exist from AddRank to RemoveRank. The generations of a job
+  // share them.
   void AddRank(const RankKey& key);
   void RemoveRank(const RankKey& key);
-  // The rank must have been added.
+  // Counts a step of a rank. The rank must have been added.
   void Observe(const RankKey& key, const StepReport& step);
 
  private:
   struct RankSeries {
-    int users = 0;  // number of generations
+    int users = 0;  // number of generations that use the series
     prometheus::Counter* steps;
     prometheus::Counter* tokens;
     prometheus::Counter* bytes_sent;

@@ -11,11 +11,11 @@ namespace {
 void AddFile(std::span<const std::byte> file, Sha256& digest) {
   const auto size = static_cast<int64_t>(file.size());
   const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
-  // The size separates the files' parts, so that no bytes can move from one file to the next unnoticed.
+  // The size of each file is hashed before its content. So the digest changes if bytes move from one file to the next.
   digest.Update(absl::StrCat(size, "\n"));
   const int64_t block = kFingerprintBlock.value;
   if (size <= block * kFingerprintBlocks) return digest.Update(bytes);
-  // Divides before it multiplies, because the product of size and block number may exceed 64 bits.
+  // The code divides before it multiplies, because the product of the size and the block number may exceed 64 bits.
   const int64_t span = size - block;
   const int64_t stride = span / (kFingerprintBlocks - 1), rest = span % (kFingerprintBlocks - 1);
   for (int64_t i = 0; i < kFingerprintBlocks; ++i) {

@@ -1,6 +1,6 @@
-// DataFingerprint: identifies a data set in a few bytes, so that ranks can tell whether they read the same data, and a resumed
-// run can tell whether it reads the data that it began with. Data sets with the same content have the same fingerprint,
-// wherever they are. Values; thread-safe.
+// DataFingerprint identifies a data set in a few bytes. With it, ranks check that they read the same data, and a resumed run
+// checks that it reads the data that it began with. Data sets with the same content have the same fingerprint, even in
+// different places. Values; thread-safe.
 #ifndef LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
 #define LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
 
@@ -16,22 +16,22 @@ namespace lynx::worker {
 
 struct DataFingerprint {
   DataKind kind = DataKind::kText;
-  Bytes bytes;         // of all its files
-  std::string sha256;  // of sizes and sampled bytes: 64 lower-case hexadecimal digits; "" = it was not computed
+  Bytes bytes;         // the size of all files of the data set
+  std::string sha256;  // the digest of sizes and samples: 64 lower-case hexadecimal digits; "" = it was not computed
 
   bool operator==(const DataFingerprint&) const = default;
 };
 
-// A file of up to kFingerprintBlocks * kFingerprintBlock is covered completely. Of a larger file kFingerprintBlocks blocks are
-// covered: the first at its beginning, the last at its end, the others evenly between. A change in a few places of a huge file
-// may go unnoticed; a different file does not.
+// A file of up to kFingerprintBlocks * kFingerprintBlock bytes is hashed completely. From a larger file, kFingerprintBlocks
+// blocks are hashed: the first at its beginning, the last at its end, and the others at even distances between them. So a few
+// changed bytes in a huge file may not be noticed, but a different file is noticed.
 inline constexpr Bytes kFingerprintBlock{64 * 1024};
 inline constexpr int64_t kFingerprintBlocks = 1024;
 
-// The fingerprint of a data set that consists of these files, in this order.
+// Returns the fingerprint of a data set that consists of these files, in this order.
 DataFingerprint FingerprintOf(DataKind kind, std::initializer_list<std::span<const std::byte>> files);
 
-// "text of 120 bytes, SHA-256 ab12...": for messages.
+// Returns a text for messages, such as "text of 120 bytes, SHA-256 ab12...".
 std::string FingerprintText(const DataFingerprint& fingerprint);
 
 }  // namespace lynx::worker

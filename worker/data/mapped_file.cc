@@ -13,7 +13,7 @@
 namespace lynx::worker {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a named pipe by mistake must not wait for a writer.
+  // O_NONBLOCK: if the path is a named pipe by mistake, open must not wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open data file ", path));
   struct stat info = {};

@@ -1,5 +1,5 @@
-// MappedFile: a file's bytes, mapped read-only. Owns the mapping; movable. Immutable; thread-safe. The file must not be
-// truncated while it is mapped: reading beyond its new end kills the process (SIGBUS).
+// MappedFile holds a file's bytes, mapped read-only. Owns the mapping; movable. Immutable; thread-safe. No process may truncate
+// the file while it is mapped: a read beyond the new end kills this process (SIGBUS).
 #ifndef LYNX_WORKER_DATA_MAPPED_FILE_H_
 #define LYNX_WORKER_DATA_MAPPED_FILE_H_
 
@@ -13,7 +13,8 @@ namespace lynx::worker {
 
 class MappedFile {
  public:
-  // NotFound, PermissionDenied, or InvalidArgument when it is a folder, a device or empty. Messages name the file.
+  // Returns NotFound, PermissionDenied, or InvalidArgument if the path is a folder, a device or an empty file. Messages name
+  // the file.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -1,5 +1,5 @@
-// Megatron-LM's indexed data sets: PREFIX.bin has the tokens, and PREFIX.idx says where each sequence is. They are read as one
-// stream of tokens in the order of the sequences.
+// Reads the indexed data sets of Megatron-LM. PREFIX.bin has the tokens, and PREFIX.idx says where each sequence is. The tokens
+// are read as one stream, in the order of the sequences.
 //
 // PREFIX.idx, little-endian, unaligned after the header:
 //   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than documents)
@@ -33,7 +33,7 @@ absl::Status BadIndex(const MappedFile& index, const std::string& what) {
       absl::StrCat(index.path(), ": ", what, "; make the pair again with Megatron's preprocess_data.py"));
 }
 
-// The dtype codes of Megatron's DType enumeration.
+// Converts a dtype code of Megatron's DType enumeration.
 absl::StatusOr<TokenType> TokenTypeOf(const MappedFile& index, uint8_t code) {
   switch (code) {
     case 1: return TokenType::kUint8;
@@ -68,7 +68,7 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   LYNX_ASSIGN_OR_RETURN(header.type, TokenTypeOf(index, LoadAt<uint8_t>(bytes, 17)));
   const auto sequences = LoadAt<uint64_t>(bytes, 18);
   const auto documents = LoadAt<uint64_t>(bytes, 26);
-  // Divides instead of multiplying, because the file may contain any counts.
+  // The code divides instead of multiplying, because the counts in the file may be so large that a product overflows.
   const uint64_t rest = bytes.size() - kHeaderBytes;
   if (sequences > rest / 12 || documents > (rest - sequences * 12) / 8) {
     return BadIndex(index, absl::StrCat("cut short: ", bytes.size(), " bytes cannot hold the ", sequences, " sequences and ",
@@ -82,7 +82,7 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   return header;
 }
 
-// Checks that sequences and documents follow each other without gaps, and that they fill .bin.
+// Checks that sequences and documents follow each other without gaps, and that they fill the .bin file.
 absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, const MappedFile& bin) {
   const std::span<const std::byte> bytes = index.bytes();
   const size_t pointers = kHeaderBytes + header.sequences * 4;
@@ -124,7 +124,7 @@ absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, cons
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed) {
-  // The path may be the prefix, or one file of the pair.
+  // The path may be the prefix, or either of the two files.
   std::string prefix = path;
   if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
   LYNX_ASSIGN_OR_RETURN(MappedFile index, MappedFile::Open(prefix + ".idx"));

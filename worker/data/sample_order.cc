@@ -8,9 +8,9 @@
 namespace lynx::worker {
 namespace {
 
-// Four rounds give a good permutation of a large domain. Small domains, where a half has a bit or two, need more.
+// Four rounds give a good permutation of a large domain. A small domain, in which a half has only one or two bits, needs more.
 constexpr uint32_t kRounds = 8;
-// Makes this stream differ from other streams that use the same seed.
+// Makes this random stream differ from other streams that use the same seed.
 constexpr uint64_t kStream = 0x73616D706C65ull;  // "sample"
 
 uint64_t Feistel(uint64_t x, int half_bits, uint64_t key) {
@@ -36,7 +36,8 @@ int64_t SampleAt(int64_t position, int64_t samples, int64_t epoch, uint64_t seed
   const int half_bits = (std::bit_width(static_cast<uint64_t>(samples - 1)) + 1) / 2;
   const uint64_t key = Mix64(Mix64(seed ^ kStream) ^ static_cast<uint64_t>(epoch));
   auto x = static_cast<uint64_t>(position);
-  // The loop ends: `position` is on a cycle of the larger permutation, which leads back to `position` at the latest.
+  // The loop ends, because `position` is on a cycle of the larger permutation. At the latest the cycle comes back to
+  // `position`, which is below `samples`.
   do {
     x = Feistel(x, half_bits, key);
   } while (x >= static_cast<uint64_t>(samples));

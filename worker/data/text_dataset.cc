@@ -1,4 +1,4 @@
-// A text file as tokens: each byte is a token.
+// Reads a text file as tokens: each byte is a token.
 #include <utility>
 
 #include "common/status.h"

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 template <class T>
 int64_t Load(const std::byte* at) {
   T value;
-  std::memcpy(&value, at, sizeof(T));  // a token need not be aligned
+  std::memcpy(&value, at, sizeof(T));  // the address of a token may be unaligned
   return static_cast<int64_t>(value);
 }
 

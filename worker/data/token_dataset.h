@@ -1,5 +1,5 @@
-// TokenDataset: a Dataset over one mapped range of fixed-width tokens; every kind of data file is read as one. Owns the
-// mapping. Immutable; thread-safe.
+// TokenDataset is a Dataset over one mapped range of tokens with a fixed width. Every kind of data file is read through it.
+// Owns the mapping. Immutable; thread-safe.
 #ifndef LYNX_WORKER_DATA_TOKEN_DATASET_H_
 #define LYNX_WORKER_DATA_TOKEN_DATASET_H_
 
@@ -16,8 +16,9 @@ int64_t TokenWidthBytes(TokenType type);
 
 class TokenDataset : public Dataset {
  public:
-  // All of `file` is tokens of `type`, little-endian. InvalidArgument when there are fewer than seq + 1 tokens, or when the
-  // file's size is not a multiple of the width. `fingerprint` is that of the data set, which may have other files too.
+  // The whole `file` consists of tokens of `type`, little-endian. Returns InvalidArgument if there are fewer than seq + 1
+  // tokens, or if the file's size is not a multiple of the token's width. `fingerprint` belongs to the whole data set, which
+  // may have other files too.
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(MappedFile file, TokenType type, DataFingerprint fingerprint,
                                                          int32_t seq, int32_t vocab, uint64_t seed);
 
@@ -40,7 +41,7 @@ class TokenDataset : public Dataset {
   int64_t samples_;
 };
 
-// Open the kinds of data file; each kind has a source file of its own.
+// Each function opens one kind of data file, and has a source file of its own.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                              uint64_t seed);

@@ -10,8 +10,8 @@
 namespace lynx::worker {
 namespace {
 
-// A quiet NaN with a special payload: arithmetic on numbers gives NaNs without this payload. Each 16-bit half is a NaN of
-// bfloat16, too.
+// A quiet NaN with a special payload. Arithmetic on numbers never gives a NaN with this payload. Each 16-bit half is also a NaN
+// of bfloat16.
 constexpr uint32_t kMark = 0x7fc57fd1;
 constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
 
@@ -26,7 +26,7 @@ void ArenaWatch::Mark(std::span<float> part) {
   backend_.Fill(part.data(), static_cast<int64_t>(part.size()), std::bit_cast<float>(kMark));
 }
 
-// The number of words up to and including the last word that is not a mark.
+// Returns the number of words up to the last word that is not a mark, including this word.
 int64_t ArenaWatch::WrittenWords(std::span<const float> part) const {
   return backend_.WordsUnlike(std::bit_cast<float>(kMark), part.data(), static_cast<int64_t>(part.size()));
 }

@@ -1,7 +1,7 @@
-// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections in place.
-// With sequence parallelism, a gradient may belong only to the rank's share of the tokens (after a reduce-scatter, or before an
-// all-gather). Then it is at the place of the share in a tensor of all tokens. The gradient of the logits, in the model's data
-// type, overwrites the logits.
+// Computes the input gradient of every op. `grad` is the gradient of x. It flows backward through the residual connections and
+// stays in one tensor. With sequence parallelism, a gradient may cover only the rank's share of the tokens (after a
+// reduce-scatter, or before an all-gather). It then lies in a tensor of all tokens, at the place of the share. The gradient of
+// the logits has the model's data type and overwrites the logits.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -26,7 +26,7 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
     case Op::kQkNorm:
       return ops_.QkNormBackward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
                                  epsilon_, t[kGradQkv], gradient(Parameter::kQNormWeight), gradient(Parameter::kKNormWeight));
-    case Op::kProbs: return;  // the backend does context and probs in one pass
+    case Op::kProbs: return;  // the backward pass of the context op computes the gradients of both ops
     case Op::kContext:
       return ops_.AttentionBackward(attention_, t[kProbs], t[heads_], t[kGradContext], KeyOf(op, layer, input),
                                     t.Wide(kWorkspace), t[kGradQkv]);
@@ -47,7 +47,7 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
                                  t[biases_ ? kGradFc1 : kGradSwiglu]);
     case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
-    case Op::kLnf:  // the gradient of x begins here
+    case Op::kLnf:  // the gradient of x begins with this op
       return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf],
                           /*accumulate=*/false, t[kGrad]);
     case Op::kLogits: return ops_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);

@@ -11,7 +11,8 @@
 namespace lynx::worker {
 
 CopyThread::CopyThread(int32_t most_open) : tasks_(static_cast<size_t>(std::max(most_open, 1))) {
-  // Blocks all signals in the new thread: they must go to the threads that the program has set up for them.
+  // Blocks all signals in the new thread, so that the kernel delivers them to the threads that the program has made for
+  // signals.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,7 +1,7 @@
-// CopyThread: makes the rank's copies to and from its host pool, one after another on its own thread, which sleeps while there
-// is nothing to copy.
+// CopyThread makes the rank's copies to and from its host pool, one after another, on its own thread. The thread sleeps while
+// there is nothing to copy.
 //
-// One other thread calls Start and Wait. Nothing is allocated after construction.
+// Only one other thread may call Start and Wait. No memory is allocated after construction.
 #ifndef LYNX_WORKER_ENGINE_COPY_THREAD_H_
 #define LYNX_WORKER_ENGINE_COPY_THREAD_H_
 
@@ -27,16 +27,17 @@ class CopyThread {
  public:
   using Ticket = int64_t;
 
-  // `most_open`: the limit for copies that are started and not yet waited for.
+  // `most_open`: the largest number of tickets that are started and not yet waited for.
   explicit CopyThread(int32_t most_open);
   // Waits until all copies that were started are done.
   ~CopyThread();
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  // `copies` and the memory that they point to must not change until the copies are done.
+  // Starts the copies. `copies` and the memory that they point to must not change until the copies are done.
   Ticket Start(std::span<const HostCopy> copies);
-  // Blocks until the copies are done. Returns when they were done, on the monotonic clock. Call it once for each ticket.
+  // Blocks until the copies are done. Returns the time at which they were done, on the monotonic clock. Call it once for each
+  // ticket.
   Nanos Wait(Ticket ticket);
 
  private:
@@ -51,7 +52,7 @@ class CopyThread {
   const RealClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Task> tasks_;  // a ring, by ticket
+  std::vector<Task> tasks_;  // a ring buffer, indexed by ticket
   int64_t started_ = 0;      // tickets below this are started
   int64_t done_ = 0;         // tickets below this are done
   int64_t open_ = 0;

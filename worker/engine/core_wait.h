@@ -1,4 +1,4 @@
-// Core wait: how long a thread had to wait for a processor core, as Linux reports it. Thread-safe.
+// Core wait is the time in which a thread was ready to run but had to wait for a processor core. Linux reports it. Thread-safe.
 #ifndef LYNX_WORKER_ENGINE_CORE_WAIT_H_
 #define LYNX_WORKER_ENGINE_CORE_WAIT_H_
 
@@ -8,11 +8,11 @@
 
 namespace lynx::worker {
 
-// Reads the second number (time waiting on a run queue) from the text of /proc/PID/schedstat (Linux,
-// Documentation/scheduler/sched-stats: time on a core, time waiting on a run queue, time slices). 0: the text has another form.
+// Reads the core wait from the text of /proc/PID/schedstat. It is the second of three numbers: time on a core, time waiting on
+// a run queue, time slices (Linux, Documentation/scheduler/sched-stats). Returns 0 if the text has another form.
 Nanos CoreWait(std::string_view schedstat);
-// Core wait of the calling thread since it began: the time in which it was ready to run while other threads had its core. Time
-// asleep and time that a hypervisor took from the core are not included. 0 if the kernel does not record it. Allocates nothing.
+// Returns the core wait of the calling thread since the thread began. It does not include the time in which the thread slept,
+// or the time that a hypervisor took from the core. Returns 0 if the kernel does not record the core wait. Allocates no memory.
 Nanos ThreadCoreWait();
 
 }  // namespace lynx::worker

@@ -1,4 +1,5 @@
-// DeviceSums: a step's loss and sum of squares of the gradients, which the rank's device adds up in its own memory.
+// DeviceSums holds a step's loss and the sum of squares of its gradients. The rank's device computes both sums in its own
+// memory.
 //
 // Not thread-safe. Borrows the backend, which owns the memory.
 #ifndef LYNX_WORKER_ENGINE_DEVICE_SUMS_H_
@@ -17,9 +18,9 @@ class DeviceSums {
   // Pointers for the backend's ops that add to the sums.
   double* loss() const { return &sums_->loss; }
   double* squared_norm() const { return &sums_->squared_norm; }
-  // Sets both sums to 0. Ops that are called on the backend after this add to these zeros.
+  // Sets both sums to 0. Ops that are called on the backend afterwards add to these zeros.
   void Clear();
-  // Waits for the device. Returns the sums, including everything that was called before.
+  // Waits for the device. Returns the sums of all ops that were called before.
   absl::StatusOr<StepSums> Fetch() const;
 
  private:

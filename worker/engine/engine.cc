@@ -13,7 +13,7 @@
 namespace lynx::worker {
 namespace {
 
-// Keeps the clipping factor finite if the gradient is all zeros. PyTorch's clip_grad_norm_ uses the same value.
+// Keeps the clipping factor finite if all gradients are zero. PyTorch's clip_grad_norm_ uses the same value.
 constexpr double kNormEpsilon = 1e-6;
 
 double TokensOf(const TrainSpec& train, const StageContext& context) {
@@ -29,8 +29,8 @@ absl::Status CheckBatch(const EngineConfig& config) {
                    c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
-// True if the tensor-parallel ranks add up their gradients of the slot at the end of the step. They do so if each rank has seen
-// only a part: a part of the tokens, with sequence parallelism, or a part of the heads.
+// True if the tensor-parallel ranks add up their gradients of the slot at the end of the step. This is necessary if each rank
+// has computed the gradient from only a part of the tokens (with sequence parallelism) or from only a part of the heads.
 bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
 }
@@ -67,8 +67,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
-// The gradients of this rank that count in the norm. After the reduction, every rank of the data group has the same gradients,
-// and every tensor-parallel rank has the same replicated parameters. Each gradient is counted on one rank only.
+// Returns the gradients that this rank counts in the gradient norm. After the reduction, every rank of the data group has the
+// same gradients, and every tensor-parallel rank has the same replicated parameters. So each gradient is counted on only one
+// rank.
 std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
   std::vector<std::span<const float>> counted;
   const ParallelLayout& layout = config.context.layout;
@@ -158,7 +159,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   const LayerShape shape = config_.context.shape();
   switch (InfoOf(action.kind).group) {
     case Group::kTensor: {
-      // For an all-gather or a reduce-scatter, `count` is the number of elements of one rank's share.
+      // For an all-gather or a reduce-scatter, `count` is the number of elements in the share of one rank.
       const bool of_stats = action.kind == ActionKind::kAllGatherStart && action.segment == Segment::kHead;
       resolved.count = of_stats ? shape.tokens() * 3 : shape.shard_tokens() * shape.hidden;
       return;
@@ -171,12 +172,12 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       const Elements weights =
           state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
       resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
-      // For an all-gather or a reduce-scatter, `count` is the number of elements of one rank's share.
+      // For an all-gather or a reduce-scatter, `count` is the number of elements in the share of one rank.
       const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
       resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
       return;
     }
-    case Group::kWorld:  // WorldSum stores what the world adds up
+    case Group::kWorld:  // WorldSum stores the values that the world adds up
       return;
     case Group::kNone:
     case Group::kHost: break;
@@ -184,7 +185,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   LYNX_CHECK(!"a start without a group");
 }
 
-// Does what follows the optimizer's update at the end of a program: rounds and gathers the weights.
+// Does what a program does after the optimizer's update: rounds the weights, and gathers them from the other ranks.
 absl::Status Engine::GatherWeights() {
   state_.RoundWeights(backend_);
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
@@ -219,7 +220,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
 
 absl::Status Engine::FinishStep() {
   LYNX_RETURN_IF_ERROR(backend_.Finish());
-  // On a device, the waits of the step did not block the host, so they could not return a transfer's error.
+  // On a device, the waits of a step do not block the host, so they cannot return the error of a transfer. It is returned here.
   if (!backend_.host_addressable()) LYNX_RETURN_IF_ERROR(communicator_.Failure());
   LYNX_RETURN_IF_ERROR(LookAtArena());
   TakeTimes();
@@ -268,9 +269,9 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
   return world_sum_.Sums().loss / (TokensOf(config_.train, config_.context) * batches);
 }
 
-// Runs only the forward actions of the program. A forward action depends only on forward actions, and each rank keeps their
-// order. So this ends whenever the program itself ends. No buffer lives longer than in the program, so each can keep its place
-// in the arena.
+// Runs only the forward actions of the program. A forward action depends only on other forward actions, and each rank keeps
+// their order. So RunForward ends whenever the whole program ends. No buffer lives longer than in the whole program, so each
+// buffer can keep its place in the arena.
 absl::Status Engine::RunForward() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const Action& action = config_.program[i];
@@ -283,7 +284,7 @@ absl::Status Engine::RunForward() {
 
 absl::Status Engine::LookAtArena() {
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
-  // With kPoison, every buffer has ended by now, so the whole arena is marked again.
+  // With kPoison, all buffers have ended now, so the whole arena has marks again.
   const bool poisoned = config_.dead_buffers == DeadBuffers::kPoison;
   if (!measured_ && !poisoned) watch_.Look(arena_);
   measured_ = true;
@@ -322,9 +323,9 @@ absl::Status Engine::RunAction(int32_t index) {
   }
 }
 
-// True if each replica needs the summed gradients of its own share only. This is so for every layer except one with a copy of
-// the tied embedding. The two holders of the embedding have different shares, so they add up its whole gradient at the end of
-// the step.
+// True if each replica needs only the summed gradients of its own share. This is true for every layer except a layer with a
+// copy of the tied embedding. The two ranks that hold the embedding have different shares, so they add up the embedding's whole
+// gradient at the end of the step.
 bool Engine::SharesReduction(int32_t layer) const {
   const ParameterSlot* const tied = state_.shared_embedding();
   return state_.shares_updates() && (tied == nullptr || tied->layer != layer);
@@ -387,7 +388,7 @@ absl::Status Engine::Wait(int32_t index) {
   return absl::OkStatus();
 }
 
-// The rank's slot in the buffer of a gather or scatter.
+// Returns the rank's slot in the buffer of an all-gather or a reduce-scatter.
 Elements Engine::ShareOf(const Elements& buffer, const ResolvedAction& resolved) const {
   return buffer + coordinates_.tp * resolved.count;
 }
@@ -415,8 +416,8 @@ absl::Status Engine::SumReplicated() {
   return absl::OkStatus();
 }
 
-// As in Megatron-LM, the first and the last stage both have the tied embedding, and each computes a part of its gradient. Here
-// these parts are already summed over the replicas.
+// Sums the gradient of the tied embedding. As in Megatron-LM, the first and the last stage both have the embedding, and each
+// computes a part of its gradient. The parts have already been summed over the replicas.
 absl::Status Engine::SumSharedEmbedding() {
   const ParameterSlot* const slot = state_.shared_embedding();
   if (slot == nullptr) return absl::OkStatus();

@@ -68,8 +68,8 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend, Communicator& communicator,
                                                         ModelState& state, const Dataset& dataset);
 
-  // Makes the weights that ops read equal to the states. Call it before the first step, and whenever anything but a step has
-  // changed the states. It is a collective: with ZeRO each rank sends its share to all ranks that hold the same weights.
+  // Updates the weights that ops read from the states. Call it before the first step, and whenever anything other than a step
+  // has changed the states. It is a collective: with ZeRO each rank sends its share to all ranks that hold the same weights.
   absl::Status GatherWeights();
 
   // Runs the program once. `step` is 0-based and determines samples, dropout and learning rate. The report's `checkpoint` field
@@ -102,9 +102,10 @@ class Engine {
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
   const Program& program() const { return config_.program; }
-  // The trace of the last step, by action.
+  // Returns the trace of the last step, by action.
   const std::vector<ActionTrace>& trace() const { return trace_; }
-  // The trace in the form that the simulation uses: times from the beginning of the step, with what is hidden.
+  // Returns the same trace in the form that the simulation uses. Times count from the beginning of the step, and each span says
+  // how much of its work was hidden.
   std::vector<ActionSpan> Spans() const;
 
  private:

@@ -1,4 +1,4 @@
-// The forward pass of every op.
+// Computes the forward pass of every op.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -28,7 +28,7 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext]);
     case Op::kFlash:
       return ops_.FlashForward(attention_, t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext], t.Wide(kLse));
-    case Op::kProj:  // a partial sum; add1 adds the bias after the collective
+    case Op::kProj:  // a partial sum; add1 adds the bias after the collective has summed it
       return ops_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, context_width_, h_,
                                 t[sharded_ ? kProjSum : kX1]);
     case Op::kAdd1:

@@ -30,7 +30,7 @@ void LayerOps::BeginStep(int64_t step) {
 void LayerOps::BeginEvaluation() { drops_ = false; }
 
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
-  // Fused and unfused attention draw the same dropout decisions, and both work on whole sequences.
+  // Fused and unfused attention draw the same dropout decisions, so both use the key of the context op.
   const bool attention = op == Op::kContext || op == Op::kFlash;
   return {.rate = drops_ ? dropout_rate_ : 0,
           .seed = seed_,

@@ -1,10 +1,10 @@
-// LayerOps: runs one op of the layer graph, in one pass, by calls of the backend. The engine uses it for the ops of its
-// program; measuring uses it for single ops. It decides nothing and allocates nothing.
+// LayerOps runs one pass of one op of the layer graph, by calls of the backend. The engine uses it for the ops of its program.
+// Measuring uses it for single ops. It decides nothing and allocates no memory.
 //
-// Recomputation runs the same forward ops: an op is a function of its inputs, the weights and counters (seed, step, sample), so
-// running it again gives the same bits.
+// Recomputation runs the same forward ops again. The result of an op depends only on its inputs, the weights and counters
+// (seed, step, sample), so it has the same bits again.
 //
-// Not thread-safe; owned by the rank's compute thread, as are the backend and the states that it borrows.
+// Not thread-safe. The rank's compute thread owns it, and also the backend and the states that it borrows.
 #ifndef LYNX_WORKER_ENGINE_LAYER_OPS_H_
 #define LYNX_WORKER_ENGINE_LAYER_OPS_H_
 
@@ -20,15 +20,16 @@
 
 namespace lynx::worker {
 
-// The addresses of the tensors that an action uses; the other entries are null. Elements have the model's data type, or fp32
-// where the layer graph says so.
+// The addresses of the tensors that an action uses; all other entries are null. Elements have the model's data type, or fp32
+// for tensors that the layer graph marks as fp32.
 struct TensorTable {
   std::array<void*, kTensorCount> at{};
-  // The tensor kX of the next layer, which fc2, add2, embed and position write. at[kX] is this layer's own input.
+  // The tensor kX of the next layer. The ops fc2, add2, embed and position write it. at[kX] is the input of this layer.
   void* next_x = nullptr;
 };
 
-// One microbatch's tokens, (micro_batch, seq) each, and the place of its first sample in the step's global batch.
+// The tokens of one microbatch, with inputs and targets of shape (micro_batch, seq), and the number of its first sample in the
+// step's global batch.
 struct MicrobatchInput {
   const int32_t* inputs = nullptr;
   const int32_t* targets = nullptr;
@@ -37,21 +38,21 @@ struct MicrobatchInput {
 
 class LayerOps {
  public:
-  // Makes the ops for the data type of the context's model. `loss_scale`: the factor of every token's loss in the step's mean,
-  // 1 / (global batch * seq). The unscaled cross-entropy of all tokens is added to *loss_sum, in device memory. `backend` and
-  // `state` outlive the result.
+  // Makes the ops for the data type of the context's model. `loss_scale`: the factor of each token's loss in the step's mean, 1
+  // / (global batch * seq). The forward pass of the loss adds the unscaled cross-entropy of all tokens to *loss_sum, in device
+  // memory. `backend` and `state` must live longer than the result.
   static std::unique_ptr<LayerOps> Make(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale,
                                         double* loss_sum, Backend& backend, ModelState& state);
   virtual ~LayerOps() = default;
 
-  // Sets the step that dropout draws its decisions for.
+  // Sets the step. Dropout draws its decisions for this step.
   void BeginStep(int64_t step);
   // Switches dropout off until the next BeginStep.
   void BeginEvaluation();
 
-  // `layer`: as in an action; the op must belong to this type of layer.
+  // Runs the forward pass. `layer`: as in an action. The op must belong to this type of layer.
   virtual void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) = 0;
-  // Computes the input gradient. Norms, positions and token embeddings also add to their weights' gradients here.
+  // Computes the input gradient. Norms, positions and token embeddings also add to the gradients of their weights here.
   virtual void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) = 0;
   // Computes the weight gradient of an op that has a weight pass.
   virtual void Weight(Op op, int32_t layer, const TensorTable& table) = 0;
@@ -63,9 +64,9 @@ class LayerOps {
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
 
   const LayerShape shape_;
-  const bool biases_;    // and LayerNorm instead of RMSNorm
-  const bool qkv_bias_;  // of the query, key and value projections
-  const float epsilon_;  // of norms
+  const bool biases_;    // true: linear layers have biases and norms are LayerNorm; false: norms are RMSNorm
+  const bool qkv_bias_;  // true if the query, key and value projections have biases
+  const float epsilon_;  // the epsilon of norms
   const RotaryTable rotary_;
   const Tensor heads_;  // the tensor that attention reads: kQkv or kQkNormed
   const double dropout_rate_;
@@ -78,24 +79,25 @@ class LayerOps {
   int64_t step_ = 0;
   bool drops_ = true;
 
-  // Sizes, as in the backend's comments.
+  // Sizes, named as in the comments of backend.h.
   const int64_t b_, s_, n_, h_;
-  // With sequence parallelism, norms, residuals and dropout work on the rank's share of the tokens; otherwise on all tokens.
+  // With sequence parallelism, norms, residuals and dropout work on the rank's share of the tokens. Otherwise they work on all
+  // tokens.
   const bool sharded_;
-  const int64_t share_n_;        // tokens of the share
+  const int64_t share_n_;        // number of tokens in the share
   const int64_t first_token_;    // the first token of the share
-  const int64_t share_at_;       // elements before it in a tensor (n, h)
+  const int64_t share_at_;       // number of elements before the share in a tensor (n, h)
   const int64_t context_width_;  // a / t * d
   const int64_t f_shard_;        // f / t
   const int64_t qkv_width_;
   const int64_t fc1_width_;
   const AttentionShape attention_;
-  const int64_t v_shard_;  // vocabulary rows on this rank, including padding
-  const int64_t v_valid_;  // how many of these rows exist
-  const int32_t v_first_;  // index in the vocabulary of the first of these rows
+  const int64_t v_shard_;  // number of vocabulary rows on this rank, including padding
+  const int64_t v_valid_;  // number of these rows that exist in the vocabulary
+  const int32_t v_first_;  // the first of these rows, as an index in the vocabulary
 };
 
-// The ops on elements of type T.
+// LayerOps for elements of type T.
 template <class T>
 class TypedLayerOps final : public LayerOps {
  public:
@@ -108,7 +110,7 @@ class TypedLayerOps final : public LayerOps {
   void Weight(Op op, int32_t layer, const TensorTable& table) override;
 
  private:
-  // Gives the addresses of a table with their element types.
+  // Returns the addresses of a table with their element types.
   struct Tensors {
     const TensorTable& table;
 
@@ -117,17 +119,17 @@ class TypedLayerOps final : public LayerOps {
     T* next_x() const { return static_cast<T*>(table.next_x); }
   };
 
-  // LayerNorm or, in a family without biases, RMSNorm, on the rank's share of the tokens.
+  // Computes LayerNorm or, in a family without biases, RMSNorm, on the rank's share of the tokens.
   void NormForward(int32_t layer, const T* x, Parameter weight, Parameter bias, T* y);
-  // dy: the gradient of all tokens. `accumulate`: dx += the input gradient, else dx = it.
+  // dy: the gradient of all tokens. `accumulate`: adds the input gradient to dx; otherwise overwrites dx with it.
   void NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy, bool accumulate, T* dx);
   const T* WeightOf(int32_t layer, Parameter weight) const { return state_.WeightOfOps<T>(layer, weight); }
   const T* QkvBiasOf(int32_t layer) const { return qkv_bias_ ? WeightOf(layer, Parameter::kQkvBias) : nullptr; }
   float* QkvBiasGradientOf(int32_t layer) { return qkv_bias_ ? state_.Gradient(layer, Parameter::kQkvBias) : nullptr; }
-  // Null if the family has no biases.
+  // Returns null if the family has no biases.
   const T* BiasOf(int32_t layer, Parameter bias) const { return biases_ ? WeightOf(layer, bias) : nullptr; }
   float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
-  // The backward pass of add1 and add2: writes the gradient of their input to the rank's share of `out`.
+  // Computes the backward pass of add1 and add2: writes the gradient of their input to the rank's share of `out`.
   void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* out);
 
   LayerBackend<T>& ops_;

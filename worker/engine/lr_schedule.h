@@ -1,4 +1,5 @@
-// The learning rate of a step: a linear warm-up, then constant, or a linear or cosine decay to a minimum. Pure.
+// Computes the learning rate of a step. It rises linearly during the warm-up. Then it is constant, or falls linearly or as a
+// cosine to a minimum. Pure.
 #ifndef LYNX_WORKER_ENGINE_LR_SCHEDULE_H_
 #define LYNX_WORKER_ENGINE_LR_SCHEDULE_H_
 
@@ -8,8 +9,8 @@
 
 namespace lynx::worker {
 
-// Needs 0 <= step < train.steps. During warm-up it is lr * (step + 1) / warmup_steps, so the last warm-up step has lr. After
-// that a decay goes from lr to min_lr, which is reached exactly in the last step of the run.
+// Needs 0 <= step < train.steps. During the warm-up the rate is lr * (step + 1) / warmup_steps, so it is lr in the last warm-up
+// step. After that a decay goes from lr to min_lr, and reaches min_lr exactly in the last step of the run.
 double LearningRate(const TrainSpec& train, int64_t step);
 
 }  // namespace lynx::worker

@@ -8,7 +8,7 @@
 namespace lynx::worker {
 namespace {
 
-// The phase that counts the time of a communication action.
+// Returns the phase to which the time of a communication action is added. `group`: the group of the action.
 Nanos& WaitOf(StepPhases& phases, Group group) {
   switch (group) {
     case Group::kTensor: return phases.tensor_wait;

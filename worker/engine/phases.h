@@ -1,6 +1,5 @@
-// Phases: how a step's time is divided, computed from the trace of its actions. The planner's simulation uses the same rules,
-// so that predicted and measured times are comparable.
-// planner/program/hidden_time.h says which part of recomputation is hidden.
+// Divides a step's time into phases, from the trace of its actions. The planner's simulation uses the same rules, so predicted
+// and measured times can be compared. planner/program/hidden_time.h says which part of recomputation is hidden.
 //
 // Pure values and functions; thread-safe.
 #ifndef LYNX_WORKER_ENGINE_PHASES_H_
@@ -14,15 +13,15 @@
 
 namespace lynx::worker {
 
-// Times are of CLOCK_MONOTONIC.
+// When an action ran. The times are on CLOCK_MONOTONIC.
 struct ActionTrace {
   Nanos begin;
   Nanos end;
-  Nanos transfer_begin, transfer_end;  // for start actions: while the transfer was in flight
+  Nanos transfer_begin, transfer_end;  // for start actions: the begin and the end of the transfer
 };
 
-// Time on the compute stream, by phase. The start of a transfer counts in the same phase as its wait. Exception: the start of
-// the gradient norm's sum counts as optimizer, because it sums the squares.
+// The time on the compute stream, divided by phase. The start of a transfer counts in the same phase as its wait, with one
+// exception: the start of the gradient norm's sum counts as optimizer, because it computes the sum of squares.
 struct StepPhases {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
@@ -33,7 +32,7 @@ struct StepPhases {
 // Returns for each wait action the index of its start, and -1 for all other actions. The program must be valid.
 std::vector<int32_t> StartsOfWaits(const Program& program);
 
-// The hidden part of the action at `index`. `hiding`: HidingStarts of the program.
+// Returns the hidden part of the time of the action at `index`. `hiding`: the result of HidingStarts for the program.
 Nanos HiddenTime(const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace, size_t index);
 
 StepPhases PhasesOf(const Program& program, const std::vector<int32_t>& hiding, const std::vector<ActionTrace>& trace);

@@ -1,9 +1,9 @@
-// StagedCommunicator: transfers device memory through host memory, with a communicator that transfers host memory. A start
-// waits until the device has computed the data to send. Everything that is called on the backend after the wait sees the
-// received data. The sums over all ranks are in host memory from the beginning and need no staging.
+// StagedCommunicator transfers device memory through host memory. It uses a communicator that transfers host memory. A call
+// that starts a transfer waits until the device has computed the data to send. All work that is called on the backend after
+// Wait sees the received data. The sums over all ranks are always in host memory and need no staging.
 //
-// Routes, order, errors and threads are those of the inner communicator. The thread that calls starts and waits uses the
-// backend. Staging memory is kept for the next step's transfers. Borrows the inner communicator and the backend.
+// Routes, order, errors and threads are those of the inner communicator. The thread that starts transfers and waits for them
+// uses the backend. Staging memory is kept for the transfers of the next step. Borrows the inner communicator and the backend.
 #ifndef LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 #define LYNX_WORKER_ENGINE_STAGED_COMMUNICATOR_H_
 
@@ -39,14 +39,14 @@ class StagedCommunicator : public Communicator {
 
  private:
   using Staging = std::vector<char>;
-  // A transfer in progress: its staging memory, and the address to which its result must be copied (null: no copy).
+  // A transfer in progress: its staging memory, and the address to which its result must be copied (null: no copy is needed).
   struct Pending {
     Staging staging;
     void* result = nullptr;
   };
 
   int64_t MembersIn(Group group) const;
-  // Staging memory of `bytes`, filled from the device's memory at `from` unless that is null.
+  // Returns staging memory of `bytes` bytes. If `from` is not null, fills it from the device's memory at `from`.
   absl::StatusOr<Staging> Stage(const void* from, int64_t bytes);
   absl::StatusOr<TransferTicket> Keep(absl::StatusOr<TransferTicket> ticket, Staging staging, void* result);
 

@@ -1,7 +1,8 @@
-// StepBatch: the tokens of one step that a rank's replica trains on. Replica d takes the samples [d, d + 1) * global_batch / dp
-// of the step's global batch, and its microbatches are in that order. So the data of a step are the same for every layout.
+// StepBatch holds the tokens of one step on which a rank's replica trains. Replica d takes the samples from number d *
+// global_batch / dp up to, but without, number (d + 1) * global_batch / dp of the step's global batch. Its microbatches are in
+// this order. So a step has the same data in every layout.
 //
-// Allocates only at construction. Not thread-safe.
+// Allocates memory only at construction. Not thread-safe.
 #ifndef LYNX_WORKER_ENGINE_STEP_BATCH_H_
 #define LYNX_WORKER_ENGINE_STEP_BATCH_H_
 
@@ -18,17 +19,17 @@ namespace lynx::worker {
 
 class StepBatch {
  public:
-  // Allocates memory of the backend where the device cannot read host memory. A stage with neither embedding nor head needs no
-  // tokens and stores none. `backend` outlives the result.
+  // Allocates memory of the backend if the device cannot read host memory. A stage without embedding and head needs no tokens
+  // and stores none. `backend` must live longer than the result.
   static absl::StatusOr<StepBatch> Create(const StageContext& context, int32_t dp_rank, Backend& backend);
 
-  // Reads the tokens of a step.
+  // Reads the tokens of a step from the data set.
   absl::Status Load(const Dataset& dataset, int64_t step);
-  // Valid until the next Load.
+  // Returns the tokens of a microbatch. They are valid until the next Load.
   MicrobatchInput Of(int32_t microbatch) const;
 
  private:
-  // Tokens (samples, seq) on the host, and their address for the device.
+  // Tokens of shape (samples, seq) in host memory, and the address at which the device reads them.
   struct Tokens {
     std::vector<int32_t> host;
     int32_t* device = nullptr;
@@ -41,9 +42,9 @@ class StepBatch {
   const bool needs_tokens_;
   const int32_t micro_batch_;
   const int64_t seq_;
-  const int64_t samples_;  // of this replica in a step
+  const int64_t samples_;  // number of samples of this replica in a step
   const int64_t global_batch_;
-  const int64_t first_sample_;  // of this replica, within the global batch
+  const int64_t first_sample_;  // the first sample of this replica, within the global batch
   Tokens inputs_, targets_;
 };
 

@@ -1,4 +1,4 @@
-// The weight gradient of every op that has a weight pass.
+// Computes the weight gradient of every op that has a weight pass.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -23,7 +23,7 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
       return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight),
                                nullptr);
     case Op::kAdd2: return ops_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
-    case Op::kLogits:  // the logits have been overwritten by their gradient
+    case Op::kLogits:  // the gradient of the logits has overwritten the logits
       return ops_.LinearWeight(t[sharded_ ? kLnfFull : kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),
                                nullptr);
     default: LYNX_CHECK(!"the op has no weight pass");

@@ -1,10 +1,10 @@
-// WorldSum: the few doubles that all ranks add up at the end of a step: the squared gradient norm, the loss, how many ranks
-// want the run to give way, and their votes about in-memory checkpoints.
+// WorldSum exchanges the few numbers that all ranks add up at the end of a step: the squared gradient norm, the loss, the
+// number of ranks that were asked to give way, and the votes about in-memory checkpoints.
 //
-// The ranks exchange them as an all-gather of their bytes, and every rank adds them in the order of ranks. So the sums have
-// full double precision and the same bits on every rank, and a NaN arrives as a NaN.
+// The ranks exchange the bytes of their numbers by an all-gather, and every rank adds them in the order of ranks. So the sums
+// have full double precision and the same bits on every rank, and a NaN stays a NaN.
 //
-// Owned by the rank's compute thread.
+// The rank's compute thread owns it.
 #ifndef LYNX_WORKER_ENGINE_WORLD_SUM_H_
 #define LYNX_WORKER_ENGINE_WORLD_SUM_H_
 
@@ -17,19 +17,20 @@
 namespace lynx::worker {
 
 struct StepSums {
-  double squared_norm = 0;  // of all gradients, each parameter once
-  double loss = 0;          // over all tokens of the global batch
-  double yields = 0;        // ranks that were asked to give way
-  // Counts of ranks: those that are still busy with the last in-memory checkpoint, those whose part of it failed, and those
-  // that want none yet.
+  double squared_norm = 0;  // sum over all gradients, each parameter counted once
+  double loss = 0;          // sum over all tokens of the global batch
+  double yields = 0;        // number of ranks that were asked to give way
+  // Numbers of ranks: those that are still busy with the last in-memory checkpoint, those whose part of that checkpoint failed,
+  // and those that do not want a new one yet.
   double copies_busy = 0, copies_failed = 0, copies_unwanted = 0;
 };
 
-// The votes of one rank about in-memory checkpoints of its states, cast when a step ends. Also the combined votes of all ranks.
+// The votes of one rank, when a step ends, about in-memory checkpoints of its states. The type also holds the combined votes of
+// all ranks.
 struct CopyVotes {
   bool idle = true;     // the last in-memory checkpoint is finished
   bool whole = true;    // the last in-memory checkpoint succeeded
-  bool wanted = false;  // the next one may begin after this step
+  bool wanted = false;  // the next in-memory checkpoint may begin after this step
 };
 
 class WorldSum {
@@ -37,9 +38,9 @@ class WorldSum {
   WorldSum(int32_t ranks, int32_t rank);
 
   absl::StatusOr<TransferTicket> Start(const StepSums& own, Communicator& communicator);
-  // The sums over all ranks. Call it after the wait.
+  // Returns the sums over all ranks. Call it after the transfer of Start has been waited for.
   StepSums Sums() const;
-  // The first rank with a value that is not finite; -1 if all are finite.
+  // Returns the first rank with a value that is not finite, or -1 if all values are finite.
   int32_t FirstNotFinite() const;
 
  private:

@@ -17,22 +17,22 @@
 namespace lynx::worker {
 namespace {
 
-// How a parameter is divided among tensor-parallel ranks.
+// Says how a parameter is divided among tensor-parallel ranks.
 enum class Split : uint8_t {
-  kWhole,           // every rank has all of it
-  kParts,           // a range of rows, or of a vector's length, from each of several parts (qkv, gate and up)
-  kVocabularyRows,  // rows, in shards of ceil(v / t), with padding in the last shards
-  kColumns,         // for matrices: a range of columns, stored as a contiguous (rows, columns / t) matrix
+  kWhole,           // every rank has the whole parameter
+  kParts,           // a rank has a range of rows (or of a vector's elements) from each of several parts: qkv, gate and up
+  kVocabularyRows,  // a rank has a shard of ceil(v / t) rows; the last shards have padding
+  kColumns,         // a rank has a range of a matrix's columns, stored as a contiguous (rows, columns / t) matrix
 };
 
 enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
 
-// A parameter's extent along one axis, in terms of the model.
+// The size of a parameter along one axis, as a property of the model.
 enum class Extent : uint8_t { kOne, kHidden, kQkvRows, kHeadSize, kContext, kFc1Rows, kFfn, kSeq, kVocab };
 
 struct ParameterInfo {
   Parameter parameter;
-  std::string_view suffix;  // of the name, after "embed.", "layers.N." or "head."
+  std::string_view suffix;  // the end of the name, after "embed.", "layers.N." or "head."
   Extent rows;              // kOne for vectors
   Extent columns;
   Split split;
@@ -74,7 +74,7 @@ static_assert(InEnumOrder(), "kParameters is indexed by Parameter");
 
 const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cast<size_t>(parameter)]; }
 
-// The numbers of rows of the parts of an extent, in order.
+// Returns the parts of an axis, in order: the number of rows of each part.
 std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
   const int64_t head_size = model.head_size();
   switch (extent) {
@@ -98,7 +98,7 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
 }
 
-// Whether the model has the parameter.
+// True if the model has the parameter.
 bool IsOf(const ModelSpec& model, Parameter parameter) {
   const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
@@ -116,7 +116,8 @@ bool IsOf(const ModelSpec& model, Parameter parameter) {
   }
 }
 
-// The range of an axis of length `total` that rank `r` has, if the axis is divided into shards of length `shard`.
+// A range of an axis. RunOf returns the range that rank `r` has if an axis of length `total` is divided into shards of length
+// `shard`.
 struct Run {
   int64_t begin = 0, length = 0;
 };
@@ -125,7 +126,7 @@ Run RunOf(int64_t total, int64_t shard, int32_t r) {
   return {begin, std::min(total, begin + shard) - begin};
 }
 
-// Sets pieces and count. `parts`: the lengths of the parts of the parameter's rows, or of a vector's length.
+// Sets the pieces and the count of the slot. `parts`: the lengths of the parts of the parameter's rows, or of a vector.
 void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t r, ParameterSlot& slot) {
   const int64_t rows = slot.global_rows, columns = slot.global_columns;
   switch (split) {
@@ -197,16 +198,16 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
   }
 }
 
-// FNV-1a, 64 bits: the name's part of the key. Any function that spreads well would do. This one must never change, because
-// that would change every model's initial weights.
+// Hashes a parameter's name with FNV-1a (64 bits). The hash is a part of the key of its initial values. The function must never
+// change, because the initial weights of every model would change too.
 uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
   return hash;
 }
 
-// Four standard normal deviates from one Philox block: Box and Muller, "A note on the generation of random normal
-// deviates" (1958), in double. u1 is in (0, 1], so its logarithm is finite.
+// Returns four standard normal numbers from one Philox block, computed in double by the method of Box and Muller ("A note on
+// the generation of random normal deviates", 1958). u1 is in (0, 1], so its logarithm is finite.
 std::array<double, 4> NormalBlock(uint64_t key, uint64_t block) {
   const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
                                    {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
@@ -222,7 +223,7 @@ std::array<double, 4> NormalBlock(uint64_t key, uint64_t block) {
   return out;
 }
 
-// out[i] = deviation * normal number `first + i` of the stream `key`.
+// Sets out[i] = deviation * (number `first + i` of the stream of normal numbers with the key `key`).
 void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> out) {
   const auto begin = static_cast<uint64_t>(first);
   size_t i = 0;
@@ -235,7 +236,7 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
   }
 }
 
-// The embedding first, then the head, then the transformer layers of each slice in turn.
+// Returns the position of a layer in the order: the embedding, the head, then the transformer layers of each slice in turn.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
   if (layer == kEmbeddingLayer) return 0;
   if (layer == kHeadLayer) return 1;
@@ -279,8 +280,8 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
 
 namespace {
 
-// Appends the elements [first, last) of a piece as new pieces: at most the end of a row, then whole rows, then the beginning of
-// a row.
+// Appends the elements [first, last) of a piece as up to three new pieces: the end of a row, then whole rows, then the
+// beginning of a row.
 void AppendPart(const ParameterPiece& piece, int64_t first, int64_t last, std::vector<ParameterPiece>& parts) {
   while (first < last) {
     const int64_t row = first / piece.columns, column = first % piece.columns;
@@ -293,7 +294,7 @@ void AppendPart(const ParameterPiece& piece, int64_t first, int64_t last, std::v
   }
 }
 
-// The elements of a slot that are in [begin, end) of the arrays.
+// Returns the part of a slot whose elements are in [begin, end) of the arrays.
 ParameterSlot PartOf(const ParameterSlot& slot, int64_t begin, int64_t end) {
   ParameterSlot part = slot;
   part.pieces.clear();
@@ -376,7 +377,7 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
   }
   if (rounds) {
-    // Memory is allocated in words of 4 bytes.
+    // The backend allocates memory in words of 4 bytes.
     const Bytes words((elements * static_cast<int64_t>(sizeof(Bfloat16)) + 3) / 4 * 4);
     LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(words, "bfloat16 weights" + of_rank));
     state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};

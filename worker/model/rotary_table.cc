@@ -28,7 +28,7 @@ double Llama3Slope(const RotarySpec& rotary, double slope) {
   return (1 - mix) * slope / rotary.factor + mix * slope;
 }
 
-// The pair, which need not be a whole number, that rotates `rotations` times within the original positions.
+// Returns the number of the pair that rotates `rotations` times within the original positions. It need not be a whole number.
 double YarnPair(const RotarySpec& rotary, double turning, double rotations) {
   return turning * std::log(rotary.original_seq / (rotations * kTurn)) / (2 * std::log(rotary.theta));
 }

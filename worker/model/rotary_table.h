@@ -1,7 +1,8 @@
-// How far the pairs of a head rotate at each position, for every kind of scaling, in double. Gives what Hugging Face's
-// transformers compute from `rope_theta` and `rope_scaling`. Pure; thread-safe.
+// Computes how far the pairs of a head rotate at each position, in double, for every kind of scaling. The results are those
+// that Hugging Face's transformers compute from `rope_theta` and `rope_scaling`. Pure; thread-safe.
 //
-// d elements of a head rotate, theta is the base, f the factor, o the original number of positions, i = 0, 1, ... the pair:
+// Each formula gives the angle of pair i per position. d: number of elements of a head that rotate; theta: the base; f: the
+// factor; o: the original number of positions; i = 0, 1, ...: the number of the pair.
 //   none     s_i = theta^(-2i/d)
 //   linear   s_i / f                                                                (Chen et al. 2023)
 //   dynamic  theta' = theta (f n / o - (f - 1))^(d / (d - 2)), n = max(model.seq, o)  ("dynamic NTK")
@@ -19,7 +20,7 @@
 
 namespace lynx::worker {
 
-// `model` must have passed ValidateJobSpec and CheckEngineRuns. The table has no pairs if positions are learned.
+// `model` must have passed ValidateJobSpec and CheckEngineRuns. The table has no pairs if the model has learned positions.
 RotaryTable RotaryTableOf(const ModelSpec& model);
 
 }  // namespace lynx::worker

@@ -1,4 +1,4 @@
-// lynx-rank: one rank of a training job, or a measurement.
+// lynx-rank runs one rank of a training job, or a measurement.
 //
 //   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--run-as UID:GID:GROUPS]
 //                                                    trains; started by the worker daemon (cancellation.h: yield)
@@ -61,7 +61,7 @@ struct Arguments {
   std::string check_cuda;
 };
 
-// False for an unknown option, or an option without its value; getopt has then printed a message to stderr.
+// Returns false for an unknown option or an option without its value. In this case getopt has printed a message to stderr.
 bool ParseArguments(int argc, char** argv, Arguments& arguments) {
   constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
                                  {"listen-fd", required_argument, nullptr, 'l'},
@@ -100,14 +100,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The effect of SIGTERM and SIGINT. kEnd: they end the process, which is fine for a measurement. kBlocked: they wait until a
+// What SIGTERM and SIGINT do. kEnd: they end the process, which is right for a measurement. kBlocked: they are blocked until a
 // Cancellation reads them.
 enum class StopSignals : uint8_t { kEnd, kBlocked };
 
-// Pins the process to the cores, sets the BLAS's number of threads, and blocks the signals if asked. The BLAS reads its number
-// of threads and starts them before main. A signal ends the process if even one of these threads has not blocked it. So if
-// anything differs from what is asked, the process restarts itself. It keeps its cores, its blocked signals, its descriptors
-// and its id.
+// Pins the process to the cores, sets the BLAS's number of threads, and blocks the signals if `signals` is kBlocked. If one of
+// these settings was different, the process then restarts itself with execv, for two reasons. The BLAS reads its number of
+// threads and starts its threads before main. And a signal ends the process if even one of these threads has not blocked it. A
+// restarted process keeps its cores, its blocked signals, its descriptors and its id.
 absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSignals signals, char** argv) {
   LYNX_ASSIGN_OR_RETURN(const PinResult pinned, PinCallingThread(cores));
   const bool as_asked = signals == StopSignals::kEnd || BlockStopSignals() == BlockResult::kWereBlocked;
@@ -120,8 +120,8 @@ absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSi
   return absl::InternalError(absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
 }
 
-// Continues as the program with the suffix kCudaSuffix, which is linked with CUDA, if it exists beside this one. Otherwise this
-// program continues, and making the backend gives the error.
+// Replaces this program by the program with the suffix kCudaSuffix, which is linked with CUDA, if it exists in the same folder.
+// If it does not exist, this program continues, and gives the error when it makes the backend.
 void StartWithCuda(char** argv) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -216,7 +216,7 @@ int RunCheckCuda(const std::string& uuid, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  // A daemon that has ended must not end its ranks through a broken pipe.
+  // If the daemon has ended, a write to a broken pipe must not end the rank.
   signal(SIGPIPE, SIG_IGN);
   Arguments arguments;
   if (!ParseArguments(argc, argv, arguments)) return kExitUsage;

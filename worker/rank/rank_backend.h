@@ -1,5 +1,5 @@
-// Makes the backend of a rank's device. The rest of the rank process does not depend on the kind of device, so this is
-// separate: a program that links this file also links a CUDA backend, or its replacement.
+// Makes the backend of a rank's device. It is separate, because a program that links this file also links a CUDA backend or the
+// replacement of it. The rest of the rank process does not depend on the kind of device.
 #ifndef LYNX_WORKER_RANK_RANK_BACKEND_H_
 #define LYNX_WORKER_RANK_RANK_BACKEND_H_
 
@@ -16,9 +16,9 @@ namespace lynx::worker {
 // Makes CUDA show only these GPUs to this process, in this order. Call it before the process first uses CUDA.
 void ShowGpus(const std::vector<std::string>& uuids);
 
-// `threads`: threads of the CPU's BLAS. A GPU is found by its UUID, and CUDA then shows only that GPU to this process; so this
-// must be the process's first use of CUDA. Errors name the device: Unimplemented if this build has no CUDA, NotFound or
-// Internal if the GPU or the driver does not work.
+// `threads`: number of threads of the CPU's BLAS. A GPU is found by its UUID. CUDA then shows only this GPU to this process, so
+// this call must be the process's first use of CUDA. Errors name the device. Unimplemented: this build has no CUDA. NotFound or
+// Internal: the GPU or the driver does not work.
 absl::StatusOr<std::unique_ptr<Backend>> MakeRankBackend(const RankDevice& device, int threads);
 
 }  // namespace lynx::worker

@@ -34,7 +34,7 @@
 namespace lynx::worker {
 namespace {
 
-// Detaches the communicator from the cancellation before it is destroyed.
+// Attaches the communicator to the cancellation, and detaches it before the communicator is destroyed.
 class Attachment {
  public:
   Attachment(Cancellation& cancellation, Communicator& communicator) : cancellation_(cancellation) {
@@ -64,10 +64,10 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   return options;
 }
 
-// The size of this rank's states in a checkpoint: weights and both moments.
+// Returns the size of this rank's states in a checkpoint: weights and both moments.
 Bytes FullShardBytes(ModelState& state) { return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes())); }
 
-// The size of the shard that this rank writes; 0 if it writes none.
+// Returns the size of the shard that this rank writes, or 0 if it writes no shard.
 Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
   return coordinates.dp != 0 && !state.shares_updates() ? Bytes(0) : FullShardBytes(state);
 }
@@ -81,12 +81,12 @@ CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) 
           .data = dataset.fingerprint()};
 }
 
-// Everything that the steps of a run need.
+// Everything that is needed to run the steps.
 struct Training {
   const RankConfig& config;
   Engine& engine;
-  const Dataset* held_out;  // null without evaluation
-  int64_t first;            // step of this generation
+  const Dataset* held_out;  // null if the job has no evaluation
+  int64_t first;            // the first step of this generation
   bool traces;
   IdleLimit& idle_limit;
   LinkMeter& links;
@@ -94,11 +94,11 @@ struct Training {
   CheckpointWriter& checkpoints;
   CopyWriter& copies;
   ReportFile& reports;
-  RunLog* log;  // null except on rank 0
+  RunLog* log;  // null on all ranks except rank 0
   const Cancellation& cancellation;
 };
 
-// If the checkpoint for giving way failed, the run continues for this many steps before it tries again.
+// If the run was asked to give way but the checkpoint for this could not be written, the run tries again after this many steps.
 constexpr int64_t kStepsBetweenYields = 20;
 
 bool Evaluates(const TrainSpec& train, int64_t steps_done) {
@@ -118,7 +118,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t step
                           .duration = clock.Monotonic() - begin};
 }
 
-// Reports the trace of the step that was just run.
+// Reports the trace of the last step, in parts.
 void AppendTrace(const Training& training, int64_t step) {
   const std::vector<int64_t> times = TraceTimes(training.engine.Spans());
   constexpr size_t kPart = kTimesPerAction * kTraceActionsPerPart;
@@ -132,7 +132,7 @@ void AppendTrace(const Training& training, int64_t step) {
   }
 }
 
-// Runs one step and reports it, with the evaluation that may follow.
+// Runs one step and reports it. If an evaluation is due after the step, runs and reports it too.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
   LYNX_ASSIGN_OR_RETURN(StepReport report, WithCauseOfCode(training.engine.RunStep(step)));
@@ -155,8 +155,8 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   return absl::OkStatus();
 }
 
-// Called after a step at which all ranks agreed to give way. Returns true if the checkpoint of this step is visible. Returns
-// false if it could not be written; then the run does not give way.
+// Gives way. Called after a step at which all ranks agreed to give way. Returns true if the checkpoint of this step is visible.
+// Returns false if it could not be written; then the run continues.
 absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
   const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
   LYNX_ASSIGN_OR_RETURN(const bool visible, training.checkpoints.WriteNow(steps_done));
@@ -169,7 +169,7 @@ absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
 
 enum class RunEnd : uint8_t { kDone, kYielded };
 
-// Runs all remaining steps, with their checkpoints.
+// Runs all remaining steps, and writes their checkpoints.
 absl::StatusOr<RunEnd> Train(const Training& training) {
   const RealClock clock;
   const JobSpec& spec = training.config.spec;
@@ -203,14 +203,14 @@ absl::StatusOr<RunEnd> Train(const Training& training) {
   return RunEnd::kDone;
 }
 
-// Opens the job's held-out data; null without evaluation.
+// Opens the job's held-out data. Returns null if the job has no evaluation.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
   if (config.spec.train.eval_every == 0) return std::unique_ptr<Dataset>();
   const DataSpec held_out{.kind = config.spec.data.kind, .path = config.spec.data.validation_path};
   return OpenDataset(held_out, config.context.model.seq, config.context.model.vocab, config.spec.train.seed);
 }
 
-// Resumes from the newest states, in memory or on disk.
+// Resumes from the newest states, which are in memory or on disk.
 absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
                                        PeerCopies* peer_copies, ModelState& state, ReportFile& reports) {
   std::unique_ptr<CopyResume> copies;
@@ -222,8 +222,8 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
   return point;
 }
 
-// Does everything after the rank has connected to its peers. The caller must tell an error of this rank to the peers: see Run.
-// `between_hosts` transfers this process's memory, `between_devices` the device's memory.
+// Does everything after the rank has connected to its peers. If it returns an error, the caller must tell the error to the
+// peers (see Run). `between_hosts` transfers this process's memory, `between_devices` transfers the device's memory.
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
                                     Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
@@ -285,7 +285,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .cancellation = cancellation});
 }
 
-// Uses NCCL. If no rank has NCCL, transfers go through the memory of the processes.
+// Returns the communicator for device memory. It uses NCCL, or transfers data through host memory if no rank has NCCL.
 absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
                                                              Backend& backend) {
   const ParallelLayout& layout = config.context.layout;

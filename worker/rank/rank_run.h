@@ -1,10 +1,11 @@
-// RankRun: runs one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
-// steps and checkpoints.
+// RankRun runs one rank of one generation of a job. It reads the configuration, prepares data, peers, states and engine, and
+// runs all steps with their checkpoints.
 //
 //   connect to peers -> check of nodes, if it is due (node_check.h) -> open data -> states, arena -> do all read the same data?
 //     -> resume point -> RankReady -> steps, checkpoints -> RankDone, or RankYielded if the run is asked to give way
 //
-// Peers connect first, so that the time limit for connecting does not include a slow disk. Runs on the calling thread.
+// Peers connect first, so that the time limit for connecting does not include the time of a slow disk. Runs on the calling
+// thread.
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_
 #define LYNX_WORKER_RANK_RANK_RUN_H_
 
@@ -15,8 +16,8 @@
 
 namespace lynx::worker {
 
-// Returns the process's exit code (kRankExit...). When it returns, it has reported any failure; a cancelled run reports
-// nothing. Takes ownership of `listen_fd`. The calling thread should already be pinned, and must be the backend's thread.
+// Returns the process's exit code (kRankExit...). It reports every failure before it returns; a cancelled run reports nothing.
+// Takes ownership of `listen_fd`. The calling thread must be the backend's thread, and should already be pinned.
 int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports, Cancellation& cancellation);
 
 }  // namespace lynx::worker

@@ -50,7 +50,7 @@ class FakeJobs : public v1::Jobs::Service {
   int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   int watches() const { return watches_; }
-  // Handles the n-th call of WatchJob, counted from 1.
+  // Handles call number n of WatchJob, counted from 1.
   std::function<grpc::Status(int, Writer&)> on_watch;
 
   // Sleeps as long as the test lasts.
@@ -59,7 +59,7 @@ class FakeJobs : public v1::Jobs::Service {
     changed_.wait(lock, [this] { return over_; });
   }
 
-  // The status for the n-th call of ListJobs, counted from 1.
+  // Returns the status for call number n of ListJobs, counted from 1.
   std::function<grpc::Status(int)> on_list = [](int) { return grpc::Status::OK; };
   int lists() const { return lists_; }
   int jobs = 0;  // number of its jobs; "j1" is the oldest
@@ -72,7 +72,7 @@ class FakeJobs : public v1::Jobs::Service {
     return on_list(++lists_);
   }
   int events = 0;           // number of events of its only job
-  bool knows_pages = true;  // false: like a server of an earlier release
+  bool knows_pages = true;  // false: it answers like a server of an earlier release
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
     v1::Job& job = *response->mutable_job();
     job.set_id("j1");
@@ -133,9 +133,9 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   EXPECT_TRUE(listed.ok()) << listed.status();
 }
 
-// Counts calls, not time: gRPC connects again after at most 1.2 s, which are 24 pauses; by itself it looks every 5 s,
-// which are 100. The server is another process, because in this process its threads would wait for the client's
-// connection too.
+// The test counts calls and not time. gRPC connects again after at most 1.2 s, which is 24 pauses. If gRPC were not asked, it
+// would look only every 5 s, which is 100 pauses. The server is another process, because in this process its threads would also
+// wait for the client's connection.
 TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
   const int port = FakeJobs().port();
   const std::string address = "127.0.0.1:" + std::to_string(port);
@@ -210,7 +210,7 @@ TEST(ClientTest, ARefusalIsFinal) {
   EXPECT_EQ(jobs.watches(), 1);
 }
 
-// The watch of a waiting job sends nothing for a long time. This does not mean that the server is away.
+// The watch of a waiting job sends nothing for a long time. This does not mean that the server has gone away.
 TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
   FakeJobs jobs;
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {
@@ -262,7 +262,7 @@ TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   EXPECT_GE(jobs.watches(), 2);
 }
 
-// The status of a server that is too busy, with google.rpc.RetryInfo in the details.
+// Returns the status of a server that is too busy, with a google.rpc.RetryInfo in the details.
 grpc::Status Later(Nanos delay) {
   google::rpc::RetryInfo info;
   info.mutable_retry_delay()->set_seconds(delay.value / kSecond.value);
@@ -280,7 +280,7 @@ TEST(ClientTest, CallsAgainWhenTheServerSaysWhen) {
   EXPECT_EQ(server.lists(), 3);
 }
 
-// After a restart a server refuses calls until it has caught up. The watch of a training job must survive this.
+// After a restart, a server refuses calls until it has caught up. The watch of a training job must survive this time.
 TEST(ClientTest, AWatchOutlivesAServerThatIsTooBusy) {
   FakeJobs jobs;
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {

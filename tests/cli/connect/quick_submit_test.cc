@@ -28,7 +28,7 @@ TEST(QuickSubmitTest, OptionsOfAllVerbsMayComeAfterTheVerb) {
   EXPECT_EQ(parsed->timeout_seconds, 10);
 }
 
-// Each of these is another command, a mistake, or has a special meaning.
+// Each of these command lines is another command, has a mistake, or has a special meaning.
 TEST(QuickSubmitTest, LeavesEverythingElse) {
   for (const Words& words : std::vector<Words>{
            {},

@@ -22,7 +22,7 @@ namespace {
 constexpr Nanos kPatience{30'000'000'000};
 constexpr char kSubmit[] = "/lynx.v1.Jobs/SubmitJob";
 
-// A real server of the gRPC library, whose answers the test decides.
+// A real server of the gRPC library. The test sets its answers.
 class UnaryCallTest : public ::testing::Test, public v1::Jobs::Service {
  protected:
   void Serve(const std::string& host = "127.0.0.1") {
@@ -77,7 +77,7 @@ TEST_F(UnaryCallTest, ReachesIpv6) {
   EXPECT_TRUE(Call(request).has_value());
 }
 
-// Larger than every initial window of the two sides.
+// The message is larger than every initial window of the two sides.
 TEST_F(UnaryCallTest, CarriesLargeMessagesBothWays) {
   Serve();
   answer_ = [](const auto& request, auto& response) {
@@ -125,7 +125,7 @@ TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
   for (const char* address : {"127.0.0.1:1", "[::1]:65535"}) EXPECT_TRUE(IsCalledUnary(address)) << address;
 }
 
-// A listener that accepts connections and does `then` with each.
+// A listener that accepts connections and calls `then` with each of them.
 class OtherServer {
  public:
   OtherServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A machine without any problem.
+// Returns the facts of a machine without any problem.
 MachineFacts Fit() {
   MachineFacts facts{.version = "1.0",
                      .kernel = "Linux 6",
@@ -43,7 +43,7 @@ MachineFacts Fit() {
   return facts;
 }
 
-// All findings that are not ok: "VERDICT WHAT: FOUND".
+// Returns all findings that are not ok, each as "VERDICT WHAT: FOUND".
 std::vector<std::string> Wrong(const MachineFacts& facts) {
   std::vector<std::string> wrong;
   for (const Finding& finding : Diagnose(facts)) {
@@ -163,7 +163,7 @@ TEST(Doctor, TheWorstCounts) {
 TEST(Doctor, KnowsThisMachineByItsAddresses) {
   for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"})
     EXPECT_TRUE(IsThisMachine(address)) << address;
-  // Addresses from the ranges reserved for documentation, and strings that are not addresses.
+  // These are addresses from ranges that are reserved for documentation, and texts that are not addresses.
   for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"})
     EXPECT_FALSE(IsThisMachine(address)) << address;
 }

@@ -27,7 +27,7 @@ class LocalClusterTest : public testing::Test {
   }
   ~LocalClusterTest() override { std::filesystem::remove_all(folder_); }
 
-  // Records a cluster whose only daemon is the server; its process is the one with this pid.
+  // Records a cluster whose only daemon is the server. `pid`: the server's process.
   void Record(pid_t pid) const {
     const ProcessIdentity process = IdentifyProcess(pid).value();
     std::ofstream(folder_ + "/cluster.json")
@@ -39,7 +39,8 @@ class LocalClusterTest : public testing::Test {
   std::string folder_;
 };
 
-// Needs a process of another user: this one if root runs the tests, else the machine's first process.
+// The test needs a process of another user. If root runs the tests, it is this process; otherwise it is the machine's first
+// process.
 TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   const bool root = geteuid() == 0;
   const pid_t daemon = root ? getpid() : 1;
@@ -48,7 +49,7 @@ TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   if (child == 0) {
     constexpr uid_t kNobody = 65534;
     if (root && setuid(kNobody) != 0) _exit(2);
-    alarm(60);  // the test must not wait forever
+    alarm(60);  // so that the test does not wait forever
     const absl::Status down = LocalDown(folder_);
     std::ofstream(folder_ + "/said") << down;
     _exit(0);
@@ -76,7 +77,7 @@ TEST_F(LocalClusterTest, WhatIsWrongIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
-// The cluster's file is as an earlier release may have written it.
+// The cluster's file has the form that an earlier release may have written.
 TEST_F(LocalClusterTest, ARateThatIsNoneInTheFileIsAnotherThanTheOneGiven) {
   std::ofstream(folder_ + "/cluster.json") << R"({"serverAddress": "127.0.0.1:1", "daemons": [
           {"name": "server", "argv": ["x"], "log": "x", "metricsAddress": "", "pid": 0, "startTicks": 0, "machineBoot": ""},

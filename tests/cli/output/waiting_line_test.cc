@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::EndsWith;
 
-// Reads from `from` up to and including `text`; waits for the writer.
+// Reads from `from` until it has read `text`. Waits for the writer.
 std::string ReadUntil(int from, const std::string& text) {
   std::string all;
   char byte = 0;
@@ -31,7 +31,8 @@ TEST(WaitingLine, SaysOnATerminalWhatItIsAtAndWipesItself) {
     all = ReadUntil(screen, "planning (");
     line.At("layouts with tp 8");
     all += ReadUntil(screen, "planning: layouts with tp 8 (");
-    line.At(std::string(100, 'x'));  // a wrapped line could not be erased
+    // The line is cut, because a line that continues on the next line of the screen could not be erased.
+    line.At(std::string(100, 'x'));
     all += ReadUntil(screen, std::string(29, 'x'));
   }
   close(terminal);

@@ -206,7 +206,7 @@ TEST(ClusterFile, ExamplesAreValidAndSayWhereEveryNumberIsFrom) {
     EXPECT_EQ(std::filesystem::path(path).stem(), file->name);
     int numbers = 0;
     for (const NumberSource& number : file->sources) {
-      // Names and numbers of machines need no source. The points of a curve need none either, because the curve has one.
+      // Names and numbers of machines need no source. The points of a curve need none, because the curve itself has one.
       const bool of_machines = absl::StrContains(number.path, ".points[") || absl::EndsWith(number.path, "ame") ||
                                absl::EndsWith(number.path, ".nodes") || absl::EndsWith(number.path, "devicesPerNode") ||
                                absl::EndsWith(number.path, ".device") || absl::EndsWith(number.path, ".kind");

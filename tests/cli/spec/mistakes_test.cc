@@ -1,4 +1,4 @@
-// Mistakes that people make in files of YAML: each message names the place, the mistake and what to write instead.
+// Tests mistakes that people make in YAML files. Each message must name the place, the mistake and what to write instead.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "j.yaml:17:30: parallel.sequenceParallel: expected auto, off or on, found 'yes'"}),
     NameOf);
 
-// Valid text that may look like a mistake.
+// These texts are valid, although they may look like mistakes.
 TEST(JobFileMistakesTest, WhatIsValidIsTaken) {
   std::string with_returns;
   for (const char c : std::string(kGood)) with_returns += c == '\n' ? std::string("\r\n") : std::string(1, c);

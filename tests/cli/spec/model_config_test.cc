@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The configurations are as published with the models, without the fields that are ignored.
+// The configurations are those that were published with the models, without the fields that are ignored.
 constexpr char kGpt2[] = R"({
   "model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_inner": null,
   "n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
@@ -63,7 +63,7 @@ TEST(ModelConfig, ReadsLlama) {
                                .kv_heads = 8,
                                .attention = AttentionKernel::kFused,
                                .dtype = DataType::kBfloat16}));
-  // As many key heads as heads is the default, so it is stored as the default.
+  // If there are as many key heads as heads, the value is the default, so it is stored as the default.
   const auto whole = ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64"), "c");
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->kv_heads, 0);
@@ -72,7 +72,7 @@ TEST(ModelConfig, ReadsLlama) {
   EXPECT_EQ(absent->kv_heads, 0);
 }
 
-// The published configurations of families, without the fields that are ignored.
+// Reads a published configuration of a family, without the fields that are ignored.
 ModelSpec Read(const std::string& text) {
   const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
   EXPECT_TRUE(model.ok()) << model.status();
@@ -91,8 +91,8 @@ TEST(ModelConfig, ReadsMistral) {
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.rotary.theta, 1e6);
   EXPECT_EQ(model.attention, AttentionKernel::kFused);
-  // In this family, an absent field stands for the default of the class in transformers, which is not the number of heads.
-  // null stands for the number of heads.
+  // In this family a missing field means the default of the class in transformers, which is not the number of heads. null means
+  // the number of heads.
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
 }
@@ -103,7 +103,7 @@ TEST(ModelConfig, ReadsLlama3) {
   EXPECT_EQ(model.rotary, (RotarySpec{.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}));
   EXPECT_EQ(model.norm_epsilon, 1e-5);
   EXPECT_EQ(model.plan_only, PlanOnlyFeatures{0});
-  // The form that newer versions of the library write.
+  // Newer versions of transformers write this form.
   const ModelSpec newer = Read(Replaced(kLlama, "\"rope_scaling\": null", R"("rope_parameters": {"rope_theta": 500000.0,
       "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"));
   EXPECT_EQ(newer, model);
@@ -117,12 +117,12 @@ TEST(ModelConfig, ReadsOtherScalings) {
             (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
             (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
-  // transformers uses max_position_embeddings, whatever the rope_scaling object says.
+  // transformers uses max_position_embeddings here, whatever the object rope_scaling says.
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq,
             4096);
   EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
             (RotarySpec{.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 2048, .beta_fast = 16}));
-  // DeepSeek's form of the factor of cosines and sines. Here both values are 1, so there is no factor.
+  // DeepSeek writes the factor of cosines and sines in this form. Here both values are 1, so there is no factor.
   EXPECT_EQ(scaled(R"({"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0})").rotary.attention_factor, 1);
   EXPECT_EQ(scaled(R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})").plan_only,
             Bit(PlanOnlyFeature::kOtherRopeScaling));
@@ -145,9 +145,9 @@ TEST(ModelConfig, ReadsQwen) {
 TEST(ModelConfig, ReadsPhi3AndStarCoder) {
   const ModelSpec phi =
       Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
-  EXPECT_EQ(phi.rotary.dims, 96);  // of 128
+  EXPECT_EQ(phi.rotary.dims, 96);  // 96 of 128 elements
   EXPECT_EQ(phi.window, 2047);
-  // transformers reads this as longrope in this family, and never as yarn.
+  // In this family, transformers reads this as longrope, and never as yarn.
   const ModelSpec long_phi = Read(Replaced(Replaced(kLlama, "\"llama\"", "\"phi3\""), "\"rope_scaling\": null",
                                            R"("rope_scaling": {"type": "yarn", "factor": 4.0})"));
   EXPECT_EQ(long_phi.plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
@@ -157,7 +157,7 @@ TEST(ModelConfig, ReadsPhi3AndStarCoder) {
   EXPECT_EQ(bigcode.plan_only, PlanOnlyFeatures{0});
 }
 
-// Everything that the engine does not support is named, and the shape is still read.
+// Everything that the engine does not support must be named, but the shape must still be read.
 TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   const struct {
     std::string text;
@@ -188,7 +188,7 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   }
 }
 
-// Models that also read images keep the fields of their language model in a separate object.
+// If a model also reads images, the fields of its language model are in a separate object.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
   EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"),

@@ -48,7 +48,7 @@ TEST(YamlValue, RefusesWhatIsHardToRead) {
   EXPECT_THAT(ErrorOf("a: !!int 3\n"), HasSubstr("f.yaml:1:4: not valid YAML: tags"));
   EXPECT_THAT(ErrorOf("? [a, b]\n: 1\n"), HasSubstr("field names must be plain words"));
   EXPECT_THAT(ErrorOf("a: 1\n---\nb: 2\n---\n"), HasSubstr("holds 3 documents"));
-  // At these texts the parser would never advance.
+  // With these texts, the parser would make no progress.
   for (const char* text : {"# a comment\n, a: 1\n", ",", "---\n, a\n"}) {
     EXPECT_THAT(ErrorOf(text), HasSubstr("not valid YAML: nothing can begin with this character")) << text;
   }

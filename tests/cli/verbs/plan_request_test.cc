@@ -1,4 +1,4 @@
-// The cluster that offline planning assumes.
+// Tests which cluster offline planning assumes.
 #include "cli/verbs/plan_request.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ class PlanRequestTest : public ::testing::Test {
   }
   ~PlanRequestTest() override { std::filesystem::remove_all(folder_); }
 
-  // The only node group, for a job on that kind of device.
+  // Returns the only node group for a job on this kind of device.
   NodeGroup GroupOf(const std::string& device) {
     std::ofstream(options_.file) << R"(apiVersion: lynx/v1
 kind: TrainingJob

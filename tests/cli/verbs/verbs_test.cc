@@ -1,4 +1,4 @@
-// Verbs against a server whose answers the test decides: what the verbs print, and their exit codes.
+// Tests verbs against a server whose answers the test sets: what the verbs print, and their exit codes.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Has nodes, and a job "j1" whose traced step is inconsistent.
+// A service with nodes and a job "j1". The trace of this job's step is inconsistent.
 class FakeJobs : public v1::Jobs::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse* response) override {

@@ -79,7 +79,8 @@ TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
   EXPECT_GT(counts.offloading, 5);
 }
 
-// 16 stages of one layer each, on different nodes: gradients have a long way.
+// Returns a request for 16 layers on eight nodes. A pipeline can have 16 stages of one layer each, so gradients pass through
+// many stages.
 PlanRequest DeepRequest() {
   PlanRequest request;
   request.target = PlanTarget::kAnyFramework;
@@ -126,7 +127,7 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
   }
 }
 
-// A small model on many nodes that are far apart.
+// The model is small, and its many nodes are far apart.
 TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 256};

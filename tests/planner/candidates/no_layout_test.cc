@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Sixteen ranks on four nodes.
+// Returns a job for sixteen ranks on four nodes.
 JobSpec Spec() {
   JobSpec spec;
   spec.name = "job";
@@ -48,7 +48,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class NoLayout : public testing::TestWithParam<Case> {};
 
-// Each text names fields of the job file, their values, the rule, and what to write instead.
+// Each error text must name fields of the job file, their values, the rule, and what the user can write instead.
 TEST_P(NoLayout, NamesTheReason) {
   JobSpec spec = Spec();
   GetParam().change(spec);
@@ -185,7 +185,7 @@ TEST(NoLayout, ACustomScheduleHasItsMicrobatches) {
                         "train.microBatch"));
 }
 
-// No single field is the reason, so the planner looks for values that would work.
+// Here no single field is the reason, so the planner looks for values that would work.
 TEST(NoLayout, NamesWhatWouldDo) {
   JobSpec spec = Spec();
   spec.model.layers = 6;
@@ -210,7 +210,7 @@ TEST(NoLayout, NamesWhatWouldDo) {
               HasSubstr("there are layouts with parallel.dp left to the planner (auto), or with resources.ranks"));
 }
 
-// Degrees that do not divide the model are found before there is a cluster.
+// The validation of the job file finds degrees that do not divide the model. It needs no cluster for this.
 TEST(NoLayout, DegreesThatDoNotDivideTheModelAreNotValid) {
   const auto error = [](const std::function<void(JobSpec&)>& change) {
     JobSpec spec = Spec();

@@ -18,8 +18,8 @@ ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   return model;
 }
 
-// Compares the peak of every rank of a pipeline with the peak of the program of a whole step. The policies are random,
-// so nearly all are more irregular than any that the planner makes: a few of their programs become periodic only after
+// Compares the peak of every rank of a pipeline with the peak of the program of a whole step. The policies are random. Nearly
+// all of them are more irregular than any policy that the planner makes. A few of their programs become periodic only after
 // more microbatches than StagePeaks looks at.
 TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   constexpr uint64_t kSeed = 20261121;

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two nodes of 4 devices, then three of 2.
+// Returns a cluster of two nodes with 4 devices each, followed by three nodes with 2 devices each.
 ClusterTopology Mixed() {
   ClusterTopology cluster = UniformCluster(2, 4, StatedCpuProfile(), kGiB * 8);
   cluster.groups[0].name = "big";
@@ -43,13 +43,13 @@ TEST(ClusterTopology, RanksFillNodesInOrder) {
 
 TEST(ClusterTopology, GroupsOfAStageAreThoseOfAllItsReplicas) {
   const ClusterTopology cluster = Mixed();
-  // One replica: ranks 0 to 11 in stages of 2.
+  // There is one replica, with ranks 0 to 11 in stages of 2 ranks.
   EXPECT_THAT(GroupsOfStage(cluster, {.tp = 2, .pp = 6, .dp = 1}, 3), ElementsAre(0));
   EXPECT_THAT(GroupsOfStage(cluster, {.tp = 2, .pp = 6, .dp = 1}, 4), ElementsAre(1));
-  // Two replicas: stage 2 is ranks 4, 5 and 10, 11; stage 0 ranks 0, 1 and 6, 7.
+  // There are two replicas. Stage 2 has the ranks 4, 5, 10 and 11; stage 0 has the ranks 0, 1, 6 and 7.
   EXPECT_THAT(GroupsOfStage(cluster, {.tp = 2, .pp = 3, .dp = 2}, 2), ElementsAre(0, 1));
   EXPECT_THAT(GroupsOfStage(cluster, {.tp = 2, .pp = 3, .dp = 2}, 0), ElementsAre(0));
-  // Context-parallel ranks count too: stage 0 is ranks 0 to 9.
+  // Context-parallel ranks count too: stage 0 has the ranks 0 to 9.
   EXPECT_THAT(GroupsOfStage(cluster, {.tp = 2, .pp = 1, .dp = 1, .cp = 5}, 0), ElementsAre(0, 1));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two stages of one rank each; a boundary transfer takes 640 ns, a segment's ops 500 ns forward.
+// There are two stages of one rank each. A boundary transfer takes 640 ns, and the ops of a segment take 500 ns forward.
 class SharedCoresTest : public ::testing::Test {
  protected:
   Simulation Run(const std::string& first, const std::string& second, const std::vector<SharedCores>& shared) {
@@ -61,7 +61,7 @@ TEST_F(SharedCoresTest, RanksThatAlternateLoseNothing) {
 
 TEST_F(SharedCoresTest, RanksSlowEachOtherOnlyWhileBothCompute) {
   const Simulation shared = Run("0F0:0.attn 0SF+0 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
-  // The first rank's work ends at 1000, and the transfer that the second waits for at 1140.
+  // The first rank's work ends at 1000 ns. The transfer for which the second rank waits ends at 1140 ns.
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(0));
   EXPECT_EQ(shared.step, Nanos(1140 + 1000));
   const Simulation longer = Run("0F0:0.attn 0SF+0 0F0:0.attn 0F0:0.mlp 0SF-0", "1RF+0 1RF-0 1F0:2.attn 1F0:2.mlp", one_core_);
@@ -82,8 +82,8 @@ TEST_F(SharedCoresTest, RanksOfAStageThatShareACoreMakeItsTimesLonger) {
   EXPECT_EQ(shared.stages[0].end, Nanos(2000));
   EXPECT_EQ(shared.stages[0].core_wait, Nanos(1000));
   EXPECT_EQ(shared.stages[1].end, Nanos(1000)) << "the stages are on cores of their own";
-  // Four ranks share one core: while both stages compute, work takes 4 times as long. The second is done at 2000; by
-  // then half of the first is done.
+  // Four ranks share one core. While both stages compute, work takes 4 times as long. The second stage is done at 2000 ns. At
+  // that time the first stage has done half of its work.
   const Simulation all = Run(first, second, {{.devices = {0, 1, 2, 3}, .at_once_permille = 1000}});
   EXPECT_EQ(all.stages[1].end, Nanos(2000));
   EXPECT_EQ(all.stages[0].end, Nanos(3000));
@@ -93,11 +93,11 @@ TEST_F(SharedCoresTest, RanksOfAStageThatShareACoreMakeItsTimesLonger) {
 TEST_F(SharedCoresTest, AWindowHidesLessWhereRanksShareACore) {
   layout_ = {.tp = 2, .pp = 2};
   const std::vector<SharedCores> first_stage{{.devices = {0, 1}, .at_once_permille = 1000}};
-  // 400 ns of recomputation become 800, in a window of 640 ns.
+  // The 400 ns of recomputation take 800 ns, in a window of 640 ns.
   const std::string program = "0AR+0:0.attn 0R0:0.attn(ln1,qkv,probs,context) 0AR-0:0.attn";
   EXPECT_EQ(Run(program, "", {}).stages[0].recompute_exposed, Nanos(0));
   EXPECT_EQ(Run(program, "", first_stage).stages[0].recompute_exposed, Nanos(160));
-  // The transfers of the two ranks take a tenth of a core each, a fifth in all: of 640 ns, 512 are left.
+  // The transfers of the two ranks take a tenth of a core each, which is a fifth in all. So 512 of 640 ns are left.
   profile_.communication_compute_permille = 100;
   EXPECT_EQ(Run(program, "", first_stage).stages[0].end, Nanos(640 + 800 - 512));
 }
@@ -133,7 +133,7 @@ TEST(CoreSharing, ACheckedClusterNamesItsSharedCoresWell) {
   EXPECT_THAT(error({{0, 1}, 2000}), HasSubstr("less than their 2 devices"));
 }
 
-// A whole plan like the demo's: four ranks on two nodes on one machine with two cores.
+// Makes a whole plan that is similar to the demo's plan: four ranks on two nodes, all on one machine with two cores.
 TEST(CoreSharing, APlanCountsOnTheCores) {
   PlanRequest request;
   request.spec.model = {.layers = 4, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};

@@ -17,9 +17,9 @@ TEST(CostModel, RooflineTakesTheSlowerOfArithmeticAndMemory) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const CostModel slow_arithmetic(profile, model, {}, 1, 1);
   EXPECT_FALSE(slow_arithmetic.measured());
-  // fc1: 2 * 10 tokens * 16 * 64 FLOPs at one a nanosecond outweigh its traffic.
+  // fc1 takes 2 * 10 tokens * 16 * 64 FLOPs, at one FLOP per nanosecond. This is longer than its memory traffic takes.
   EXPECT_EQ(slow_arithmetic.OpTime(Op::kFc1, Pass::kForward), Nanos(2 * 10 * 16 * 64 + 7));
-  // gelu computes next to nothing: it reads and writes 10 * 64 floats.
+  // gelu has almost no arithmetic. Its time is that of reading and writing 10 * 64 floats.
   EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kForward), Nanos(2 * 10 * 64 * 4 + 7));
   EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kWeight), Nanos(0));
   profile.flops_per_second *= 1'000'000;
@@ -91,8 +91,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const CostModel derived(profile, model, sharded, 1, 4);
   EXPECT_TRUE(derived.measured());
   EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
-  // Matrix products take the same time with sequence parallelism. Norms read and write half of the tokens, and all of their
-  // weights.
+  // Matrix products take the same time with sequence parallelism. Norms then read and write only half of the tokens, but all of
+  // their weights.
   for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
     EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
   }
@@ -100,8 +100,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
   const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
   EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
-  // Times without sequence parallelism are derived from times with it, too. A time that was measured for the shape itself has
-  // priority.
+  // Times without sequence parallelism are also derived from times with sequence parallelism. If a time was measured for the
+  // shape itself, the cost model uses that time.
   for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
   EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
   EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
@@ -111,7 +111,8 @@ TEST(CostModel, RingCollectivesByHand) {
   const ModelSpec model = TinyModel(1);
   const CostModel costs(RoundProfile(model), model, {}, 1, 1);
   const LinkCost link{Nanos(5), 500'000'000};
-  // 4 ranks, 1000 bytes: 6 steps of 250 bytes at 2 ns per byte, plus 5 ns latency.
+  // The group has 4 ranks, and the tensor 1000 bytes. There are 6 steps of 250 bytes at 2 ns per byte, with 5 ns of latency
+  // each.
   EXPECT_EQ(costs.AllReduce(Bytes(1000), 4, link), Nanos(6 * 505));
   EXPECT_EQ(costs.AllGather(Bytes(1000), 4, link), Nanos(3 * 505));
   EXPECT_EQ(costs.AllReduce(Bytes(1000), 1, link), Nanos(0));
@@ -124,7 +125,7 @@ TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
   const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
   const CostModel costs(profile, model, layout, 1, 4);
   const StageContext context = TinyContext(model, layout, 2, 0);
-  // A replica fills a node, so only data parallelism and the world communicate between nodes.
+  // A replica fills a node, so only data-parallel groups and the group of all ranks communicate between nodes.
   EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(640));
   EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
   EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0")),
@@ -143,7 +144,7 @@ TEST(CostModel, InnerLinksJoinAlignedBlocks) {
   const StageContext context = TinyContext(model, {.tp = 2, .pp = 2}, 1, 0);
   EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(320)) << "twice as fast inside a pair";
   EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0")), Nanos(640)) << "from pair to pair";
-  // With three devices per node, ranks 2 and 3 are a tensor group on two nodes.
+  // With three devices per node, ranks 2 and 3 form a tensor-parallel group and are on different nodes.
   profile.inter_node = {Nanos(0), 500'000'000};
   const CostModel crooked(profile, model, {.tp = 2, .pp = 2}, 1, 3);
   EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(1280));
@@ -186,7 +187,7 @@ TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
   profile.measured.clear();
   profile.flops_per_second = profile.memory_bytes_per_second = 1'000'000'000'000'000;
   const CostModel costs(profile, model, {.cp = 2}, 1, 2);
-  // There are 10 tokens' keys and values, 16 wide in 32 bits; half of them come from the other rank.
+  // The keys and values of 10 tokens are 16 wide and have 32 bits. Half of them come from the other rank.
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kForward), Nanos(640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kBackward), Nanos(2 * 640 + 1));
   EXPECT_EQ(costs.OpTime(Op::kContext, Pass::kForward), Nanos(1));
@@ -234,7 +235,7 @@ TEST(CostModel, LayerTimesAddWindowsAndHideWeightGradients) {
   const ModelSpec model = TinyModel(4);
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
   EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kForward), Nanos(500 + 640 + 500 + 640 + 100));
-  // Weight gradients of 300 ns are hidden in each window of 640 ns.
+  // In each window of 640 ns, weight gradients of 300 ns are hidden.
   EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 640 + 1200 + 640 + 200));
   const CostModel one(RoundProfile(model), model, {}, 1, 1);
   EXPECT_EQ(one.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 300 + 1200 + 300 + 200));
@@ -247,7 +248,7 @@ TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {
   profile.overlap_slowdown_permille = 1250;
   profile.communication_compute_permille = 200;
   const CostModel costs(profile, model, {}, 1, 1);
-  // The core has 800 of the 1000 ns left, and completes 640 ns of work in them.
+  // The core has 800 of the 1000 ns left. In this time it completes 640 ns of work.
   EXPECT_EQ(costs.OverlapCapacity(Nanos(1000)), Nanos(640));
   EXPECT_EQ(costs.OverlappedTime(Nanos(320), Nanos(1000)), Nanos(500));
   EXPECT_EQ(costs.OverlappedTime(Nanos(640), Nanos(1000)), Nanos(1000));

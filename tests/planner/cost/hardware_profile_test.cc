@@ -36,7 +36,7 @@ TEST(HardwareProfileTest, UnusableDescriptionsAreRefused) {
   using P = HardwareProfile;
   struct Case {
     std::function<void(P&)> change;
-    const char* message;  // "" = usable
+    const char* message;  // "": the profile is usable
   };
   const LinkCost link{Nanos(1), 1};
   const Case cases[] = {

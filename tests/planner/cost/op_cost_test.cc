@@ -38,8 +38,8 @@ LayerShape LlamaShape() {
           .cp = 2};
 }
 
-// A device whose memory moves a byte per nanosecond, and which computes 1000 FLOPs per nanosecond, four tiles at a
-// time.
+// Returns the profile of a device whose memory moves one byte per nanosecond. The device computes 1000 FLOPs per nanosecond,
+// and four tiles at a time.
 HardwareProfile TiledProfile() {
   HardwareProfile profile = StatedCpuProfile();
   profile.flops_per_second = 1'000'000'000;
@@ -71,10 +71,10 @@ TEST(OpCost, TheLastWaveOfTilesCostsAsMuchAsAnyOther) {
   EXPECT_EQ(PaddedFlops({256, 128, 10}, {}), 2 * 256 * 128 * 10) << "no tiles, no waves";
   EXPECT_EQ(PaddedFlops({256, 128, 10}, tiles), 2 * 256 * 128 * 10) << "four tiles on four units";
   EXPECT_EQ(PaddedFlops({128, 256, 10}, tiles), 2 * 256 * 128 * 10) << "the other way round";
-  // 320 x 128: five tiles of 128 x 64 take two waves, as long as eight tiles. Ten tiles of 64 x 64 take three waves, as
-  // long as six such large tiles, at nine tenths of the speed.
+  // The result has 320 x 128 elements. Five tiles of 128 x 64 take two waves, which is as long as eight tiles take. Ten tiles
+  // of 64 x 64 take three waves, which is as long as six of the larger tiles take, at nine tenths of the speed.
   EXPECT_EQ(PaddedFlops({320, 128, 10}, tiles), int64_t{2} * 12 * 64 * 64 * 10 * 1000 / 900);
-  // 40 x 40: one tile of the smallest size, while three units are idle.
+  // The result has 40 x 40 elements and fits in one tile of the smallest size. Three of the four units are idle.
   EXPECT_EQ(PaddedFlops({40, 40, 10}, tiles), int64_t{2} * 4 * 64 * 64 * 10 * 1000 / 900);
   EXPECT_GT(PaddedFlops({int64_t{1} << 31, int64_t{1} << 31, int64_t{1} << 31}, tiles), 0) << "no overflow";
 }
@@ -85,10 +85,10 @@ TEST(OpCost, AProductIsWrittenAfterItIsComputed) {
   const int64_t flops = 2 * 128 * 512 * 256, operands = (128 + 512) * 256 * 2;
   ASSERT_LT(flops / 1000, operands) << "bound by its operands";
   EXPECT_EQ(OpCost(profile, Op::kFc1, Pass::kForward, shape), Nanos(operands + 128 * 512 * 2));
-  // The gradient of the weight is read and written in 32 bits; the bias's reads the gradient of the output again.
+  // The gradient of the weight is read and written in 32 bits. The gradient of the bias reads the gradient of the output again.
   EXPECT_EQ(OpCost(profile, Op::kFc1, Pass::kWeight, shape),
             Nanos((128 * 512 + 128 * 256) * 2 + 512 * 256 * 8 + 128 * 512 * 2));
-  // Logits are 32-bit.
+  // Logits have 32 bits.
   EXPECT_EQ(OpCost(profile, Op::kLogits, Pass::kForward, shape), Nanos((128 + 256) * 256 * 2 + 128 * 256 * 4));
   HardwareProfile slow = profile;
   slow.bfloat16_flops_per_second = 1'000'000'000;

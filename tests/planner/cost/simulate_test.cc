@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// tp 2, one stage: an all-reduce of x takes 640 ns, each op 100 ns forward.
+// There is one stage with tp 2. An all-reduce of x takes 640 ns, and each op takes 100 ns forward.
 class OneStage : public ::testing::Test {
  protected:
   StageTimes Run(const std::string& text) {
@@ -43,7 +43,7 @@ TEST_F(OneStage, RecomputationInAWindowIsHiddenUpToTheWindowsEnd) {
   EXPECT_EQ(inside.recompute_exposed, Nanos(0));
   EXPECT_EQ(inside.communication_exposed, Nanos(440));
   EXPECT_EQ(inside.end, Nanos(1640));
-  // The weight gradient comes first in its window and uses 300 of the 640 ns; 400 ns of recomputation overflow by 60.
+  // The weight gradient comes first in its window and uses 300 of the 640 ns. So 60 of the 400 ns of recomputation do not fit.
   const StageTimes over = Run("0BAR+0:1.mlp 0W0:1.mlp 0R0:0.attn(ln1,qkv,probs,context) 0BAR-0:1.mlp");
   EXPECT_EQ(over.recompute_hidden, Nanos(340));
   EXPECT_EQ(over.recompute_exposed, Nanos(60));
@@ -67,8 +67,8 @@ TEST_F(OneStage, RecomputationBeforeItsOwnCollectiveIsExposed) {
 TEST_F(OneStage, OverlapSlowsWhatRunsBesideATransfer) {
   profile_.overlap_slowdown_permille = 1250;
   profile_.communication_compute_permille = 200;
-  // A window of 640 ns holds 409 ns of work. So attention, 500 ns of work that begin with the window, ends after 640 + (500 -
-  // 409) ns.
+  // A window of 640 ns holds 409 ns of work. Attention is 500 ns of work and begins together with the window, so it ends after
+  // 640 + (500 - 409) ns.
   const StageTimes times = Run("0AR+0:0.attn 0F1:0.attn 0AR-0:0.attn 0F0:0.mlp");
   EXPECT_EQ(times.forward, Nanos(640 + 500 - 409 + 500));
   EXPECT_EQ(times.communication_exposed, Nanos(0));
@@ -88,7 +88,7 @@ TEST_F(OneStage, AWaitWithoutAStartIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("0AR-0:0.attn"));
 }
 
-// pp 2, tp 1: a boundary transfer takes 640 ns.
+// There are two stages with tp 1. A boundary transfer takes 640 ns.
 class TwoStages : public ::testing::Test {
  protected:
   absl::StatusOr<Simulation> Run(const std::string& first, const std::string& second) {
@@ -102,7 +102,7 @@ class TwoStages : public ::testing::Test {
 };
 
 TEST_F(TwoStages, ATransferBeginsWhenBothSidesHaveStartedIt) {
-  // The receiver is late: the transfer runs from 1000 to 1640, and the sender's wait includes it.
+  // The receiver is late. The transfer runs from 1000 to 1640 ns, and the sender's wait includes the transfer.
   const auto late = Run("0F0:0.attn 0SF+0 0SF-0", "1F1:2.attn 1F1:2.mlp 1RF+0 1RF-0");
   ASSERT_TRUE(late.ok());
   EXPECT_EQ(late->stages[0].spans[1].transfer_end, Nanos(1640));
@@ -150,7 +150,7 @@ TEST_F(TwoStages, MismatchedMicrobatchesAndMissingNeighboursAreErrors) {
   EXPECT_THAT(std::string(outside.status().message()), HasSubstr("no neighbour"));
 }
 
-// Two ranks with two virtual stages each: stage 2 is on rank 0 again.
+// There are two ranks with two virtual stages each. Stages 0 and 2 are on rank 0.
 class TwoChunks : public ::testing::Test {
  protected:
   absl::StatusOr<Simulation> Run(const std::string& first, const std::string& second, const ParallelLayout& layout) {
@@ -168,7 +168,7 @@ class TwoChunks : public ::testing::Test {
 };
 
 TEST_F(TwoChunks, TransfersBetweenTwoRanksShareALink) {
-  // x of stage 0 and of stage 2 go from rank 0 to rank 1, as does the gradient of stage 2; that of stage 1 comes back.
+  // The x of stages 0 and 2 and the gradient of stage 2 go from rank 0 to rank 1. The gradient of stage 1 goes to rank 0.
   const auto simulation =
       Run("0SF+0 2SF+0 2SB+0 0RB+0 0SF-0 2SF-0 2SB-0 0RB-0", "1RF+0 3RF+0 1RB+0 1SB+0 1RF-0 3RF-0 1RB-0 1SB-0", kInterleaved);
   ASSERT_TRUE(simulation.ok()) << simulation.status();
@@ -193,7 +193,7 @@ TEST_F(TwoChunks, ActionsAreOfStagesThatAreThere) {
 
 TEST_F(TwoChunks, TheTwoCopiesOfALayerAreReducedTogether) {
   const ParallelLayout chimera{.pp = 2, .schedule = ScheduleKind::kChimera};
-  // Layer 0 is in stage 0 on rank 0, and in stage 2 on rank 1, which takes 500 ns longer.
+  // Layer 0 is in stage 0 on rank 0 and in stage 2 on rank 1. Rank 1 takes 500 ns longer.
   const auto simulation = Run("0DP+:0 0DP-:0", "2F0:0.attn 2DP+:0 2DP-:0", chimera);
   ASSERT_TRUE(simulation.ok()) << simulation.status();
   EXPECT_EQ(simulation->stages[0].spans[0].transfer_begin, Nanos(500));

@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Four nodes of two devices each. For the last `slow` of them everything takes `factor` times as long.
+// Returns a cluster of four nodes with two devices each. On the last `slow` nodes, everything takes `factor` times as long.
 ClusterTopology Cluster(int32_t slow, int64_t factor) {
   HardwareProfile profile = StatedCpuProfile();
   profile.flops_per_second /= factor;
@@ -75,10 +75,10 @@ TEST(StageCosts, ASlowNodeGetsFewerLayers) {
   EXPECT_EQ(CheckPlan(uneven), absl::OkStatus());
   EXPECT_LE(LayersOf(uneven)[3] * 2, LayersOf(alike)[3]);
   EXPECT_GT(uneven.step, alike.step);
-  // If every node were planned as the slow one, the step would be far longer.
+  // A plan that treats every node as slow takes far longer per step.
   const Plan slowest = PlanOf(Request(Cluster(4, 3), layout));
   EXPECT_LT(uneven.step.value * 100, slowest.step.value * 60);
-  // The even partition, which is right for equal nodes, would take longer on these, because its last stage alone does.
+  // An even partition is right for equal nodes. On these nodes it would take longer, because its last stage alone takes longer.
   EXPECT_LT(uneven.stages[3].forward, alike.stages[3].forward * 3);
 }
 
@@ -109,7 +109,8 @@ TEST(StageCosts, ASlowLinkChangesThePolicyOfItsStage) {
   EXPECT_NE(plan.stages[3].slices[0].policy, alike.stages[3].slices[0].policy);
 }
 
-// The search drops candidates by bounds. With all layouts open, it must find the result of the best pinned layout.
+// The search drops candidates by means of bounds. If it may use every layout, it must find the same result as the best layout
+// that a job pins.
 TEST(StageCosts, TheSearchFindsTheBestPinnedLayoutOnUnequalNodes) {
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

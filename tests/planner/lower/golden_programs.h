@@ -11,7 +11,8 @@
 
 namespace lynx {
 
-// One line per forward or backward segment, with the actions that follow it.
+// Returns the programs as text, with one line per forward or backward segment. The line also has the actions that follow the
+// segment.
 inline std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {

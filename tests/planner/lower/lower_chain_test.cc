@@ -1,5 +1,5 @@
-// Programs in which layers compute the inputs of the layers above them again: Megatron-LM's uniform recomputation of
-// groups.
+// Tests programs in which a layer computes the input of the layer above it again. This is Megatron-LM's uniform recomputation
+// of groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,8 +103,8 @@ TEST(ChainProperty, ProgramsAreValidAndRun) {
   }
 }
 
-// `inputs`, `others`: bytes of layer inputs and of other tensors that live from the forward pass into the backward pass.
-// `peak`: bytes that are alive at the peak.
+// `inputs`: bytes of the layer inputs that live from the forward pass into the backward pass. `others`: bytes of all other
+// tensors that live that long. `peak`: bytes that are alive at the peak.
 struct Held {
   Bytes inputs, others;
   Bytes peak;
@@ -123,12 +123,12 @@ Held HeldBy(const Pipeline& p) {
   return held;
 }
 
-// Megatron-LM, --recompute-method uniform --recompute-num-layers N: of n layers, the inputs of n/N groups are kept;
-// while a group runs backward, so is everything that its N layers made.
+// Megatron-LM's flags are --recompute-method uniform and --recompute-num-layers N. Of n layers, the inputs of n/N groups are
+// kept. While a group runs backward, everything that its N layers made is kept too.
 TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
   const LayerShape shape = ContextsOf(SmallModel(1), {}, 1)[0].shape();
   const Bytes input = TensorBytes(Tensor::kX, shape);
-  Bytes layer = input;  // with its own input
+  Bytes layer = input;  // includes the layer's own input
   for (const Tensor tensor : LayerGraph::Of(shape).recomputable()) layer += StoredBytes(tensor, shape);
   for (const int32_t layers : {12, 24}) {
     for (const int32_t group : {1, 2, 3, 4, 6, 12}) {
@@ -143,7 +143,8 @@ TEST(Chain, MemoryIsOneInputAGroupAndOneGroupsActivations) {
   }
 }
 
-// Compared with full recomputation, only fc2 and add2 run once more, in all layers except the groups' tops.
+// Compared with full recomputation, only fc2 and add2 run once more. They do so in all layers except the top layer of each
+// group.
 TEST(Chain, ComputesTheLastOpsAgainOfAllButTheTops) {
   const ParallelLayout layout;
   const CostModel costs(StatedCpuProfile(), SmallModel(12), layout, 2, 2);
@@ -200,7 +201,8 @@ TEST(UniformPlan, KeepsOneInputAGroup) {
   EXPECT_NE(one.digest, two.digest);
 }
 
-// As memory shrinks, groups have one layer, then more, until nothing fits. No N that is given explicitly is faster.
+// As memory shrinks, groups first have one layer, then more layers, and at last nothing fits. No N that the job pins is faster
+// than the N that the planner chooses.
 TEST(UniformPlan, LeftOpenNIsThatOfTheShortestStepThatFits) {
   PlanRequest request{.cluster = UniformCluster(1, 2, StatedCpuProfile())};
   request.spec.name = "uniform";

@@ -1,4 +1,4 @@
-// Programs that send tensors to the host and fetch them back.
+// Tests programs that send tensors to the host and fetch them back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,8 +54,8 @@ TEST(OffloadGolden, WithRecomputation) {
                        Offloaded(SmallModel(3), {.tp = 2}, 2, 500, RecomputeMode::kBalanced));
 }
 
-// On the last stage, each forward pass is followed at once by its backward pass. The tensors of the top layers would have to
-// return before they have left.
+// On the last stage, the backward pass follows each forward pass at once. The tensors of the top layers would have to return
+// before they have left.
 TEST(Offload, WhatIsNeededAtOnceStays) {
   const Pipeline p = Offloaded(SmallModel(16), {.pp = 2}, 4, 1000);
   for (size_t s = 0; s < 2; ++s) {
@@ -94,7 +94,7 @@ TEST(Offload, FreesTheDeviceAndFillsTheHost) {
       EXPECT_TRUE(buffer.last <= static_cast<int32_t>(i) || buffer.first >= back) << BufferKeyText(buffer.key);
     }
   }
-  // What the host holds at most: all copies that have left and not yet returned.
+  // Computes the most bytes that the host holds at once: all tensors that have left the device and have not yet returned.
   Bytes there, most, of_layer;
   for (const Tensor tensor : all.contexts[0].graph().recomputable()) {
     of_layer += StoredBytes(tensor, all.contexts[0].shape());
@@ -200,7 +200,7 @@ TEST(Offload, TheValidatorNamesTheCopyAndItsRule) {
   EXPECT_THAT(std::string(ValidateProgram(p.programs[0], p.contexts[0]).message()), HasSubstr("in the host's memory since"));
 }
 
-// ln1 has 640 bytes: 1280 ns out at half a byte a nanosecond, 640 ns back.
+// ln1 has 640 bytes. Its copy to the host takes 1280 ns at half a byte per nanosecond, and its copy back takes 640 ns.
 class Copies : public ::testing::Test {
  protected:
   StageTimes Run(const std::string& text) {
@@ -232,14 +232,14 @@ TEST_F(Copies, OfTwoThatOverlapTheLaterHasWhatTheEarlierLeaves) {
   const StageTimes back = Run("0LD+0:1(ln1) 0OF+0:0(ln1) 0LD-0:1(ln1) 0OF-0:0(ln1)");
   EXPECT_EQ(back.spans[0].transfer_end, Nanos(640));
   EXPECT_EQ(back.spans[1].transfer_end, Nanos(640 + 1280));
-  // A copy that takes longer than the other has the link for itself after that.
+  // A copy that takes longer than the other copy has the link for itself afterwards.
   const StageTimes longer = Run("0OF+0:0(ln1) 0LD+0:1(ln1,qkv) 0OF-0:0(ln1) 0LD-0:1(ln1,qkv)");
   EXPECT_EQ(longer.spans[1].transfer_end, Nanos(1280 + 4 * 640 - 640));
 }
 
 TEST_F(Copies, SlowWhatComputesBeside) {
   slowdown_ = 1250;
-  // 1280 ns of copying allow 1024 ns of work. Attention takes 500 of these, which are 625 ns beside the copy.
+  // 1280 ns of copying allow 1024 ns of work. Attention is 500 ns of work, which takes 625 ns during the copy.
   const StageTimes times = Run("0OF+0:0(ln1) 0F1:0.attn 0OF-0:0(ln1)");
   EXPECT_EQ(times.forward, Nanos(625));
   EXPECT_EQ(times.end, Nanos(1280));
@@ -322,7 +322,7 @@ TEST(OffloadPlan, TheHostsMemoryIsALimitToo) {
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_TRUE(std::holds_alternative<Infeasible>(*result));
   EXPECT_THAT(std::get<Infeasible>(*result).reason, HasSubstr("to the host's memory, of which a device's share is"));
-  request.cluster.groups[0].host_memory = Bytes(0);  // unknown
+  request.cluster.groups[0].host_memory = Bytes(0);  // the host's memory is unknown
   EXPECT_TRUE(std::holds_alternative<Plan>(*MakePlan(request)));
 }
 
@@ -350,7 +350,7 @@ TEST(OffloadPlan, WhereTheFastestSendsTooMuchAnotherLayoutIsTaken) {
   const Plan fastest = std::get<Plan>(*MakePlan(request));
   Bytes host;
   for (const StagePlan& stage : fastest.stages) host = std::max(host, stage.host);
-  request.cluster.groups[0].host_memory = host * 2 - Bytes(2);  // of two devices
+  request.cluster.groups[0].host_memory = host * 2 - Bytes(2);  // memory for two devices
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
   const Plan& other = std::get<Plan>(*result);

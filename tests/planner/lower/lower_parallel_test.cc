@@ -1,5 +1,4 @@
-// Programs of ranks that divide more than tensors and stages: sequence parallelism, sharded model states (ZeRO), and
-// context parallelism.
+// Tests programs of ranks with sequence parallelism, with sharded model states (ZeRO), and with context parallelism.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,9 +61,9 @@ std::map<ActionKind, int> StartsOfLayer(const Program& program, int32_t layer) {
   return count;
 }
 
-// Korthikanti et al. 2022, section 4.2.2: g and its conjugate occur twice in a layer, so each pass has two all-gathers
-// and two reduce-scatters. In addition, backward gathers the shares of both norms' outputs again for the weight
-// gradients.
+// Korthikanti et al. 2022, section 4.2.2: g and its conjugate occur twice in a layer. So each pass has two all-gathers and two
+// reduce-scatters. In addition, the backward pass gathers the shares of both norms' outputs again, because the weight gradients
+// need them.
 TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
   const int32_t microbatches = 3;
   for (const ModelSpec& model : {SmallModel(2), SmallLlama(2)}) {
@@ -85,7 +84,7 @@ TEST(SequenceParallel, CollectivesOfALayerAreThoseOfThePaper) {
   }
 }
 
-// A rank stores 1/tp of what the replicated norms and residuals would keep.
+// With sequence parallelism a rank stores 1/tp of the norms and residuals. Without it, every rank stores all of them.
 TEST(SequenceParallel, StoresAShareOfEveryTensorOfHiddenWidth) {
   for (const ModelSpec& model : {SmallModel(1), SmallLlama(1)}) {
     const auto stored = [&](const ParallelLayout& layout) {
@@ -132,7 +131,7 @@ TEST(SequenceParallel, PlansPassTheirChecks) {
   }
 }
 
-// The engine may refuse, by name, plans that are for other frameworks.
+// The engine refuses plans that are for other frameworks. Its message names what it cannot run.
 TEST(ZeroStages, TheEngineRefusesThemByName) {
   PlanRequest request = Request(SmallModel(4));
   request.spec.parallel = {.tp = 2, .dp = 2, .zero = ZeroStage::kGradients};
@@ -181,8 +180,8 @@ TEST(Zero, LayersAreReducedAndGatheredAsTheStageSays) {
     for (int32_t layer = 0; layer < layers; ++layer) {
       std::map<ActionKind, int> starts = StartsOfLayer(p.programs[0], layer);
       EXPECT_EQ(starts[kDataReduceStart], each ? microbatches : 1);
-      // The top layer's weights are still there when its backward follows the head's, and the bottom layer's weights
-      // are still there when the next forward begins.
+      // The top layer's backward pass follows that of the head, and the layer's weights are then still on the rank. When the
+      // next forward pass begins, the bottom layer's weights are still on the rank.
       const int kept = layer + 1 == layers ? microbatches : layer == 0 ? microbatches - 1 : 0;
       const int passes = 2 * microbatches - kept;
       EXPECT_EQ(starts[kWeightGatherStart], zero == ZeroStage::kWeights ? passes : 1) << layer;
@@ -211,7 +210,7 @@ TEST(Zero, StatesAreDividedAsTheStageSays) {
   }
 }
 
-// The largest number of a tensor's buffers that exist at the same time.
+// Returns the largest number of the tensor's buffers that exist at the same time.
 int MostAlive(const Pipeline& p, Tensor tensor) {
   const absl::StatusOr<MemoryPlan> plan = FoldLiveness(p.programs[0], p.contexts[0]);
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -229,7 +228,7 @@ int MostAlive(const Pipeline& p, Tensor tensor) {
 TEST(Zero, GatheredWeightsAndUnreducedGradientsLiveWhileUsed) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
     const Pipeline weights = NamedPipeline(mode, 6, Shared(ZeroStage::kWeights), 2);
-    EXPECT_EQ(MostAlive(weights, Tensor::kWeights), 2);  // in use, and on their way
+    EXPECT_EQ(MostAlive(weights, Tensor::kWeights), 2);  // one is in use, and one is being gathered
     EXPECT_EQ(MostAlive(weights, Tensor::kWeightGradients), 2);
     const Pipeline gradients = NamedPipeline(mode, 6, Shared(ZeroStage::kGradients), 2);
     EXPECT_EQ(MostAlive(gradients, Tensor::kWeights), 0);
@@ -266,7 +265,7 @@ TEST(Zero, TheValidatorNamesWhatIsMissingOrTooEarly) {
   EXPECT_THAT(error(kWeights, "\n0PG-:0\n0PG+:1\n0F0:0.attn\n", "\n0F0:0.attn\n0PG-:0\n0PG+:1\n"),
               HasSubstr("touches weights[0], while 0PG+:0 writes it"));
   EXPECT_THAT(error(kWeights, "\n0OPT\n", "\n0OPT\n0PG+:0\n"), HasSubstr("only NORM- and OPT may follow NORM+"));
-  // If its gather is removed, a layer has no weights to read.
+  // Without its gather, a layer has no weights to read.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, Shared(kWeights), 1);
   Program bare;
   for (const Action& action : p.programs[0]) {
@@ -284,8 +283,8 @@ double SimulatedSeconds(const Pipeline& p, const HardwareProfile& profile) {
   return simulation.ok() ? Seconds(simulation->step) : 0;
 }
 
-// The closed form leaves out the collective for the gradient norm, and the exposed time of a gather at the very beginning of
-// a pass.
+// The closed form leaves out two times: the collective for the gradient norm, and the exposed part of a gather at the very
+// beginning of a pass.
 TEST(Zero, SimulationAgreesWithTheClosedForm) {
   ModelSpec model = SmallModel(12);
   model.hidden = 256, model.ffn = 1024, model.heads = 8, model.seq = 256;
@@ -309,9 +308,8 @@ TEST(Zero, SimulationAgreesWithTheClosedForm) {
   }
 }
 
-// A rank sends and holds b s 2k/t h/a elements of keys and values in each of three collectives: the gather of the forward
-// pass, the gather of the backward pass and the reduce-scatter of the backward pass. A step of the ring moves the c-th part
-// of them.
+// A rank sends and holds b s 2k/t h/a elements of keys and values in each of three collectives: the gather of the forward pass,
+// the gather of the backward pass, and the reduce-scatter of the backward pass. A step of the ring moves 1/c of these elements.
 TEST(ContextParallel, BytesAreThoseOfTheGather) {
   for (const ModelSpec& model : {SmallModel(2), SmallLlama(2)}) {
     for (const int32_t cp : {1, 2, 4}) {

@@ -36,8 +36,8 @@ TEST(LowerGoldenTest, Selective) {
   ExpectGoldenPrograms("programs/program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Windows) {
-  // Every window is used: ln1 and qkv are recomputed in the forward windows, probs in the stall, ln2 and fc1 in the windows
-  // of the layer above, and context in a window of the layer itself.
+  // The policy uses every window. ln1 and qkv are recomputed in the forward windows, probs in the stall, ln2 and fc1 in the
+  // windows of the layer above, and context in a window of the layer itself.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
   ExpectGoldenPrograms("programs/program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
@@ -46,7 +46,7 @@ TEST(LowerGoldenTest, DataParallelWithoutTensorParallel) {
   ExpectGoldenPrograms("programs/program_pp2_dp2.txt",
                        NamedPipeline(RecomputeMode::kSelective, 3, {.tp = 1, .pp = 2, .dp = 2}, 2));
 }
-// One small case of each schedule; program_none.txt is 1F1B's.
+// Each of these golden files has one small case of a schedule. The case of 1F1B is in program_none.txt.
 TEST(LowerGoldenTest, Gpipe) {
   ExpectGoldenPrograms("programs/program_gpipe.txt",
                        NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kGpipe}, 2));
@@ -71,7 +71,8 @@ TEST(LowerGoldenTest, SingleRank) {
   ExpectGoldenPrograms("programs/program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
 }
 
-// The ops that run at each point of recomputation, as text; points without ops are left out: "f1: ln1 qkv; before mlp: gelu".
+// Returns the ops that run at each point of recomputation as text, without points that have no ops: "f1: ln1 qkv; before mlp:
+// gelu".
 std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& situation) {
   constexpr std::array<const char*, kRecomputePointCount> kNames = {
       "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "before mlp", "o1", "before attn", "o2", "before end"};
@@ -96,7 +97,7 @@ TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) 
   // If x1 is recomputed for ln2, everything that x1 is made from is recomputed first.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv probs context proj add1 ln2");
-  // x1 is recomputed only for the attention's own backward pass.
+  // x1 is recomputed only for the backward pass of attention.
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kCritical, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
 }
@@ -110,7 +111,7 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
   situation = kSteady;
   situation.layer_above = false;
   EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; o1: context");
-  // The last stage has no stall, and no forward pass of another microbatch just before.
+  // The last stage has no stall, and just before its backward pass there is no forward pass of another microbatch.
   situation = {.collectives = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation), "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
   situation = {.collectives = false, .paired_forward = true, .stall = true, .layer_above = true};
@@ -139,7 +140,7 @@ TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForward1, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady), "stall: proj add1");
-  // The input of proj is made only in a window, so the collective waits until the window is over.
+  // The input of proj is made only in a window, so the collective runs only after this window.
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAbove1, kStall, kAbove2, kStore, kStore}, kSteady),
             "b1: context; before mlp: proj add1 ln2");
 }
@@ -152,7 +153,7 @@ TEST(LowerTest, HeadsCollectiveHidesTheTopLayersFirstRecomputation) {
   const Pipeline keep = NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, {.tp = 2}, 1);
   EXPECT_THAT(ProgramText(keep.programs[0]),
               HasSubstr("0W0:h.head\n0R0:1.mlp(ln2,fc1,gelu)\n0BAR-0:h.head\n0B0:h.end\n0B0:1.mlp\n"));
-  // Lower layers recompute just before their own backward.
+  // Lower layers recompute just before their own backward passes.
   EXPECT_THAT(ProgramText(keep.programs[0]), HasSubstr("0B0:1.end\n0R0:0.mlp(ln2,fc1,gelu)\n0B0:0.mlp\n"));
 }
 

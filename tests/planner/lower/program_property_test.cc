@@ -1,4 +1,4 @@
-// Properties of every program that the lowering makes, over seeded random layouts, models and policies.
+// Checks properties of every program that the lowering makes. The layouts, models and policies are random, from fixed seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ TEST_F(ProgramProperty, PrintsAndParsesBack) {
   });
 }
 
-// Two buffers never share a byte at the same time, and no buffer leaves the arena.
+// Checks that two buffers never share a byte at the same time, and that every buffer lies inside the arena.
 void ExpectNoOverlap(const MemoryPlan& plan) {
   const std::vector<BufferInstance>& buffers = plan.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -76,7 +76,7 @@ void ExpectNoOverlap(const MemoryPlan& plan) {
   }
 }
 
-// Buffers do not overlap, and the arena is close to its lower bound.
+// Buffers must not overlap, and the arena must be close to its lower bound.
 TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {
@@ -91,8 +91,8 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   });
 }
 
-// If a larger arena is allowed, less work is needed to find a layout. Given the resulting size, planning finds the same
-// layout.
+// If a larger arena is allowed, PlanMemory needs less work to find a layout of the buffers. Given the size that results,
+// PlanMemory finds the same layout again.
 TEST_F(ProgramProperty, LaysOutWhatIsEnoughAndTheSameAgain) {
   int larger = 0;
   ForEachSeed([&](const Pipeline& p) {
@@ -162,8 +162,8 @@ TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
   });
 }
 
-// What a policy does not store is written again before the backward pass: what the forward pass wrote never reaches the
-// backward pass. What a policy stores does reach it.
+// If a policy does not store a tensor, the tensor is written again before the backward pass. The value that the forward pass
+// wrote never reaches the backward pass. If a policy stores a tensor, this value reaches the backward pass.
 TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {
@@ -185,7 +185,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
   });
 }
 
-// In a window of a pass the weight gradient comes first, then recomputation, and never a collective.
+// In each window of a pass, the weight gradient comes first and recomputation second. A window never contains a collective.
 TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
   ForEachSeed([](const Pipeline& p) {
     for (const Program& program : p.programs) {

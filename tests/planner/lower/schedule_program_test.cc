@@ -1,5 +1,5 @@
-// How programs relate to their schedule: their values do not depend on it, their memory follows its in-flight counts,
-// and they take its time.
+// Compares programs with their schedules. The values of a program must not depend on the schedule. Its memory must follow the
+// schedule's in-flight counts, and its time must be that of the schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(ScheduleProgram, ComputesTheSameWhateverScheduleAndPolicy) {
   }
 }
 
-// The slot that a compute action belongs to.
+// Returns the slot to which a compute action belongs.
 Slot SlotOf(const Action& action, bool splits_weight) {
   Pass pass = action.kind == ActionKind::kForward ? Pass::kForward : Pass::kBackward;
   if (action.kind == ActionKind::kWeight && splits_weight) pass = Pass::kWeight;
@@ -50,7 +50,7 @@ bool IsPass(const Action& action) {
 
 struct SlotEnd {
   Slot slot;
-  int32_t action;  // the last of its passes
+  int32_t action;  // index of the last action of the slot
 };
 
 std::vector<SlotEnd> SlotEnds(const Program& program, bool splits_weight) {
@@ -78,14 +78,14 @@ TEST(ScheduleProgram, RunsItsSlotsInOrder) {
   }
 }
 
-// What a rank holds between slots, except for tensors that only cross the rank's border: inputs that were received early, and
-// results that are not sent yet.
+// Finds what a rank holds between slots. Two kinds of tensors do not count, because they only cross the rank's border: inputs
+// that arrived early, and results that are not sent yet.
 class HeldMemory {
  public:
   HeldMemory(const Program& program, const StageContext& context, const MemoryPlan& memory, const Schedule& schedule)
       : context_(context), memory_(memory), ends_(SlotEnds(program, schedule.splits_weight)) {}
 
-  // For each virtual stage, what its first microbatch holds after the forward pass and after the backward pass.
+  // Returns for each virtual stage what its first microbatch holds after its forward pass and after its backward pass.
   std::map<int32_t, StageHeldBytes> PerStage() const {
     std::map<int32_t, StageHeldBytes> held;
     std::set<std::pair<int32_t, Pass>> seen;
@@ -102,7 +102,8 @@ class HeldMemory {
 
   Bytes Peak() const {
     Bytes peak;
-    std::set<std::pair<int32_t, int32_t>> begun, ended;  // stage and microbatch: F, B
+    // Stage and microbatch of forward slots (begun) and backward slots (ended).
+    std::set<std::pair<int32_t, int32_t>> begun, ended;
     for (const SlotEnd& end : ends_) {
       if (end.slot.pass == Pass::kForward) begun.insert({end.slot.stage, end.slot.microbatch});
       peak = std::max(peak, Across(end.action, [&](const BufferKey& key) {
@@ -114,7 +115,7 @@ class HeldMemory {
   }
 
  private:
-  // Buffers that are still alive after the action.
+  // Returns the bytes of the buffers that are still alive after the action and for which `counts` is true.
   template <class Counts>
   Bytes Across(int32_t action, const Counts& counts) const {
     Bytes sum;
@@ -124,7 +125,8 @@ class HeldMemory {
     return sum;
   }
 
-  // The virtual stage that holds a buffer. -1: a gradient on its way, or an x that no layer here reads.
+  // Returns the virtual stage that holds a buffer. -1: the buffer is a gradient that is being sent, or an x that no layer of
+  // this rank reads.
   int32_t StageOf(const BufferKey& key) const {
     if (key.tensor == Tensor::kGrad) return -1;
     for (const StageSlice& slice : context_.slices) {
@@ -168,13 +170,13 @@ TEST(ScheduleProgram, MemoryFollowsTheInFlightCounts) {
   }
 }
 
-// Without recomputation and collectives the simulated time is that of the slots, except for waits for sends: a rank may
-// wait until a slower one posts a receive. On the clock of equal slots the receive has been posted
+// Without recomputation and collectives, the simulated time must be that of the slots, except for waits for sends. A rank may
+// wait until a slower rank posts its receive. If all slots took the same time, the receive would already have been posted
 // (planner/schedule/lower_slots.h).
 TEST(ScheduleProgram, TakesTheTimeOfItsSlots) {
   const ModelSpec model = TinyModel(24);
   HardwareProfile profile = RoundProfile(model);
-  profile.intra_node = profile.inter_node = {Nanos(0), 64'000'000'000};  // 10 ns for x, beside 100 ns an op
+  profile.intra_node = profile.inter_node = {Nanos(0), 64'000'000'000};  // x takes 10 ns, and an op takes 100 ns
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     std::mt19937_64 rng(seed);
     ParallelLayout layout = RandomLayout(rng, 6);
@@ -258,7 +260,8 @@ TEST(ScheduleProgram, LowersSchedulesReadFromText) {
   EXPECT_TRUE(Simulate(p.programs, p.contexts, costs).ok());
 }
 
-// Runs any slot that can run on any rank, again and again; each stage runs its microbatches in order.
+// Makes a schedule: again and again, one of the slots that can run now is chosen at random, on any rank. Each stage runs its
+// microbatches in order.
 Schedule AnyOrder(std::mt19937_64& rng, const ParallelLayout& layout, int32_t microbatches) {
   Schedule schedule{.shape = PipelineOf(layout),
                     .microbatches = microbatches,

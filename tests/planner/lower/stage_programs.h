@@ -13,7 +13,7 @@ namespace lynx {
 
 struct Pipeline {
   std::vector<StageContext> contexts;
-  std::vector<std::vector<StagePolicy>> policies;  // for each rank, one per slice
+  std::vector<std::vector<StagePolicy>> policies;  // for each rank, one policy per slice
   std::vector<Program> programs;
 
   const LayerPolicy& PolicyOf(size_t rank, int32_t layer) const {
@@ -30,7 +30,7 @@ inline ModelSpec SmallModel(int32_t layers) {
   return {.layers = layers, .hidden = 32, .heads = 4, .ffn = 128, .seq = 16, .vocab = 256};
 }
 
-// Divides the layers as evenly as possible.
+// Returns the contexts of stages over which the layers are divided as evenly as possible.
 inline std::vector<StageContext> ContextsOf(const ModelSpec& model, const ParallelLayout& layout, int32_t microbatches) {
   const int32_t pieces = PipelineOf(layout).pieces();
   std::vector<int32_t> layers;
@@ -46,7 +46,7 @@ inline Pipeline Lowered(std::vector<StageContext> contexts, std::vector<std::vec
   return pipeline;
 }
 
-// A policy for each slice, given by policy(slice).
+// Returns programs in which each slice has the policy that policy(slice) returns.
 template <class Policy>
 Pipeline LoweredWith(std::vector<StageContext> contexts, const Policy& policy) {
   std::vector<std::vector<StagePolicy>> policies;
@@ -71,7 +71,7 @@ inline int32_t Draw(std::mt19937_64& rng, int32_t low, int32_t high) {
   return low + static_cast<int32_t>(rng() % static_cast<uint64_t>(high - low + 1));
 }
 
-// Any placement for any tensor of any layer, legal or not: the lowering must accept all.
+// Returns a policy with any placement for any tensor of any layer, legal or not. The lowering must accept all of them.
 inline StagePolicy RandomPolicy(std::mt19937_64& rng, const LayerGraph& graph, int32_t layers) {
   StagePolicy policy;
   for (int32_t l = 0; l < layers; ++l) {
@@ -86,7 +86,7 @@ inline StagePolicy RandomPolicy(std::mt19937_64& rng, const LayerGraph& graph, i
   return policy;
 }
 
-// Draws a model. Every kind of model that has a graph of its own occurs.
+// Returns a random model. Over many calls, every kind of model that has its own layer graph occurs.
 inline ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   ModelSpec model = SmallModel(layers);
   if (Draw(rng, 0, 3) == 0) model.dropout = 0;
@@ -98,7 +98,7 @@ inline ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   return model;
 }
 
-// Any schedule except custom ones, any shape and degrees, at most `most_ranks` pipeline ranks.
+// Returns a layout with any schedule except custom ones, of any shape and degrees, with at most `most_ranks` pipeline ranks.
 inline ParallelLayout RandomLayout(std::mt19937_64& rng, int32_t most_ranks = 4) {
   ParallelLayout layout{.tp = 1 << Draw(rng, 0, 2), .pp = Draw(rng, 1, most_ranks), .dp = Draw(rng, 1, 2)};
   layout.sequence_parallel = layout.tp > 1 && Draw(rng, 0, 1) == 1;
@@ -107,7 +107,7 @@ inline ParallelLayout RandomLayout(std::mt19937_64& rng, int32_t most_ranks = 4)
   if (layout.schedule == ScheduleKind::kChimera) layout.pp += layout.pp % 2;
   if (Draw(rng, 0, 2) == 0) layout.cp = 2;
   if (Draw(rng, 0, 1) == 0) {
-    // With two copies of the model, gradients cannot be sharded.
+    // With two copies of the model on each rank, gradients cannot be sharded.
     const ZeroStage most = layout.schedule == ScheduleKind::kChimera ? ZeroStage::kOptimizer : ZeroStage::kWeights;
     layout.zero = static_cast<ZeroStage>(Draw(rng, static_cast<int>(ZeroStage::kNone), static_cast<int>(most)));
   }
@@ -124,7 +124,7 @@ inline Pipeline RandomPipeline(std::mt19937_64& rng) {
   return LoweredWith(std::move(contexts), [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
 }
 
-// A name for messages: "tp2 pp2 dp1 chimera, 4 microbatches".
+// Returns the pipeline's name for messages: "tp2 pp2 dp1 chimera, 4 microbatches".
 inline std::string NameOf(const Pipeline& pipeline) {
   const StageContext& context = pipeline.contexts.front();
   return LayoutText(context.layout) + ", " + std::to_string(context.microbatches) + " microbatches";

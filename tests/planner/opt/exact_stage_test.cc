@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two layers with one item each: 10 bytes, 7 ns to recompute, of which a forward window hides 3.
+// Returns a problem of two layers with one item each. The item has 10 bytes. Recomputing it takes 7 ns, of which a forward
+// window hides 3 ns.
 RecomputeProblem Problem(int64_t budget) {
   RecomputeProblem problem{.forward = {Nanos(3)}, .layers = 2, .in_flight = 2, .budget = Bytes(budget)};
   problem.items = {{.bytes = Bytes(10), .cost = Nanos(7), .read_by = 1}};
@@ -23,7 +24,7 @@ TEST(ExactStage, AnswersWithAProof) {
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   EXPECT_TRUE(answer->proven);
   ASSERT_TRUE(answer->solution.has_value());
-  EXPECT_EQ(answer->solution->value.exposed, Nanos(4));  // one layer stores, the other has its window
+  EXPECT_EQ(answer->solution->value.exposed, Nanos(4));  // one layer stores its item, and the other layer uses its window
   EXPECT_EQ(answer->bound, Nanos(4));
 }
 

@@ -1,6 +1,6 @@
-// How far HEU is from the optimum, over random stages for which OPT proves the optimum. The stages are small, so that
-// proofs take little time. OPT's effort is limited by the size of its MILPs, and by time only as a last resort. For
-// larger stages: bench/heu_gap.cc.
+// Measures how far HEU is from the optimum, on random stages for which OPT proves the optimum. The stages are small, so that
+// proofs take little time. OPT's effort is limited by the size of its MILPs. A limit of time exists only as a last resort.
+// bench/heu_gap.cc measures larger stages.
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
@@ -36,7 +36,7 @@ TEST(HeuAgainstOpt, TransformerStages) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// Every second stage has sequence parallelism. These are harder: 511 of 580 such stages are proven
+// About every second stage has sequence parallelism. Such stages are harder: OPT proves the optimum of 511 of 580 of them
 // (docs/measurements/planner.md).
 TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   HeuGaps gaps;
@@ -51,8 +51,8 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_LE(gaps.At(0.95), 3);
 }
 
-// Offloading is chosen over the whole stage. HEU with offloading is never worse than HEU without it, and never better than
-// OPT with offloading.
+// The choice what to offload is made for the whole stage. HEU with offloading must never be worse than HEU without it, and
+// never better than OPT with offloading.
 TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   int proven = 0, better = 0;
   HeuGaps gaps;
@@ -80,7 +80,7 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// Problems with items of any shape. For these the Pareto front of equal layers is not enough.
+// The problems have items of any shape. For such problems the Pareto front of equal layers is not enough.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
   HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

@@ -7,7 +7,7 @@ namespace {
 
 using Status = LinearProgram::Status;
 
-// A knapsack: values 10, 7, 5; weights 6, 4, 3; total weight at most 9.
+// Returns a knapsack problem with the values 10, 7 and 5, the weights 6, 4 and 3, and a total weight of at most 9.
 LinearProgram Knapsack(bool integer) {
   LinearProgram program;
   const int weight = program.AddRow(-kUnbounded, 9);

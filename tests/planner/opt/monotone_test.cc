@@ -50,7 +50,7 @@ RecomputeProblem Relaxed(RecomputeProblem problem, RandomNumbers& number, std::s
   return problem;
 }
 
-// Relaxes each problem three times.
+// Relaxes the problem three times, and checks that its optimum never gets worse.
 void Check(RecomputeProblem problem, RandomNumbers& number, int& proven) {
   OptResult before = Solved(problem);
   for (int step = 0; step < 3; ++step) {

@@ -1,4 +1,4 @@
-// Whole plans in which an exact solver solved the stages.
+// Tests whole plans whose stages an exact solver solved.
 #include "planner/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -78,9 +78,9 @@ TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
   EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
 }
 
-// The solver's answers are changed. For the first stage they have 1 ns less exposed time than the optimum really has. For the
-// last stage they claim that the policy of least memory has no exposed time. The simulation shows that this is wrong for the
-// last stage; the result for the first stage stays.
+// This test changes the solver's answers. For the first stage, an answer has 1 ns less exposed time than the optimum really
+// has. For the last stage, an answer claims that the policy of least memory has no exposed time. The simulation shows that the
+// answer for the last stage is wrong. The planner keeps the answer for the first stage.
 TEST(OptPlan, TakesOverStageByStage) {
   PlanRequest request = Request(600);
   request.spec.recompute = RecomputeMode::kOpt;

@@ -17,7 +17,7 @@ OptResult Solve(const RecomputeProblem& problem, const OptOptions& options = {})
   return result.ok() ? *std::move(result) : OptResult{};
 }
 
-// A problem with a budget between the least and the most that policies take.
+// Returns a random problem. Its budget is between zero and the memory that storing everything takes.
 RecomputeProblem ProblemOf(uint32_t seed, int items, int layers, RandomNumbers& number) {
   RecomputeProblem problem =
       RandomProblem({.items = items, .layers = layers, .stall = seed % 2 == 0, .offload = seed % 3 == 0}, number);
@@ -54,7 +54,7 @@ TEST(StageOpt, EqualsBruteForceOnSmallProblems) {
   EXPECT_GE(improved, 3);
 }
 
-// The MILP must find the optimum alone: it gets neither HEU's solution nor bounds that leave out nodes.
+// The MILP must find the optimum alone. It gets no solution from HEU, and no bounds that leave out nodes.
 TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
   int solved = 0;
   for (uint32_t seed = 1; seed <= 80; ++seed) {
@@ -71,14 +71,14 @@ TEST(StageMilp, AloneEqualsBruteForceOnSmallProblems) {
     const absl::StatusOr<StageValue> value = CheckedValue(problem, *milp.policy, best->value.exposed);
     EXPECT_TRUE(value.ok()) << value.status().message();
     ++solved;
-    // Exactly this much exposed time is possible, and less is not.
+    // This exposed time is possible, and one nanosecond less is not possible.
     EXPECT_TRUE(SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed, StageGoal::kExposed, {.seconds = 60})
                     .policy.has_value());
     EXPECT_EQ(
         SolveStageMilp(chain, chain.Everything(), {}, best->value.exposed - Nanos(1), StageGoal::kExposed, {.seconds = 60})
             .status,
         LinearProgram::Status::kInfeasible);
-    // The memory that the best policy takes is enough; one byte less is not.
+    // The memory that the best policy takes is enough, and one byte less is not enough.
     ChainScope scope = chain.Everything();
     scope.budget = best->value.bytes();
     EXPECT_TRUE(SolveStageMilp(chain, scope, {}, best->value.exposed, StageGoal::kMemory, {.seconds = 60}).policy.has_value());
@@ -99,7 +99,7 @@ TEST(StageMilp, RefusesMoreColumnsThanAskedFor) {
   EXPECT_EQ(milp.status, LinearProgram::Status::kStopped);
 }
 
-// If the effort does not suffice, OPT says so, and what it has proved is still true.
+// If its allowed effort is not enough, OPT says so. The bound that it has proved until then must still be true.
 TEST(StageOpt, GivesUpOnLargeMilps) {
   int gave_up = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
@@ -118,7 +118,7 @@ TEST(StageOpt, GivesUpOnLargeMilps) {
   EXPECT_GT(gave_up, 2);
 }
 
-// Checks that the optimum is not worse after `change`, which can only help.
+// Checks that the optimum is not worse after `change`. `change` names a change that cannot make a problem harder.
 void ExpectNotWorse(const RecomputeProblem& problem, const OptResult& before, const std::string& change) {
   const OptResult after = Solve(problem);
   if (before.status != OptStatus::kOptimal) return;

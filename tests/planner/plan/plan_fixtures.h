@@ -1,4 +1,4 @@
-// Small models and profiles with round numbers that the tests of costs, simulation and planning share.
+// Defines small models and profiles with round numbers for the tests of costs, simulation and planning.
 #ifndef LYNX_TESTS_PLANNER_PLAN_PLAN_FIXTURES_H_
 #define LYNX_TESTS_PLANNER_PLAN_PLAN_FIXTURES_H_
 
@@ -15,14 +15,14 @@
 
 namespace lynx {
 
-// x has 4 * micro_batch * 10 * 16 = 640 * micro_batch bytes.
+// Returns a model whose x has 4 * micro_batch * 10 * 16 = 640 * micro_batch bytes.
 inline ModelSpec TinyModel(int32_t layers) {
   return {.layers = layers, .hidden = 16, .heads = 4, .ffn = 64, .seq = 10, .vocab = 32, .dropout = 0.1};
 }
 
-// Every op takes `op_time` forward, twice that for its input gradient, and `op_time` for its weight gradient. The
-// profile looks as if this was measured for each shape that the tests use. Links move a byte per nanosecond without
-// latency; overlap is free.
+// Returns a profile in which every op takes `op_time` forward, twice `op_time` for its input gradient, and `op_time` for its
+// weight gradient. The profile has these times as measurements for each shape that the tests use. Links move one byte per
+// nanosecond and have no latency. Communication does not slow down computation.
 inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nanos(100)) {
   HardwareProfile profile;
   profile.device_kind = "test";

@@ -24,7 +24,8 @@ TEST(Flops, FollowTheFormulasOfKorthikantiForAGpt) {
 TEST(Flops, CountGatedAndGroupedLinearsAsTheyAre) {
   const ModelSpec& model = FindModelPreset("llama-70b")->model;
   const double h = model.hidden, layers = model.layers;
-  // Projections of queries and output; of keys and values for 8 of 64 heads; gate, up and down.
+  // The terms are: the projections of the queries and the output, the projections of keys and values for 8 of 64 heads, and
+  // gate, up and down.
   const double weights = layers * h * (2 * h + 2 * h / 8 + 3.0 * model.ffn) + h * model.vocab;
   EXPECT_DOUBLE_EQ(StepFlops(model, 3, FlopCount::kModelCausal), 3.0 * model.seq * (6 * weights + 6 * layers * h * model.seq));
 }

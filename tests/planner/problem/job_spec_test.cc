@@ -29,7 +29,7 @@ TEST(JobSpecTest, NormalizeFillsFfnOnce) {
   Normalize(spec);
   EXPECT_EQ(spec.model.ffn, 100);
   spec.model.ffn = 0;
-  spec.model.hidden = std::numeric_limits<int32_t>::max();  // must not overflow; validation rejects it
+  spec.model.hidden = std::numeric_limits<int32_t>::max();  // Normalize must not overflow; validation rejects the value
   Normalize(spec);
   EXPECT_FALSE(ValidateJobSpec(spec).ok());
 }

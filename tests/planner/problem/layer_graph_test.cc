@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr auto kTransformer = LayerType::kTransformer;
 
-// b = 2, s = 8, h = 12, a = 4, f = 40, v = 7, t = 2.
+// Returns a shape with b = 2, s = 8, h = 12, a = 4, f = 40, v = 7, t = 2.
 LayerShape SmallShape() {
   return {.micro_batch = 2, .seq = 8, .hidden = 12, .heads = 4, .ffn = 40, .vocab = 7, .tp = 2, .dropout = true};
 }
@@ -113,7 +113,7 @@ TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(0));
 }
 
-// The elements of tensors have 16 bits. Attention works on fp32 copies: of all keys and values of one head (s x d = 8 x 3),
+// The elements of tensors have 16 bits. Attention works on copies in fp32: of all keys and values of one head (s x d = 8 x 3),
 // and of some rows of the head's other operands.
 TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
   LayerShape shape = SmallShape();
@@ -130,8 +130,8 @@ TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
   EXPECT_EQ(WorkspaceBytes(Op::kFlash, Pass::kBackward, shape), TensorBytes(Tensor::kLse, shape) + Bytes(7 * head));
 }
 
-// Model FLOPs of one training pass over B sequences: 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, for
-// f = 4h): all forward, input-gradient and weight-gradient products.
+// The model FLOPs of one training pass over B sequences are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, for f =
+// 4h). They are all products of the forward pass, of the input gradients and of the weight gradients.
 TEST(LayerGraphTest, FlopsAddUpToThePublishedFormula) {
   const int64_t b = 3, s = 16, h = 32, v = 48, layers = 1;
   const LayerShape shape{.micro_batch = 3, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 48, .tp = 1};
@@ -164,7 +164,7 @@ TEST(LayerGraphTest, TrafficCountsTensorsAndWeights) {
 }
 
 TEST(LayerGraphTest, ParametersOfALayer) {
-  // 12 h^2 + 13 h with f = 4h (Narayanan et al. 2021).
+  // A layer has 12 h^2 + 13 h parameters if f = 4h (Narayanan et al. 2021).
   const LayerShape whole{.micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 48, .tp = 1};
   EXPECT_EQ(LayerParameters(kTransformer, whole), 12 * 32 * 32 + 13 * 32);
   EXPECT_EQ(LayerParameters(LayerType::kEmbedding, whole), (48 + 16) * 32);
@@ -213,8 +213,8 @@ TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
 }
 
-// The published bytes of one layer's stored activations at b = 1, without padding: the stored input, all recomputable
-// tensors, and what is computed together with them.
+// Returns the bytes of one layer's stored activations at b = 1 as the papers count them, without padding. They are the stored
+// input, all recomputable tensors, and the tensors that are computed together with these.
 int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {
   int64_t total = TensorBytes(Tensor::kX, shape).value;
   for (Tensor tensor : graph.recomputable()) {
@@ -223,7 +223,8 @@ int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {
   return total;
 }
 
-// Korthikanti et al. 2022, table 2: sbh (10 + 24/t + 5as/(ht)) and, with sequence parallelism, sbh/t (34 + 5as/h).
+// Korthikanti et al. 2022, table 2: a layer stores sbh (10 + 24/t + 5as/(ht)) bytes, and sbh/t (34 + 5as/h) with sequence
+// parallelism.
 TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
   const int64_t s = 2048, b = 4, h = 6144, a = 64, t = 8;
   LayerShape shape{.micro_batch = 4,
@@ -244,8 +245,8 @@ TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
   EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 34 + 5 * a * s * s * b);
 }
 
-// Yuan et al. 2024: Sh (12 + 4kv) + 8Sf, with S = sb/(tc) and kv the share of key and value heads; the log-sum-exp is
-// not included.
+// Yuan et al. 2024: a layer stores Sh (12 + 4kv) + 8Sf bytes, where S = sb/(tc) and kv is the share of key and value heads. The
+// formula does not include the log-sum-exp.
 TEST(LayerGraphTest, StoredActivationsOfLlamaAreThoseOfYuan) {
   const int64_t tokens = 8192 / (2 * 2), h = 8192, f = 28672;
   const LayerShape shape{.micro_batch = 1,
@@ -294,8 +295,8 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
   EXPECT_THAT(graph.ProducersOf(Tensor::kX1), ElementsAre(Op::kProj, Op::kAdd1));
 }
 
-// In every kind of graph all names are known, every op runs once per pass, and what an op reads is written by an op of
-// the layer.
+// In every kind of layer graph, all names are known, every op runs once per pass, and an op of the layer writes what another op
+// reads.
 TEST(LayerGraphTest, EveryKindIsWhole) {
   for (int bits = 0; bits < 32; ++bits) {
     LayerShape shape = SmallShape();
@@ -402,7 +403,7 @@ TEST(LayerGraphTest, NormedQueriesAndKeysAreATensorOfTheirOwn) {
   EXPECT_THAT(graph.ProducersOf(Tensor::kQkv), ElementsAre(Op::kQkv));
   EXPECT_EQ(graph.InputsOf(Tensor::kQkNormed), Bit(Tensor::kQkv));
   EXPECT_EQ(graph.InputsOf(Tensor::kProbs), Bit(Tensor::kQkNormed));
-  // Backward needs the norms' inputs to compute the norms again.
+  // The backward pass needs the norms' inputs to compute the norms again.
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkv));
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkNormed));
   EXPECT_EQ(TensorBytes(Tensor::kQkNormed, shape), TensorBytes(Tensor::kQkv, shape));

@@ -1,4 +1,4 @@
-// Custom schedules: read from text, checked against a layout, and used for planning.
+// Tests custom schedules: the planner reads them from text, checks them against a layout, and plans with them.
 #include "planner/problem/layout_schedule.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Stage 0 runs one forward more than in 1F1B before its first backward.
+// Before its first backward pass, stage 0 runs one more forward pass than in 1F1B.
 constexpr char kEager[] =
     "custom ranks=2 chunks=1 microbatches=4 placement=looping weight=fused\n"
     "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\n"
@@ -109,8 +109,8 @@ TEST(CustomSchedule, FixesTheDegreesOfAJob) {
               HasSubstr("parallel.schedule is gpipe: only a custom schedule has a text"));
 }
 
-// A plan for a text is the same as for the schedule that the text was printed from: the same programs, times and
-// memory.
+// A schedule is printed, and the text is read again. The plan for the text must have the same programs, times and memory as the
+// plan for the schedule.
 TEST(CustomSchedule, ThePlanIsThatOfTheScheduleThatItSays) {
   using enum ScheduleKind;
   for (const auto& [kind, chunks] : {std::pair(kGpipe, 1), std::pair(kOneForwardOneBackward, 1), std::pair(kInterleaved, 2),

@@ -100,7 +100,8 @@ TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   EXPECT_THAT(TypeOf(gpt), HasSubstr("model.headDim 6 in model.family gpt"));
 }
 
-// What the engine cannot compute is refused for training by name, never ignored.
+// If the engine cannot compute a feature of a model, it refuses to train the model and names the feature. It never ignores the
+// feature.
 TEST(ModelFamilies, TheEngineRefusesByTheNameOfTheFeature) {
   const ParallelLayout layout;
   ModelSpec model = Llama();

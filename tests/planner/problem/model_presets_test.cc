@@ -36,7 +36,7 @@ TEST(ModelPresets, AreValidNormalizedAndNamedOnce) {
   EXPECT_EQ(ModelPresets().size(), 14u);
 }
 
-// The name contains the size. The layer graph's count agrees with all its digits.
+// The name of a preset contains its size. The parameter count of the layer graph must agree with the size in all its digits.
 TEST(ModelPresets, HaveAsManyParametersAsTheirNamesSay) {
   for (const ModelPreset& preset : ModelPresets()) {
     SCOPED_TRACE(preset.name);
@@ -49,7 +49,7 @@ TEST(ModelPresets, HaveAsManyParametersAsTheirNamesSay) {
   }
 }
 
-// Exact, against the published counts of the models whose weights are public.
+// The weights of these models are public. The counts must be exactly the published ones.
 TEST(ModelPresets, LlamaCountsAreTheReleasedOnes) {
   EXPECT_EQ(ModelParameters(FindModelPreset("llama-7b")->model), 6'738'415'616);
   EXPECT_EQ(ModelParameters(FindModelPreset("llama-65b")->model), 65'285'660'672);

@@ -12,7 +12,8 @@
 namespace lynx {
 namespace {
 
-// The slices of a rank, with the embedding and the head where they are: "e 0:[0,2) | 2:[4,6) h".
+// Returns the slices of a rank as text, with "e" before a slice that has the embedding and "h" after one that has the head: "e
+// 0:[0,2) | 2:[4,6) h".
 std::string SlicesText(const StageContext& context) {
   std::string text;
   for (const StageSlice& slice : context.slices) {
@@ -43,7 +44,7 @@ TEST(PipelineContextsTest, OneSliceForEachVirtualStageOfTheRank) {
               ElementsAre("e 0:[0,1) | 2:[3,6)", "1:[1,3) | 3:[6,10) h"));
   EXPECT_THAT(RanksOf(ScheduleKind::kZeroBubbleV, 2, 1, {1, 2, 3, 4}),
               ElementsAre("e 0:[0,1) | 3:[6,10) h", "1:[1,3) | 2:[3,6)"));
-  // Two copies of the model, in opposite directions.
+  // Each rank holds parts of two copies of the model, which run in opposite directions.
   EXPECT_THAT(RanksOf(ScheduleKind::kChimera, 2, 1, {1, 2}), ElementsAre("e 0:[0,1) | 3:[1,3) h", "1:[1,3) h | e 2:[0,1)"));
 }
 

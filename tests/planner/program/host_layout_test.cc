@@ -20,8 +20,8 @@ struct Lowered {
   Program program;
 };
 
-// The first stage of a pipeline. For each layer it is drawn at random what leaves, so that blocks of different sizes
-// come and go.
+// Returns a program of the first stage of a pipeline. The tensors of each layer that are sent to the host are chosen at random.
+// So blocks of different sizes come and go on the host.
 Lowered RandomProgram(uint64_t seed) {
   const ParallelLayout layout{.tp = 1, .pp = 4, .dp = 1};
   Lowered result{PipelineContexts(kModel, layout, 2, 8, {4, 2, 1, 1}).front(), {}};
@@ -36,8 +36,9 @@ Lowered RandomProgram(uint64_t seed) {
   return result;
 }
 
-// Tensors that are on the host at the same time share no byte, and all lie inside the pool. A tensor is read back from the
-// place to which it was written. The pool is only a little larger than the most bytes that are on the host at once.
+// Tensors that are on the host at the same time must not share a byte, and all must lie inside the pool. A tensor must be read
+// back from the place to which it was written. The pool must be only a little larger than the most bytes that are on the host
+// at once.
 TEST(HostLayout, KeepsWhatIsThereApart) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

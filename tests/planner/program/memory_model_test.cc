@@ -27,10 +27,10 @@ Program ParsedProgram(const std::string& text) {
   return *program;
 }
 
-// Stage 0 or 1 of four layers on tp 2, pp 2.
+// Returns the context of stage 0 or 1 of a model of four layers with tp 2 and pp 2.
 StageContext Stage(int32_t stage) { return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)]; }
 
-// The accesses of an action in order, each with its mode: "w x[0,0] r ln1[0,0] u grad[0]".
+// Returns the accesses of an action in order, each with its mode: "w x[0,0] r ln1[0,0] u grad[0]".
 std::string AccessText(const std::string& action, const StageContext& context) {
   std::string text;
   for (const Access& access : AccessesOf(Parsed(action), context)) {
@@ -82,8 +82,9 @@ TEST(AccessesTest, EmbeddingAndHead) {
 
 TEST(AccessesTest, StageOutputsAndTransfers) {
   const StageContext first = Stage(0), last = Stage(1);
-  EXPECT_EQ(AccessText("0F0:1.end", first), "r x1[1,0] u x[2,0]");  // a stage without head: the next stage's layer
-  EXPECT_EQ(AccessText("1F0:3.end", last), "r x1[3,0] u x[h,0]");   // with head: the head reads it
+  // The stage has no head: its output is the x of the next stage's first layer.
+  EXPECT_EQ(AccessText("0F0:1.end", first), "r x1[1,0] u x[2,0]");
+  EXPECT_EQ(AccessText("1F0:3.end", last), "r x1[3,0] u x[h,0]");  // the stage has the head, which reads this x
   EXPECT_EQ(AccessText("0SF+0", first), "r x[2,0]");
   EXPECT_EQ(AccessText("0SF-0", first), "r x[2,0]");
   EXPECT_EQ(AccessText("1RF+0", last), "w x[2,0]");
@@ -119,7 +120,8 @@ TEST(AccessesTest, WorkspaceIsTheLargestNeedOfTheOps) {
 TEST(FoldLivenessTest, AnInstanceLivesFromItsWriteToItsLastUse) {
   const Program program = ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) 0W0:0.attn");
   StageContext c = Stage(0);
-  // W also reads tensors that this fragment has not written; the error says which and where.
+  // The weight pass also reads tensors that this fragment has not written. The error names the first such tensor and the
+  // action.
   const absl::StatusOr<MemoryPlan> broken = FoldLiveness(program, c);
   EXPECT_EQ(broken.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(broken.status().message()),
@@ -140,10 +142,10 @@ TEST(FoldLivenessTest, AnInstanceLivesFromItsWriteToItsLastUse) {
 }
 
 TEST(FoldLivenessTest, PeakIsTheLargestSumOfPaddedBytes) {
-  // x and ln1: 2 * 16 * 32 * 4 = 4096 bytes each; a fifth sample's shape is not a multiple of the alignment.
+  // With a sequence length of 15, the bytes of qkv and of probs are not multiples of the alignment.
   StageContext c = Stage(0);
   c.model.seq = 15;
-  c.model.heads = 2;  // per rank: one head of 16
+  c.model.heads = 2;  // one head of width 16 per rank
   const absl::StatusOr<MemoryPlan> plan = FoldLiveness(ParsedProgram("0F0:e.embed 0R0:0.attn(ln1,qkv,probs)"), c);
   ASSERT_TRUE(plan.ok());
   const int64_t x = 2 * 15 * 32 * 4, qkv = 2 * 15 * 48 * 4, probs = 2 * 15 * 15 * 4;
@@ -153,7 +155,7 @@ TEST(FoldLivenessTest, PeakIsTheLargestSumOfPaddedBytes) {
   for (const BufferInstance& b : plan->buffers) EXPECT_EQ(b.bytes.value % 256, 0);
 }
 
-// Keys of the instances that are alive before and at the action whose text is `action`.
+// Returns the keys of the buffers that are alive both before and at the action whose text is `action`.
 std::vector<std::string> LiveAcross(const std::string& action, const Pipeline& pipeline, size_t stage) {
   const Program& program = pipeline.programs[stage];
   const auto at = static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed(action)) - program.begin());
@@ -184,8 +186,9 @@ TEST(StoredBytesTest, KeepingCollectivesKeepsX1) {
               UnorderedElementsAre("x[0,0]", "x1[0,0]", "x[0,1]", "x1[0,1]", "x[1,1]", "grad[0]"));
 }
 
-// In fp32, one layer stores for one microbatch sbh(4 + 12/t) + a s^2 b / t elements. x, ln1, x1 and ln2 are not sharded: 4
-// sbh. qkv (3), context (1), fc1 and gelu (8) are sharded over t: 12 sbh / t. The last term is the attention probabilities.
+// In fp32, one layer stores sbh(4 + 12/t) + a s^2 b / t elements per microbatch. x, ln1, x1 and ln2 are not sharded and have 4
+// sbh elements. qkv (3), context (1), fc1 and gelu (8) are sharded over t and have 12 sbh / t. The last term is the attention
+// probabilities.
 TEST(StoredBytesTest, StoreAllKeepsWhatTheFormulaSays) {
   const int32_t layers = 3;
   for (const int32_t tp : {1, 2, 4}) {

@@ -1,6 +1,6 @@
-// Runs programs on symbols: the result of an op is a number that identifies the op and what it read. Two programs
-// compute the same if their backward and weight passes read the same numbers, whatever they store, recompute, gather
-// again or hand on, and in whatever order. Written independently, from the tables of ops and collectives alone.
+// Runs programs on symbols: the result of an op is a number that identifies the op and what the op read. Two programs compute
+// the same if their backward and weight passes read the same numbers. What the programs store, recompute, gather again or hand
+// on, and in which order, does not matter. This code shares only the tables of ops and collectives with the code under test.
 #ifndef LYNX_TESTS_PLANNER_PROGRAM_PROGRAM_VALUES_H_
 #define LYNX_TESTS_PLANNER_PROGRAM_PROGRAM_VALUES_H_
 
@@ -26,8 +26,8 @@ inline Value Mixed(Value a, Value b) {
   return x * 0xbf58476d1ce4e5b9u;
 }
 
-// What a whole step computes. `reads`: what each op read, by pass, op, layer and microbatch. `x`: by the layer that reads it
-// and by microbatch. `gradient`: the gradient after a layer's backward pass, by layer and microbatch.
+// Holds what a whole step computes. `reads`: what each op read, by pass, op, layer and microbatch. `x`: the values of x, by the
+// layer that reads x and by microbatch. `gradient`: the gradient after a layer's backward pass, by layer and microbatch.
 struct StepValues {
   std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;
   std::map<std::pair<int32_t, int32_t>, Value> x, gradient;
@@ -35,7 +35,7 @@ struct StepValues {
 
 class ProgramValues {
  public:
-  // Values from other ranks are taken from `whole`; null: there are none.
+  // `whole`: the step from which values of other ranks are taken. Null: no values come from other ranks.
   ProgramValues(const Program& program, const StageContext& context, const StepValues* whole)
       : program_(program), context_(context), graph_(context.graph()), whole_(whole) {}
 
@@ -87,7 +87,7 @@ class ProgramValues {
     RecordX(action);
   }
 
-  // x is complete when the last segment of the layer below it, and its collective, have run.
+  // x is complete when the last segment of the layer below has run, together with its collective.
   void RecordX(const Action& action) {
     const LayerType type = LayerTypeOf(action.layer);
     if (type == LayerType::kHead || InfoOf(action.kind).operands == Operands::kOps) return;
@@ -127,7 +127,7 @@ class ProgramValues {
     }
   }
 
-  // A repeated collective gives the result of the first one.
+  // A repeated collective gives the same result as the first one.
   void Collect(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
@@ -148,7 +148,8 @@ class ProgramValues {
 
   Value Fresh() { return Mixed(++fresh_, 0xdead); }
 
-  // The buffer of the tensor that the action uses; for x, either the one that it reads or the one that it writes.
+  // Returns the buffer of the tensor that the action uses. For x, `written_x` says whether this is the x that the action reads
+  // or the x that it writes.
   BufferKey KeyOf(Tensor tensor, bool written_x = false) const {
     for (const Access& access : accesses_) {
       if (access.key.tensor != tensor) continue;

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Four layers, tp 2, pp 2, dp 2, two microbatches, everything recomputed.
+// Returns programs for four layers with tp 2, pp 2, dp 2 and two microbatches. Everything is recomputed.
 Pipeline Full() { return NamedPipeline(RecomputeMode::kFull, 4, {.tp = 2, .pp = 2, .dp = 2}, 2); }
 
 absl::Status ValidateText(const std::string& text, const StageContext& context) {
@@ -26,7 +26,7 @@ absl::Status ValidateText(const std::string& text, const StageContext& context) 
   return ValidateProgram(*program, context);
 }
 
-// A change to a program's text (one action per line), and what the validator must say.
+// A change of a program's text (one action per line), and the error that the validator must report.
 struct Mutation {
   int stage;
   const char* find;
@@ -36,7 +36,7 @@ struct Mutation {
 };
 
 const Mutation kMutations[] = {
-    // Fields.
+    // Wrong fields of actions.
     {0, "\n0F0:0.mlp", "\n1F0:0.mlp", "1F0:0.mlp", "the program is of stage 0"},
     {0, "\n0F0:0.mlp", "\n0F2:0.mlp", "0F2:0.mlp", "microbatches are 0 to 1"},
     {0, "\n0F0:0.mlp", "\n0F0:2.mlp", "0F0:2.mlp", "the layer is not on this stage, which has layers 0 to 1"},
@@ -57,7 +57,7 @@ const Mutation kMutations[] = {
     {0, "R0:1.mlp(add1,ln2,fc1,gelu)", "R0:e.embed(embed)", "0R0:e.embed(embed)", "only the producers of recomput"},
     {1, "\n1SB+0", "\n1SF+0", "1SF+0", "the last stage has no next stage"},
     {0, "\n0SF+0", "\n0SB+0", "0SB+0", "the first stage has no previous stage"},
-    // The sequences of a microbatch.
+    // Errors in the sequence of a microbatch's actions.
     {0, "\n0F0:0.mlp", "", "0AR+0:0.mlp", "microbatch 0's forward pass has 0F0:0.mlp next"},
     {0, "\n0F0:0.mlp", "\n0F0:0.mlp\n0F0:0.mlp", "0F0:0.mlp", "microbatch 0's forward pass has 0AR+0:0.mlp next"},
     {0, "\n0AR+0:0.attn\n0AR-0:0.attn", "", "0F0:0.mlp", "microbatch 0's forward pass has 0AR+0:0.attn next"},
@@ -69,14 +69,14 @@ const Mutation kMutations[] = {
     {0, "\n0NORM+", "\n0F0:e.embed\n0NORM+", "0F0:e.embed", "microbatch 0's forward pass is already complete"},
     {0, "\n0F0:e.embed", "\n0B0:1.mlp\n0F0:e.embed", "0B0:1.mlp", "backward pass begins before its forward"},
     {1, "\n1RF+1", "\n1B1:h.head\n1RF+1", "1B1:h.head", "backward pass begins before its forward pass has ended"},
-    // Weight passes.
+    // Errors of weight passes.
     {0, "\n0B0:1.mlp", "\n0W0:1.mlp\n0B0:1.mlp", "0W0:1.mlp", "a weight pass follows the backward pass of its segment"},
     {0, "\n0W0:1.mlp", "\n0W0:1.mlp\n0W0:1.mlp", "0W0:1.mlp", "the next is of microbatch 1"},
     {0, "\n0W0:1.mlp", "", "0W1:1.mlp", "the next is of microbatch 0"},
     {0, "\n0DP+:e\n0DP-:1\n0DP-:0\n0DP-:e\n", "\n0DP-:1\n0DP-:0\n", "0NORM+", "the step still lacks 0DP+:e"},
     {0, "\n0W1:0.attn", "", "0DP+:0", "gradients are reduced after the layer's last backward and weight pass"},
     {0, "\n0DP-:e\n", "\n", "0NORM+", "the step still lacks 0DP-:e"},
-    // Recomputation.
+    // Errors of recomputation.
     {0, "\n0F0:1.end", "\n0R0:1.attn(ln1)\n0F0:1.end", "0R0:1.attn(ln1)", "recomputation follows the layer's forward"},
     {0, "\n0B0:1.end", "\n0B0:1.end\n0R0:1.attn(ln1)", "0R0:1.attn(ln1)", "is of no use"},
     {0, "\n0B0:1.end", "\n0R0:1.attn(ln1)\n0B0:1.end", "0R0:1.attn(ln1)", "an op is recomputed once"},
@@ -89,16 +89,16 @@ const Mutation kMutations[] = {
      "a repeated all-reduce follows the recomputation of proj, once"},
     {0, "\n0RAR-0:1.attn", "\n0RAR-0:1.attn\n0RAR+0:1.attn\n0RAR-0:1.attn", "0RAR+0:1.attn",
      "a repeated all-reduce follows the recomputation of proj, once"},
-    // Transfers.
+    // Errors of transfers.
     {0, "\n0SF-0", "", "0SF-1", "overtakes microbatch 0, which has not done this yet"},
     {0, "\n0B0:1.attn\n", "\n0RAR+0:0.attn\n0B0:1.attn\n", "0RAR+0:0.attn", "follows the recomputation of proj"},
     {0, "\n0DP+:0", "\n0DP-:0\n0DP+:0", "0DP-:0", "waits out of order: 0DP+:1 started first"},
     {1, "\n1DP+:h", "\n1DP-:h\n1DP+:h", "1DP-:h", "waits for a transfer that has not started"},
     {0, "\n0DP-:e", "\n0DP-:e\n0DP-:e", "0DP-:e", "waits for a transfer that has not started"},
-    // Data parallelism.
+    // Errors of data parallelism.
     {0, "\n0B1:1.end\n0DP+:1", "\n0DP+:1\n0B1:1.end", "0DP+:1", "gradients are reduced after the layer's last"},
     {0, "\n0DP+:1", "\n0DP+:1\n0DP+:1", "0DP+:1", "the layer's gradients are reduced once"},
-    // The end of the step.
+    // Errors at the end of the step.
     {0, "\n0NORM-", "", "0OPT", "a step ends in NORM+, NORM-, OPT, once each"},
     {0, "\n0OPT", "\n0OPT\n0OPT", "0OPT", "a step ends in NORM+, NORM-, OPT, once each"},
     {0, "\n0OPT\n", "\n0OPT\n0SF+0\n", "0SF+0", "only NORM- and OPT may follow NORM+"},
@@ -186,7 +186,8 @@ TEST(ValidateTest, AProgramThatStopsEarlySaysWhatIsMissing) {
 }
 
 TEST(ValidateTest, WeightPassesMayComeLate) {
-  // A schedule may move W away from its B: here all weight passes of a microbatch are just before the reductions.
+  // A schedule may run a weight pass later than its backward pass. Here all weight passes of a microbatch run just before the
+  // gradients are reduced.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {}, 1);
   Program program, late;
   for (const Action& action : p.programs[0]) {
@@ -197,8 +198,8 @@ TEST(ValidateTest, WeightPassesMayComeLate) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Every deletion and every duplication of one action breaks a rule. The only exception is the deletion of a
-// recomputation on which no incomplete x1 depends: then the forward pass's tensors are simply kept.
+// If any one action is deleted or repeated, the program breaks a rule. The only exception is the deletion of a recomputation on
+// which no incomplete x1 depends. The program then keeps the tensors of the forward pass.
 TEST(ValidateTest, NoActionCanBeDroppedOrRepeated) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective}) {
     for (const int32_t tp : {1, 2}) {
@@ -237,7 +238,7 @@ TEST(ValidateTest, ContextsThatCannotBeAreRejected) {
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
 }
 
-// The error for a rank's program in which the first `find` is replaced.
+// Returns the error for a rank's program after the first `find` in its text is replaced.
 std::string ErrorWith(const Pipeline& pipeline, size_t rank, const std::string& find, const std::string& replace) {
   std::string text = "\n" + ProgramText(pipeline.programs[rank]);
   const size_t at = text.find(find);
@@ -247,7 +248,7 @@ std::string ErrorWith(const Pipeline& pipeline, size_t rank, const std::string& 
 }
 
 TEST(ValidateTest, NeighboursOnOneRankHandOnInTurn) {
-  // Stages 0 and 3 are on rank 0; 1 and 2, where the V turns, on rank 1.
+  // Stages 0 and 3 are on rank 0. Stages 1 and 2 are on rank 1, where the V turns.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 4, {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, 2);
   EXPECT_THAT(ErrorWith(p, 1, "\n1F0:1.attn", "\n2F0:2.attn\n1F0:1.attn"),
               HasSubstr("(2F0:2.attn): begins before stage 1, on the same rank, has ended its forward pass"));
@@ -264,7 +265,8 @@ TEST(ValidateTest, NeighboursOnOneRankHandOnInTurn) {
 }
 
 TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
-  // Stages 0 and 3 on rank 0 belong to different copies of the model. Microbatches 0 and 2 go down, 1 and 3 up.
+  // Stages 0 and 3 on rank 0 belong to different copies of the model. Microbatches 0 and 2 use the copy of stage 0, and
+  // microbatches 1 and 3 use the copy of stage 3.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kChimera}, 4);
   ASSERT_TRUE(ValidatePrograms(p.programs, p.contexts).ok()) << ValidatePrograms(p.programs, p.contexts);
   EXPECT_THAT(ErrorWith(p, 0, "\n3RF+1", "\n3RF+0"),
@@ -288,7 +290,8 @@ TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
               HasSubstr("(stage 2, layers [0, 2), tp1 pp2 dp1 chimera) does not continue"));
 }
 
-// A tied embedding on the head's rank is reduced only when the output projection's gradients have been added to it.
+// If a tied embedding is on the head's rank, it is reduced only after the gradients of the output projection have been added to
+// it.
 TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
   ModelSpec model = SmallModel(4);
   model.tied_embeddings = true;
@@ -311,7 +314,7 @@ TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
 TEST(ValidateTest, NothingTouchesWhatATransferIsAbout) {
   const ParallelLayout layout{.tp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble};
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 1, layout, 1);
-  // The weight gradient of the MLP comes before the end of the gather of what it reads.
+  // The weight gradient of the MLP runs before the gather of its input has ended.
   EXPECT_THAT(ErrorWith(p, 0, "\n0RAG-0:0.norm2\n0RAG+0:0.norm1\n0W0:0.mlp", "\n0W0:0.mlp\n0RAG-0:0.norm2\n0RAG+0:0.norm1"),
               HasSubstr("(0W0:0.mlp): touches ln2_full[0,0], while 0RAG+0:0.norm2 writes it"));
   EXPECT_THAT(ErrorWith(p, 0, "\n0NORM+", "\n0RAG+0:0.norm1\n0RAG-0:0.norm1\n0NORM+"), HasSubstr("is of no use"));

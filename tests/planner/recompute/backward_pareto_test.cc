@@ -12,9 +12,9 @@
 namespace lynx {
 namespace {
 
-using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
+using Pair = std::pair<Bytes, Nanos>;  // transient memory, exposed time
 
-// The Pareto front, in transient memory and exposed time, of all backward parts that LatePartsOf lists.
+// Returns the Pareto front, in transient memory and exposed time, of all backward parts that LatePartsOf lists.
 std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, LayerPlace place, ItemSet late) {
   std::vector<Pair> all;
   for (const BackwardPart& part : LatePartsOf(problem, place, late)) {

@@ -9,8 +9,8 @@ namespace {
 
 Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 
-// True if a layer that takes `a` can replace a layer that takes `b` in any stage. It needs no more memory of any kind. It has
-// no more exposed time, even if all that it uses more of a shared resource is exposed.
+// Returns true if a layer that takes `a` can replace a layer that takes `b` in any stage. The layer with `a` needs no more
+// memory of any kind. Even if all that it uses more of a shared resource is exposed, it has no more exposed time.
 bool CanReplace(const LayerUse& a, const LayerUse& b) {
   if (a.held > b.held || a.host > b.host) return false;
   Nanos exposed = a.exposed + Positive(a.stall - b.stall) + Positive(b.early - a.early) +
@@ -92,8 +92,8 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
-// A search with a beam returns fewer backward parts. They almost always include the part with the least exposed time if the
-// neighbours are alike.
+// A search with a beam returns fewer backward parts. Nearly always, these include the part that has the least exposed time if
+// the neighbouring layers are alike.
 TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
   int narrowed = 0, sets = 0, lost = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

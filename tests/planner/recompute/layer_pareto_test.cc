@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// held, transient, exposed
+// A triple of held memory, transient memory and exposed time.
 using Triple = std::tuple<Bytes, Bytes, Nanos>;
 
 bool IsBettered(const Triple& by, const Triple& point) {
@@ -30,8 +30,8 @@ std::set<Triple> FrontOf(const std::set<Triple>& all) {
   return front;
 }
 
-// Held, transient and exposed of `point`, without offloading. Exposed includes the recomputation for the stall that exceeds
-// the layer's share of the stall.
+// Returns the held memory, the transient memory and the exposed time of `point`, without offloading. The exposed time includes
+// the recomputation in the stall that exceeds the layer's share of the stall.
 Triple TripleOf(const RecomputeProblem& problem, const LayerPoint& point) {
   const Nanos stall = std::max(Nanos(0), point.use.stall - problem.stall / problem.layers);
   return {HeldInFlight(point, problem), point.transient, point.exposed + stall};
@@ -43,7 +43,7 @@ std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vecto
   return FrontOf(all);
 }
 
-// The Pareto front of all ways to treat a layer that LayerChoices lists.
+// Returns the Pareto front of all the ways to treat a layer that LayerChoices lists.
 std::set<Triple> FrontOfParts(const RecomputeProblem& problem, LayerPlace place) {
   std::set<Triple> all;
   for (const PartsOfSet& parts : LayerChoices(problem, place)) {
@@ -111,12 +111,12 @@ TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
     EXPECT_EQ(*use, point.use);
     EXPECT_EQ(point.use.held, HeldInFlight(point, problem));
   }
-  // The points include one without exposed time and one with the least memory, or points that are better than these.
+  // The points must include one without exposed time and one with the least memory, or points that are better than these.
   const auto exposes_nothing = [](const LayerPoint& point) { return point.exposed == Nanos(0); };
   EXPECT_TRUE(std::any_of(points.begin(), points.end(), exposes_nothing));
 }
 
-// The item with the least copy time per byte is too large for the host; the other item is still offloaded.
+// The item with the least copy time per byte is too large for the host. The other item must still be offloaded.
 TEST(LayerPareto, OffloadsWhatTheHostHasRoomFor) {
   RecomputeProblem problem{.layers = 1, .in_flight = 4, .resident = 1, .copy_out = Nanos(100), .copy_in = Nanos(100)};
   problem.host_budget = Bytes(40);

@@ -39,7 +39,7 @@ TEST(StageImprove, IsNeverWorseAndFits) {
   EXPECT_GT(better, 5);
 }
 
-// Two layers of two items each; at first all items are recomputed.
+// There are two layers of two items each. At first all items are recomputed.
 TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   RecomputeProblem problem{.layers = 2, .in_flight = 2, .budget = Bytes(40)};
   for (int64_t cost : {5, 6}) {
@@ -50,7 +50,7 @@ TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   const auto exposed = [&](const std::vector<LayerPolicy>& others) {
     return EvaluateStage(problem, Improved(problem, known, others, 1000))->exposed;
   };
-  // The budget has room for what one layer recomputes and for one item of both microbatches. The most expensive item is
+  // The budget has room for what one layer recomputes, and for one item of both microbatches. So the most expensive item is
   // stored.
   EXPECT_EQ(exposed({}), Nanos(5 + 6 + 5));
   // Now the search knows a policy that stores both items of a layer.

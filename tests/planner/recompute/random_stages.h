@@ -1,4 +1,4 @@
-// Random stages of transformers, for comparing HEU with OPT.
+// Makes random stages of transformers, to compare HEU with OPT.
 #ifndef LYNX_TESTS_PLANNER_RECOMPUTE_RANDOM_STAGES_H_
 #define LYNX_TESTS_PLANNER_RECOMPUTE_RANDOM_STAGES_H_
 
@@ -14,8 +14,8 @@
 
 namespace lynx {
 
-// A transformer stage of at most `most_layers` layers on a random device and network, with random shape and memory.
-// `mixed`: every second one has sequence parallelism, with four windows per pass instead of two.
+// Returns a transformer stage of at most `most_layers` layers on a random device and network, with random shape and memory.
+// `mixed`: about every second stage has sequence parallelism, and therefore four windows per pass instead of two.
 inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, bool mixed = false) {
   const auto pick = [&](std::initializer_list<int32_t> choices) {
     return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
@@ -44,7 +44,7 @@ inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, 
   return problem;
 }
 
-// Stages of transformers on devices whose link to the host is slow or fast compared with their passes.
+// Returns a transformer stage on a device whose link to the host is slow or fast compared with the stage's passes.
 inline RecomputeProblem RandomOffloadStage(RandomNumbers& number, int32_t most_layers) {
   RecomputeProblem problem = RandomStage(number, most_layers);
   problem.resident = problem.layers >= 4 ? 1 : 2;
@@ -63,7 +63,7 @@ inline RecomputeProblem RandomOffloadStage(RandomNumbers& number, int32_t most_l
   return problem;
 }
 
-// By how many percent the exposed time of HEU exceeds that of proven optima.
+// Collects by how many percent the exposed time of HEU exceeds that of proven optima.
 struct HeuGaps {
   std::vector<double> percent;
   int not_proven = 0;

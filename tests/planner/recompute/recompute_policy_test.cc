@@ -10,7 +10,7 @@ namespace {
 using enum Placement;
 
 TEST(RecomputePolicyTest, NamedPoliciesPlaceEachTensor) {
-  // Order: ln1 qkv probs context x1 ln2 fc1 gelu.
+  // The placements are in this order: ln1 qkv probs context x1 ln2 fc1 gelu.
   const LayerPolicy none = {};
   const LayerPolicy full = {kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kCritical};
   const LayerPolicy keep = {kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical};

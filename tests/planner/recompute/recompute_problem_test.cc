@@ -11,8 +11,8 @@ namespace {
 using enum Placement;
 using ::testing::HasSubstr;
 
-// Two items: i0 with 10 bytes and 7 ns, and i1 with 100 bytes and 20 ns, which is made from i0. Segment 0 reads i1,
-// segment 1 reads both.
+// Returns a problem with two items. i0 has 10 bytes and takes 7 ns. i1 has 100 bytes, takes 20 ns and is made from i0. Segment
+// 0 reads i1; segment 1 reads both items.
 RecomputeProblem TwoItems() {
   RecomputeProblem problem{.layers = 2, .in_flight = 3};
   problem.items = {{.bytes = Bytes(10), .cost = Nanos(7), .read_by = 0b10},
@@ -48,19 +48,19 @@ TEST(RecomputeProblem, WhatAForwardWindowMakesIsHeldOnceAndBeyondTheWindowExpose
 
 TEST(RecomputeProblem, NeighboursShareABackwardWindow) {
   const RecomputeProblem problem = TwoItems();
-  // The top layer's own window, and the bottom layer's b1, is the same window of 8 ns.
+  // The own window of the top layer is the same window of 8 ns as b1 of the bottom layer.
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {}}}).exposed, Nanos(0));
   EXPECT_EQ(ValueOf(problem, {{{}, {kOwn1}}}).exposed, Nanos(0));
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {kOwn1}}}).exposed, Nanos(6));
-  // The bottom layer's own window is another one.
+  // The own window of the bottom layer is a different window.
   EXPECT_EQ(ValueOf(problem, {{{kOwn1}, {kOwn1}}}).exposed, Nanos(0));
 }
 
 TEST(RecomputeProblem, TransientMemoryIsThatOfTheWorstPhaseOfTwoNeighbours) {
   const RecomputeProblem problem = TwoItems();
-  // c0 makes i1, which lives in both phases. i0 must live too, as the input of i1.
+  // c0 makes i1, which lives in both phases. i0 must live too, because it is the input of i1.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).transient, Bytes(110));
-  // b1 comes after segment 0 of the upper layer, at the same time as what the upper layer holds in its phase 1.
+  // b1 comes after segment 0 of the upper layer. At that time the upper layer holds what it needs in its phase 1.
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {kStore, kCritical}}}).transient, Bytes(110));
   RecomputeProblem first_only = problem;
   first_only.items[1].read_by = 0b01;
@@ -71,7 +71,7 @@ TEST(RecomputeProblem, AnInputLivesAsLongAsRecomputationReadsIt) {
   RecomputeProblem problem = TwoItems();
   problem.items[0].read_by = 0b01;
   problem.items[1].read_by = 0b10;
-  // i0 is made for segment 0 and read once more before segment 1, where i1 is made from it.
+  // i0 is made for segment 0. It is read once more before segment 1, where i1 is made from it.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).transient, Bytes(110));
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kStore}}}).transient, Bytes(10));
 }
@@ -80,7 +80,7 @@ TEST(RecomputeProblem, CriticalItemsAreMadeAsLateAsTheirReadersAllow) {
   RecomputeProblem problem = TwoItems();
   problem.items[1].read_by = 0b10;
   problem.early = Nanos(5);
-  // Nothing of the layer is read before segment 1, so it is made after the window, and `early` hides nothing.
+  // No item of the layer is read before segment 1. So the items are made after the window, and `early` hides nothing.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).exposed, Nanos(27));
   // o1 makes i1 and therefore needs i0 before segment 0.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kOwn1}}}).exposed, Nanos(7 - 5 + 20 - 8));
@@ -114,7 +114,7 @@ TEST(RecomputeProblem, OffloadingTakesHostMemoryCopiesAndTheResidentMicrobatches
   const StageValue value = ValueOf(problem, {{{kStore, kOffload}, {kStore, kOffload}}});
   EXPECT_EQ(value.held, Bytes(2 * (3 * 10 + 2 * 100)));
   EXPECT_EQ(value.host, Bytes(2 * 3 * 100));
-  EXPECT_EQ(value.exposed, Nanos(13));  // the larger excess, because both directions run at the same time
+  EXPECT_EQ(value.exposed, Nanos(13));  // the larger of the two excesses, because both directions run at the same time
   problem.in_flight = 1;
   EXPECT_EQ(ValueOf(problem, {{{kStore, kOffload}, {}}}).held, Bytes(110 + 110));
 }
@@ -188,7 +188,7 @@ TEST(RecomputeProblem, EqualsAPlayedLayer) {
       const LayerPlace place = i % 2 == 0 ? LayerPlace::kTop : LayerPlace::kInner;
       LayerPolicy policy{};
       for (size_t item = 0; item < problem.items.size(); ++item) policy[item] = static_cast<Placement>(number(0, 15));
-      // Most placements are possible ones; otherwise almost nothing would be accepted.
+      // Most of the placements are possible ones. Otherwise nearly all policies would be refused.
       for (size_t item = 0; item < problem.items.size() && i % 10 != 0; ++item) {
         while (!Contains(PossiblePlacements(problem, static_cast<int>(item), place), policy[item])) {
           policy[item] = static_cast<Placement>(number(0, 15));

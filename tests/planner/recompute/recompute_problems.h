@@ -1,5 +1,5 @@
-// Random recomputation problems, and a simulation of a stage that follows the description in recompute_problem.h, for
-// the tests of the evaluator and the solvers.
+// Makes random recomputation problems for the tests of the evaluator and the solvers. Simulates stages independently, as the
+// description in recompute_problem.h says.
 #ifndef LYNX_TESTS_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEMS_H_
 #define LYNX_TESTS_PLANNER_RECOMPUTE_RECOMPUTE_PROBLEMS_H_
 
@@ -17,7 +17,7 @@
 
 namespace lynx {
 
-// Lists what is not stored: "i0 f1, i2 critical".
+// Lists the items that are not stored, with their placements: "i0 f1, i2 critical".
 inline std::string PolicyText(const RecomputeProblem& problem, const LayerPolicy& policy) {
   std::string text;
   for (size_t i = 0; i < problem.items.size(); ++i) {
@@ -47,7 +47,7 @@ struct RandomProblemSpec {
   bool offload = false;
 };
 
-// The numbers are small, so that ties and boundary cases are frequent.
+// Returns a random problem. Its numbers are small, so that ties and boundary cases are frequent.
 inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbers& number) {
   RecomputeProblem problem{.layers = spec.layers, .in_flight = static_cast<int32_t>(number(1, 5))};
   for (int64_t w = number(0, spec.forward); w > 0; --w) problem.forward.push_back(Nanos(number(0, 12)));
@@ -57,7 +57,7 @@ inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbe
   const bool offload = spec.offload && !number.OneIn(4);
   for (int i = 0; i < spec.items; ++i) {
     RecomputeItem item{.bytes = Bytes(number(1, 9)), .cost = Nanos(number(0, 9))};
-    // Mostly a chain; sometimes an item has no inputs or two.
+    // In most cases the items form a chain. Some items have no input, and some have two.
     if (i > 0 && !number.OneIn(5)) item.inputs |= static_cast<ItemSet>(1 << (i - 1));
     if (i > 1 && number.OneIn(4)) item.inputs |= static_cast<ItemSet>(1 << number(0, i - 2));
     if (!number.OneIn(6)) item.read_by = static_cast<SegmentSet>(1 << number(0, problem.segments() - 1));
@@ -79,15 +79,15 @@ inline RecomputeProblem RandomProblem(const RandomProblemSpec& spec, RandomNumbe
   return problem;
 }
 
-// The device memory if everything is stored.
+// Returns the device memory that the stage takes if everything is stored.
 inline Bytes StoreAllBytes(const RecomputeProblem& problem) {
   absl::StatusOr<StageValue> value =
       EvaluateStage(problem, {std::vector<LayerPolicy>(static_cast<size_t>(problem.layers), LayerPolicy{})});
   return value->bytes();
 }
 
-// Simulates one layer, moment by moment: each item is made from items that exist at that moment. It counts memory and time
-// itself, without the code under test.
+// Simulates one layer, moment by moment. Each item is made from items that exist at that moment. The class counts memory and
+// time itself and does not use the code under test.
 class PlayedLayer {
  public:
   PlayedLayer(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place)
@@ -157,15 +157,15 @@ class PlayedLayer {
     return false;
   }
 
-  // True if the item must exist before the segment of this phase, for the segment or for what the window after it
-  // makes.
+  // Returns true if the item must exist before the segment of this phase. Either the segment reads the item, or something that
+  // the next window makes is made from it.
   bool Wanted(int i) const {
     if (ReadIn(i, phase_)) return true;
     if (policy_[i] != Placement::kCritical) return false;
     for (int reader = i + 1; reader < count_; ++reader) {
       if (phase_ < Backward() && policy_[reader] == OwnWindow(phase_) && Reads(reader, i)) return true;
     }
-    // An item that is read only while other items are made must be made before the last segment at the latest.
+    // An item that is read only to make other items must be made before the last segment, at the latest.
     return phase_ == Backward();
   }
 
@@ -233,7 +233,7 @@ class PlayedLayer {
   const LayerPolicy& policy_;
   const int count_;
   const LayerPlace place_;
-  int phase_ = -1;  // before the backward pass of the layer above
+  int phase_ = -1;  // -1: before the backward pass of the layer above
   std::array<bool, kMaxItems> there_{};
   std::array<int, kMaxItems> made_{};
   std::array<int, kMaxItems> last_use_ = [] {
@@ -244,7 +244,7 @@ class PlayedLayer {
   LayerUse use_;
 };
 
-// Calls visit(policy, use) for every policy of a layer that obeys the rules, according to PlayedLayer.
+// Calls visit(policy, use) for every policy of a layer that obeys the rules. PlayedLayer decides which policies do.
 inline void ForEachPolicy(const RecomputeProblem& problem, LayerPlace place,
                           const std::function<void(const LayerPolicy&, const LayerUse&)>& visit) {
   LayerPolicy policy{};
@@ -267,12 +267,12 @@ struct BruteForceSolution {
   StageValue value;
 };
 
-// Finds the best policy of the stage that fits by trying all; nullopt if none fits.
+// Tries all policies of the stage and returns the best one that fits. nullopt: no policy fits.
 inline std::optional<BruteForceSolution> BruteForce(const RecomputeProblem& problem) {
   std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // inner, top
   for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
     ForEachPolicy(problem, place, [&](const LayerPolicy& policy, const LayerUse& use) {
-      // One of several policies that use the same is enough.
+      // Of several policies that use the same resources, one is enough.
       const bool known = std::any_of(all[static_cast<size_t>(place)].begin(), all[static_cast<size_t>(place)].end(),
                                      [&](const auto& p) { return p.second == use; });
       if (!known) all[static_cast<size_t>(place)].emplace_back(policy, use);

@@ -43,7 +43,8 @@ TEST(SolverText, ProblemsAndAnswersComeBackTheSame) {
   EXPECT_GT(solved, 50);
 }
 
-// Two layers with one item each: 10 bytes, 7 ns to recompute, of which a forward window hides 3.
+// Returns a problem of two layers with one item each. The item has 10 bytes. Recomputing it takes 7 ns, of which a forward
+// window hides 3 ns.
 RecomputeProblem SmallProblem() {
   RecomputeProblem problem{.forward = {Nanos(3)}, .layers = 2, .in_flight = 2, .budget = Bytes(30)};
   problem.items = {{.bytes = Bytes(10), .cost = Nanos(7), .read_by = 1}};
@@ -70,7 +71,7 @@ TEST(SolverText, ProblemsThatAreNoneAreRefusedByLine) {
 
 TEST(SolverText, AnswersThatDoNotHoldAreRefused) {
   const RecomputeProblem problem = SmallProblem();
-  // One layer stores the item. The other recomputes it in 7 ns, of which its window hides 3.
+  // One layer stores the item. The other layer recomputes it in 7 ns, of which its window hides 3 ns.
   EXPECT_EQ(ParseAnswer(problem, "answer proven 1 bound 4\nlayer store\nlayer f1\nend\n")->solution->value.exposed, Nanos(4));
   EXPECT_FALSE(ParseAnswer(problem, "answer proven 1 bound 0\nend\n")->solution.has_value());
   const std::pair<std::string, std::string> cases[] = {

@@ -16,12 +16,13 @@ namespace {
 
 using ::testing::SizeIs;
 
-// held, transient, exposed
+// A triple of held memory, transient memory and exposed time.
 using Triple = std::tuple<int64_t, int64_t, int64_t>;
 
 Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
-// Held, transient and exposed of a layer with `use`, in the middle of a stage of equal layers.
+// Returns the held memory, the transient memory and the exposed time of a layer with `use`, in the middle of a stage of equal
+// layers.
 Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, LayerPlace place) {
   int64_t transient = 0;
   int64_t exposed = use.exposed.value - (place == LayerPlace::kTop ? std::min(use.early, problem.early).value : 0);
@@ -112,8 +113,8 @@ TEST(StageHeu, NothingIsExposedWhereEverythingFits) {
   }
 }
 
-// The stage has twelve layers: with few layers, the free choice for the top layer would already give a mix. With budgets in
-// the upper half nothing is exposed, so more memory would not help.
+// The stage has twelve layers. With few layers, the free choice for the top layer would already give a mix. With budgets in the
+// upper half of the range nothing is exposed, so more memory would not help.
 TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   constexpr int32_t kLayers = 12;
   const ModelSpec model = TinyModel(kLayers);
@@ -129,7 +130,7 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
     const std::optional<StageSolution> solution = heu.Best(kLayers, budget);
     ASSERT_TRUE(solution.has_value()) << step;
     EXPECT_LE(solution->value.bytes(), budget);
-    Nanos alike{std::numeric_limits<int64_t>::max()};  // one policy for all layers but the top one
+    Nanos alike{std::numeric_limits<int64_t>::max()};  // one policy for all layers except the top layer
     for (const ParetoPoint& i : inner) {
       for (const ParetoPoint& t : top) {
         std::vector<LayerUse> uses(kLayers, i.use);
@@ -168,7 +169,7 @@ TEST(StageHeu, TellsWhetherAnEstimateTakesTheBudget) {
     const StageHeu heu(problem);
     for (const int32_t layers : {1, 2, 4, 9}) {
       for (Bytes budget; budget <= Bytes(400); budget += Bytes(7)) {
-        // If no mix fits, the estimate is that of the policy with the least memory.
+        // If no mix fits, the estimate is the value of the policy with the least memory.
         const StageValue estimate = heu.Estimate(layers, budget);
         if (heu.Estimates(layers, budget)) {
           EXPECT_LE(estimate.bytes(), budget) << "seed " << seed << ", " << layers << " layers";

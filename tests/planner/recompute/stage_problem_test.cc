@@ -28,14 +28,14 @@ TEST(StageProblem, FollowsFromTheLayerGraphAndTheCosts) {
     inputs.push_back(item.inputs);
     readers.push_back(item.read_by);
   }
-  // Order: ln1 qkv probs context x1 ln2 fc1 gelu. Segments: mlp attn end.
+  // The items are in the order ln1 qkv probs context x1 ln2 fc1 gelu. The segments are in the order mlp attn end.
   EXPECT_THAT(inputs, ElementsAre(0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000));
   EXPECT_THAT(readers, ElementsAre(0b10, 0b10, 0b10, 0b10, 0b10, 0b01, 0b01, 0b01));
   EXPECT_TRUE(problem.items[4].collective);
   EXPECT_EQ(problem.items[4].cost, Nanos(200 + 640));  // proj, add1 and the all-reduce between them
   EXPECT_EQ(problem.items[7].bytes, Bytes(1280));      // 10 * 32 floats, a multiple of the alignment
   EXPECT_THAT(problem.forward, ElementsAre(Nanos(640), Nanos(640)));
-  // Three weight gradients of 100 ns run in each backward window first.
+  // In each backward window, three weight gradients of 100 ns run first.
   EXPECT_THAT(problem.backward, ElementsAre(Nanos(340), Nanos(340)));
   EXPECT_EQ(problem.stall, Nanos(30));
   EXPECT_EQ(problem.early, Nanos(0));
@@ -46,9 +46,9 @@ TEST(StageProblem, FollowsFromTheLayerGraphAndTheCosts) {
 TEST(StageProblem, TheHeadsWindowHidesTheTopLayersFirstWork) {
   const RecomputeProblem problem =
       TinyProblem(RoundProfile(TinyModel(2)), kTp2, {.in_flight = 1, .below_head = true, .stall = Nanos(30)});
-  // The head's window of 640 ns, less the weight gradient of the logits.
+  // The head's window has 640 ns. The weight gradient of the logits takes 100 ns of it.
   EXPECT_EQ(problem.early, Nanos(540));
-  // One microbatch is in flight, so no other one runs forward, and none is waited for.
+  // Only one microbatch is in flight. So no other microbatch runs forward at that time, and the stage waits for none.
   EXPECT_THAT(problem.forward, ElementsAre(Nanos(0), Nanos(0)));
   EXPECT_EQ(problem.stall, Nanos(0));
 }
@@ -60,7 +60,7 @@ TEST(StageProblem, SequenceParallelismHasFourWindowsAPass) {
   EXPECT_EQ(problem.forward.size(), 4u);
   EXPECT_EQ(problem.backward.size(), 4u);
   EXPECT_EQ(problem.segments(), 5);
-  // qkv and fc1 read gathered tensors, x1's partial sum is scattered.
+  // qkv and fc1 read gathered tensors, and the partial sum of x1 is reduce-scattered.
   std::vector<int> collectives;
   for (size_t i = 0; i < problem.items.size(); ++i) {
     if (problem.items[i].collective) collectives.push_back(static_cast<int>(i));
@@ -90,12 +90,12 @@ TEST(StageProblem, WithoutWindowsEverythingRecomputedIsExposed) {
 
 TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   HardwareProfile profile = RoundProfile(TinyModel(2));
-  profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
+  profile.intra_node.bytes_per_second = 100'000'000;  // windows take 6400 ns
   const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
   // Every item except x1 can be recomputed without exposed time.
   const std::vector<ParetoPoint> front = LayerPareto(problem, LayerPlace::kInner);
   EXPECT_EQ(front.front().exposed, Nanos(0));
-  EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
+  EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1 has 640 bytes, and 768 bytes with padding
 }
 
 TEST(StageProblem, OffloadsOnlyWhereAskedAndWhereTheDeviceCan) {
@@ -107,7 +107,7 @@ TEST(StageProblem, OffloadsOnlyWhereAskedAndWhereTheDeviceCan) {
   const RecomputeProblem problem = TinyProblem(profile, kTp2, asked);
   EXPECT_TRUE(ValidateProblem(problem).ok());
   EXPECT_EQ(problem.host_budget, Bytes(1 << 20));
-  // gelu: 10 * 32 floats leave at two bytes a nanosecond and come back at one.
+  // gelu has 10 * 32 floats. They leave at two bytes per nanosecond and come back at one byte per nanosecond.
   EXPECT_EQ(problem.items[7].copy_out, Nanos(5 + 1280 / 2));
   EXPECT_EQ(problem.items[7].copy_in, Nanos(5 + 1280));
   const ModelSpec model = TinyModel(2);
@@ -144,7 +144,7 @@ TEST(StageProblem, OffloadingSavesMemoryWhereCopiesAreFree) {
   EXPECT_TRUE(!without || without->value.exposed > Nanos(0));
 }
 
-// The memory of the host and its link are limited, so storing, recomputing and offloading are one decision.
+// The memory of the host and its link are limited. So the choice between storing, recomputing and offloading is one decision.
 TEST(StageProblem, MoreHostMemoryOrAFasterLinkNeverHurts) {
   const auto exposed = [](int64_t host, int64_t rate) {
     HardwareProfile profile = RoundProfile(TinyModel(2), Nanos(400));

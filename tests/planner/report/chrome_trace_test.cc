@@ -23,7 +23,7 @@ json TraceOf(const ReportFixture& fixture, size_t limit = 1'000'000) {
 
 int64_t NanosOf(const json& micros) { return std::llround(micros.get<double>() * 1000); }
 
-// The rules of the trace event format on which viewers rely.
+// Checks the rules of the trace event format that viewers need.
 TEST(ChromeTrace, KeepsTheFormatsRules) {
   const json trace = TraceOf(*SmallStep());
   std::set<std::pair<int, int>> named_threads;
@@ -52,7 +52,7 @@ TEST(ChromeTrace, KeepsTheFormatsRules) {
   for (const auto& [process, thread] : named_threads) EXPECT_TRUE(threads.insert(thread).second) << thread;
 }
 
-// Slices of a thread are nested or disjoint; a viewer drops others.
+// Slices of a thread must be nested or disjoint. A viewer does not show other slices.
 TEST(ChromeTrace, SlicesOfAThreadNest) {
   const json trace = TraceOf(*SmallStep());
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> open;

@@ -1,4 +1,4 @@
-// Hand-written jobs and plans for the tests of exports.
+// Defines hand-written jobs and plans for the tests of exports.
 #ifndef LYNX_TESTS_PLANNER_REPORT_EXPORT_CASES_H_
 #define LYNX_TESTS_PLANNER_REPORT_EXPORT_CASES_H_
 
@@ -20,7 +20,7 @@ inline ExportTarget TargetOf(ExportFormat format, const std::string& version) {
   return target.value_or(NewestTarget(format));
 }
 
-// A hand-written job and plan: four layers per stage, nothing recomputed.
+// A hand-written job and plan with four layers per stage and without recomputation.
 struct Case {
   JobSpec spec;
   Plan plan;
@@ -57,7 +57,7 @@ struct Case {
     Recompute(RecomputeMode::kNone);
   }
 
-  // Sets the mode for the first `layers` layers of each stage (0: all); the others store everything.
+  // Sets the mode for the first `layers` layers of each stage (0: all layers). The other layers store everything.
   Case& Recompute(RecomputeMode mode, int32_t layers = 0) {
     const LayerGraph& graph = plan.ContextOf(0).graph();
     for (StagePlan& stage : plan.stages) {
@@ -87,7 +87,7 @@ struct Case {
   std::string Text(ExportFormat format) const { return Text(NewestTarget(format)); }
 };
 
-// The lines of the argument array: each has a flag, or a flag and its value.
+// Returns the lines of the argument array. Each line has a flag, or a flag and its value.
 inline std::vector<std::string> Arguments(const Case& one, const ExportTarget& target = NewestTarget(ExportFormat::kMegatron)) {
   std::string text = one.Text(target);
   text = text.substr(text.find("MEGATRON_ARGS=(") + 15);

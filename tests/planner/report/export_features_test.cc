@@ -1,4 +1,4 @@
-// Which of a model's features each framework's export contains, and which it lists as missing.
+// Checks which features of a model each framework's export contains, and which features the export lists as missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Every flag, key and field that is exported, for a dozen plans, is in the table of its framework's version. The tables
-// contain only names, as facts from the sources that their comments name. docs/export.md says how the files were passed
-// to the frameworks' own parsers: LYNX_EXPORTS=FOLDER writes them to FOLDER.
+// Exports a dozen plans and checks that every flag, key and field is in the table of its framework's version. The tables
+// contain only names. The names are facts from the sources that the comments cite. LYNX_EXPORTS=FOLDER writes the exported
+// files to FOLDER. docs/export.md says how these files were passed to the frameworks' own parsers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,8 @@ void ForAllFiles(ExportFormat format, Check check) {
   }
 }
 
-// NVIDIA/Megatron-LM, megatron/training/arguments.py, with the dataclasses that it makes arguments of: the same in
+// NVIDIA/Megatron-LM: megatron/training/arguments.py and the dataclasses from which it makes arguments. The names are the same
+// in
 //   0.16  @55ac7082517c3878ae653c07c09c534b8aed49f6 (core_v0.16.1)
 //   0.17  @266f1c97dca477ca8b92c16087506da2000b0b84 (core_v0.17.1)
 //   0.18  @571370c829ca768fe37244f4e2e7f28d8accc4ab (core_v0.18.2)
@@ -119,7 +120,7 @@ const std::set<std::string> kMegatronFlags = {"--bf16",
                                               "--use-distributed-optimizer",
                                               "--use-megatron-fsdp",
                                               "--use-tp-pp-dp-mapping"};
-// Empty: any value.
+// An empty set allows any value.
 const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--adam-beta1", {}},
     {"--adam-beta2", {}},
@@ -165,7 +166,8 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--train-iters", {}},
     {"--vocab-size", {}},
     {"--weight-decay", {}},
-    // layernorm_epsilon, kv_channels of megatron/core/transformer/transformer_config.py; the others of arguments.py
+    // layernorm_epsilon and kv_channels are in megatron/core/transformer/transformer_config.py, the other names in
+    // arguments.py.
     {"--norm-epsilon", {}},
     {"--kv-channels", {}},
     {"--rotary-base", {}},
@@ -322,7 +324,8 @@ void CheckToml(const std::string& text) {
   }
 }
 
-// A line that calls something ends with "(", and each argument has its own line.
+// Counts the names of arguments and checks that they are known. In the text, a line that calls something ends with "(", and
+// each argument has its own line.
 int CheckCalls(const std::string& text, const std::map<std::string, std::set<std::string>>& known) {
   const auto letter = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
   std::vector<std::string> calls;

@@ -27,8 +27,8 @@ constexpr ExportTarget kMain{ExportFormat::kTorchtitan, 1};
 struct FlagCase {
   std::string name;
   Case with;             // a plan that needs the flag
-  Case without;          // one that does not
-  std::string argument;  // the whole line
+  Case without;          // a plan that does not need the flag
+  std::string argument;  // the whole line of the argument
 };
 void PrintTo(const FlagCase& flag, std::ostream* out) { *out << flag.name; }
 
@@ -131,7 +131,7 @@ struct MissingCase {
   std::string name;
   ExportTarget target;
   Case with, without;
-  std::string sentence;  // a part of it
+  std::string sentence;  // a part of the expected sentence
 };
 void PrintTo(const MissingCase& missing, std::ostream* out) { *out << missing.name; }
 
@@ -199,7 +199,7 @@ Case Sequence(int32_t length) {
 }
 Case OddTokens() {
   Case one({.tp = 4, .sequence_parallel = true});
-  one.spec.model.seq = one.plan.model.seq = 33;  // twice that in a microbatch
+  one.spec.model.seq = one.plan.model.seq = 33;  // a microbatch has twice as many tokens
   return one;
 }
 Case Microbatches(ParallelLayout layout, int32_t count) {
@@ -363,7 +363,7 @@ TEST(ExportTorchtitan, ModesAndDegrees) {
               HasSubstr("data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 4\n"
                         "fsdp_reshard_after_forward = \"never\"\n"));
   EXPECT_THAT(Case().Text(kT), Not(HasSubstr("pipeline_parallel_schedule")));
-  EXPECT_THAT(Case({.pp = 2}).Text(kT), HasSubstr("local_batch_size = 16\n"));  // 8 microbatches of 2
+  EXPECT_THAT(Case({.pp = 2}).Text(kT), HasSubstr("local_batch_size = 16\n"));  // 8 microbatches of 2 sequences
   EXPECT_THAT(Case().Text(kT), HasSubstr("local_batch_size = 2\n"));
   EXPECT_THAT(Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}).Text(kT),
               HasSubstr("\"Interleaved1F1B\""));
@@ -436,8 +436,8 @@ TEST(ExportTorchtitan, SchedulesRunAllStagesOfARank) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kCustom}).Text(kT), HasSubstr("\"1F1B\""));
 }
 
-// On the main branch of TorchTitan, FSDP works with all other parallelism, so replicas can be combined with it. Norms need
-// not be sharded.
+// On the main branch of TorchTitan, FSDP works with all other kinds of parallelism, so replicas can be combined with them.
+// Norms need not be sharded.
 TEST(ExportTorchtitan, MainHasReplicasBesideOthers) {
   const std::string text = Case({.tp = 2, .dp = 4}).Text(kMain);
   EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree=4,\n            data_parallel_shard_degree=1,\n"));
@@ -511,7 +511,7 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }
 
-// HEU's plan cannot be exported. Instead the best plan that the framework supports is exported, and the list says so.
+// HEU's plan cannot be exported. Instead, the best plan that the framework supports is exported, and `missing` says so.
 TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   const auto fixture = SmallStep(kKiB * 1600);
   ASSERT_TRUE(SummaryOf(fixture->plan).windows);
@@ -526,7 +526,7 @@ TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   EXPECT_THAT(exported->files[0].text, HasSubstr("tp2 pp2 dp1"));
 }
 
-// If there is memory, Megatron-LM can leave some layers of a stage without recomputation; the others recompute
+// If there is enough memory, Megatron-LM can leave some layers of a stage without recomputation. The other layers recompute
 // everything.
 TEST(Export, RecomputesNoMoreLayersThanItMust) {
   PlanRequest request = SmallRequest(kKiB * 1600);

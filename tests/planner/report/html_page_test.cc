@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// Pages are too long to print when an expectation fails.
+// Pages are too long to be printed when an expectation fails.
 ::testing::AssertionResult Has(const std::string& page, const std::string& text) {
   if (page.find(text) != std::string::npos) return ::testing::AssertionSuccess() << "it has \"" << text << "\"";
   return ::testing::AssertionFailure() << "it has no \"" << text << "\"";
@@ -33,7 +33,7 @@ nlohmann::json DataOf(const std::string& page) {
 TEST(HtmlPage, IsSelfContained) {
   const std::string page = PageOf(*SmallStep());
   EXPECT_FALSE(Has(page, "{{"));
-  // The only foreign reference is a quoted namespace, if there is one; nothing is loaded.
+  // The only reference to another place may be a quoted XML namespace. The page loads nothing.
   for (const char* loads : {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_FALSE(Has(page, loads));
   }

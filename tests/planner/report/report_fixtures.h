@@ -1,4 +1,5 @@
-// A small plan with two stages, windows, recomputation inside them, and stalls, for the tests of pages and reports.
+// Makes a small plan for the tests of pages and reports. The plan has two stages, windows with recomputation in them, and
+// stalls.
 #ifndef LYNX_TESTS_PLANNER_REPORT_REPORT_FIXTURES_H_
 #define LYNX_TESTS_PLANNER_REPORT_REPORT_FIXTURES_H_
 
@@ -12,7 +13,7 @@
 
 namespace lynx {
 
-// The step points to the request and the plan, which therefore must not move.
+// `step` points to `request` and `plan`, so the fixture must not move.
 struct ReportFixture {
   PlanRequest request;
   Plan plan;

@@ -23,8 +23,8 @@ bool Same(const ActionSpan& a, const ActionSpan& b) {
          a.hidden == b.hidden;
 }
 
-// Changes the predicted spans as if they had been measured: all are later by `late`, and each start of a transfer takes some
-// time.
+// Returns the predicted spans, changed as if they had been measured. All spans are later by `late`, and the start of each
+// transfer takes some time.
 std::vector<ActionSpan> LikeMeasured(const Program& program, const StageTimes& times, Nanos late) {
   std::vector<ActionSpan> spans = times.spans;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -96,7 +96,7 @@ TEST(StepTrace, TimesThatAreNotTheProgramsAreRefused) {
   EXPECT_THAT(std::string(few.status().message()), HasSubstr("has 15 times, but a program of 4 actions needs 20"));
 }
 
-// Clocks of two stages that differ by seconds do not change how the spans of the stages lie relative to each other.
+// The clocks of two stages may differ by seconds. This must not change how the spans of the stages lie relative to each other.
 TEST(StepTrace, StagesMeetWhereTheWorldsSumCompletes) {
   const auto fixture = SmallStep();
   const MeasuredStep together = Measured(*fixture, {Nanos(0), Nanos(0)});
@@ -147,7 +147,7 @@ TEST(MeasuredChromeTrace, ShowsEachStageMeasuredAboveItsPrediction) {
   EXPECT_THAT(alone->json, ::testing::Not(HasSubstr("predicted stage")));
 }
 
-// A wait may begin before the waits of its peers. Then the transfer begins during this wait.
+// A rank may begin to wait for a transfer before its peers do. The transfer then begins during this wait.
 TEST(MeasuredChromeTrace, LeadsFromATransferThatBeginsDuringTheWaitForIt) {
   const auto fixture = SmallStep();
   MeasuredStep measured = Measured(*fixture, {Nanos(0), Nanos(0)});

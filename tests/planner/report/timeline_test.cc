@@ -40,8 +40,8 @@ TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
   EXPECT_EQ(timeline.spans[3].end - timeline.spans[3].begin, Nanos(22));
 }
 
-// Simulated starts of transfers take no time. Measured ones take some, which counts in the same place as the wait for the
-// transfer.
+// In a simulation, the start of a transfer takes no time. In a measured step it takes some time, which counts in the same
+// category as the wait for the transfer.
 TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
   const StageTimeline timeline = TimelineOfText("0AR+3:1.attn 0SF+3 0NORM+", {{Nanos(0), Nanos(3), Nanos(2), Nanos(40)},
                                                                               {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},
@@ -144,7 +144,7 @@ TEST(StageMemory, AddsUpToWhatIsAllocated) {
   }
 }
 
-// One layer on one stage: its input is kept, the norm is recomputed.
+// There is one layer on one stage. The layer's input is kept, and the norm is recomputed.
 TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   const StageContext context = TinyContext(TinyModel(1), {.tp = 1, .pp = 1, .dp = 1}, 1, 0);
   StagePlan stage;
@@ -159,9 +159,9 @@ TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   const auto forward = MemoryOf(stage, context, times);
   ASSERT_TRUE(forward.ok()) << forward.status();
   const auto at = [&](size_t point, MemoryKind kind) { return forward->points[point].live[static_cast<size_t>(kind)]; };
-  EXPECT_EQ(at(3, MemoryKind::kRecomputed), Bytes(768));  // 640 bytes of ln1, padded
+  EXPECT_EQ(at(3, MemoryKind::kRecomputed), Bytes(768));  // ln1 has 640 bytes, and 768 bytes with padding
   EXPECT_EQ(at(3, MemoryKind::kStored), Bytes(768));      // the layer's input, which the recomputation reads
-  EXPECT_GT(at(2, MemoryKind::kWorkspace).value, 0);      // qkv and the like, which nothing reads later here
+  EXPECT_GT(at(2, MemoryKind::kWorkspace).value, 0);      // qkv and similar tensors, which nothing reads later here
 }
 
 TEST(Thinned, KeepsEveryPeak) {
@@ -225,8 +225,8 @@ TEST(DetailRanges, CutTheMiddleOutOfLongSteps) {
   EXPECT_EQ(whole[0].end, Nanos(3000));
   const auto cut = DetailRanges(stages, Nanos(3000), 120);
   ASSERT_EQ(cut.size(), 2u);
-  EXPECT_EQ(cut[0].end, Nanos(400));     // 2 x 40 spans begin before it
-  EXPECT_EQ(cut[1].begin, Nanos(2800));  // 2 x 20 end after it
+  EXPECT_EQ(cut[0].end, Nanos(400));     // 2 x 40 spans begin before this time
+  EXPECT_EQ(cut[1].begin, Nanos(2800));  // 2 x 20 spans end after this time
   EXPECT_EQ(cut[1].end, Nanos(3000));
 }
 

@@ -1,4 +1,4 @@
-// The generated schedules: their golden texts, and the in-flight counts that the literature gives for each.
+// Tests the generated schedules: their golden texts, and the in-flight counts that the literature gives for each schedule.
 #include "planner/schedule/schedule_generate.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ TEST(GenerateSchedule, RefusesWhatHasNoSchedule) {
   EXPECT_EQ(error(ScheduleKind::kOneForwardOneBackward, -1, 1, 8), "a pipeline has 1 to 4096 ranks, not -1");
 }
 
-// Microbatches of a pipe pass each stage in ascending order, in every pass. So gradients are summed in one order.
+// In every pass, the microbatches of one pipe pass each stage in ascending order. So gradients are always summed in the same
+// order.
 TEST(GenerateSchedule, RunsMicrobatchesOfAStageInOrder) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 rng(seed);
@@ -64,7 +65,7 @@ TEST(InFlight, OfGpipeIsAllMicrobatches) {
   });
 }
 
-// Korthikanti et al. 2022, and PipeDream-flush: min(p - r, M).
+// Korthikanti et al. 2022, and PipeDream-flush: rank r holds min(p - r, M) microbatches.
 TEST(InFlight, Of1F1BFallsWithTheRank) {
   ForEachSize(6, 12, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kOneForwardOneBackward, p, 1, m));
@@ -75,7 +76,7 @@ TEST(InFlight, Of1F1BFallsWithTheRank) {
   });
 }
 
-// Korthikanti et al. 2022: (v-1)p + 2(p-r-1) + 1 chunks, of v M.
+// Korthikanti et al. 2022: rank r holds (v-1)p + 2(p-r-1) + 1 chunks, at most v M.
 TEST(InFlight, OfInterleavedHoldsMoreByTheChunks) {
   ForEachSize(5, 15, [](int32_t p, int32_t m) {
     for (int32_t v = 2; v <= 4; ++v) {
@@ -92,8 +93,8 @@ TEST(InFlight, OfInterleavedHoldsMoreByTheChunks) {
   });
 }
 
-// Qi et al. 2023: as many activations as in 1F1B. Together with what W still needs, every rank holds p, as the first rank of
-// 1F1B does.
+// Qi et al. 2023: a rank holds as many activations as in 1F1B. Together with what the weight passes still need, every rank
+// holds p microbatches. This is what the first rank holds in 1F1B.
 TEST(InFlight, OfZeroBubbleIsThatOf1F1B) {
   ForEachSize(6, 14, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kZeroBubble, p, 1, m));
@@ -105,7 +106,7 @@ TEST(InFlight, OfZeroBubbleIsThatOf1F1B) {
   });
 }
 
-// Qi et al. 2023: on every rank p microbatches of the rank's layers, which are 2p chunks.
+// Qi et al. 2023: every rank holds p microbatches of its layers, which are 2p chunks.
 TEST(InFlight, OfZeroBubbleVIsThatOf1F1BOnEveryRank) {
   ForEachSize(6, 16, [](int32_t p, int32_t m) {
     const std::vector<InFlightCount> counts = CountInFlight(Generated(ScheduleKind::kZeroBubbleV, p, 2, m));
@@ -118,7 +119,7 @@ TEST(InFlight, OfZeroBubbleVIsThatOf1F1BOnEveryRank) {
   });
 }
 
-// Li and Hoefler 2021, table 2: between p/2 + 1 and p microbatches, the fewest on the outer ranks.
+// Li and Hoefler 2021, table 2: a rank holds between p/2 + 1 and p microbatches. The outer ranks hold the fewest.
 TEST(InFlight, OfChimeraIsNearlyTheSameOnAllRanks) {
   for (int32_t p = 2; p <= 8; p += 2) {
     for (int32_t m = p; m <= 4 * p; m += p) {

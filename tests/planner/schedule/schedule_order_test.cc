@@ -1,4 +1,4 @@
-// Validation of schedules, whatever their origin.
+// Tests the validation of schedules, generated ones and those from text.
 #include "planner/schedule/schedule_order.h"
 
 #include <gtest/gtest.h>
@@ -18,25 +18,26 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
-  // Backwards run in the order in which they become ready, the last first.
+  // The backward passes run in the order in which they become ready: the last microbatch comes first.
   EXPECT_EQ(ErrorOf("gpipe ranks=2 microbatches=2\n0F0 0F1 0B1 0B0\n1F0 1F1 1B1 1B0\n"), "");
   // Microbatches need not be in order.
   EXPECT_EQ(ErrorOf("custom ranks=2 microbatches=3\n0F2 0F0 0B2 0F1 0B0 0B1\n1F2 1B2 1F0 1B0 1F1 1B1\n"), "");
-  // A looping pipeline that runs the chunks depth first.
+  // This looping pipeline runs both chunks of a microbatch before the next microbatch.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=2\n0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1\n"), "");
-  // A V, with and without split weights.
+  // The next two pipelines have the shape of a V, first without and then with split weight gradients.
   EXPECT_EQ(ErrorOf("custom ranks=2 chunks=2 microbatches=1 placement=v\n0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0\n"), "");
   EXPECT_EQ(ErrorOf("custom ranks=2 chunks=2 microbatches=1 placement=v weight=split\n"
                     "0F0 3F0 3B0 3W0 0B0 0W0\n1F0 2F0 2B0 1B0 2W0 1W0\n"),
             "");
-  // Two pipes that share the microbatches as they like, here 0 and 2 up, 1 down, and over an odd number of ranks.
+  // Two pipes may share the microbatches in any way, and over an odd number of ranks. Here microbatches 0 and 2 go up, and 1
+  // goes down.
   EXPECT_EQ(ErrorOf("custom ranks=3 microbatches=3 placement=bidirectional\n"
                     "0F1 5F0 5B0 5F2 5B2 0B1\n4F0 1F1 4F2 4B0 1B1 4B2\n3F0 3F2 2F1 2B1 3B0 3B2\n"),
             "");
 }
 
-// Every schedule that docs/schedules.md shows is valid: a line "KIND ranks=..." and the lines after it in its fenced
-// block.
+// Every schedule that docs/schedules.md shows must be valid. A schedule is a line "KIND ranks=..." and the lines after it in
+// the same fenced block.
 TEST(ValidateSchedule, AcceptsTheExamplesOfTheDocs) {
   std::ifstream page(std::string(LYNX_SOURCE_DIR) + "/docs/schedules.md");
   ASSERT_TRUE(page.good());
@@ -100,11 +101,11 @@ TEST(ValidateSchedule, NamesWhatIsMissing) {
 }
 
 TEST(ValidateSchedule, NamesTheSlotsOfADeadlock) {
-  // Rank 0 waits for the first gradient before it sends the second microbatch; rank 1 needs both microbatches before it
-  // begins.
+  // Rank 0 waits for the first gradient before it sends the second microbatch. Rank 1 needs both microbatches before it runs
+  // its first backward pass.
   EXPECT_EQ(ErrorOf(std::string(kHead) + "0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"),
             "deadlock: rank 0 waits at slot 2 (0B0) for 1B0 of rank 1; rank 1 waits at slot 2 (1F1) for 0F1 of rank 0");
-  // A rank waits for itself: for stage 1 on the same rank.
+  // Rank 0 waits for itself: its stage 1 needs the result of its stage 0.
   EXPECT_EQ(ErrorOf("custom ranks=1 chunks=2 microbatches=1\n1F0 0F0 1B0 0B0\n"),
             "deadlock: rank 0 waits at slot 1 (1F0) for 0F0 of rank 0");
 }
@@ -116,7 +117,7 @@ TEST(ValidateSchedule, NamesTheCircleNotThoseThatWaitForIt) {
 }
 
 TEST(ValidateSchedule, KeepsAMessageShort) {
-  // Twelve ranks wait in one circle: each but the last waits for the gradient before it passes the microbatch on.
+  // Twelve ranks wait in one circle. Each rank except the last waits for the gradient before it passes the microbatch on.
   constexpr int32_t kRanks = 12;
   Schedule schedule = Generated(ScheduleKind::kGpipe, kRanks, 1, 1);
   schedule.shape = {.placement = StagePlacement::kLooping, .ranks = kRanks, .chunks = 2};
@@ -169,7 +170,8 @@ TEST(OrderSlots, PutsEverySlotAfterWhatItNeeds) {
   }
 }
 
-// Makes one random change to a correct schedule. It must stay valid exactly if the reference can still run it.
+// Makes one random change to a correct schedule. The validation must accept the result exactly if the reference can still run
+// it.
 TEST(ValidateSchedule, AgreesWithTheReferenceOnChangedSchedules) {
   int valid = 0, invalid = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {

@@ -1,4 +1,4 @@
-// Pipeline shapes, and the text form of schedules.
+// Tests the shapes of pipelines, and the text form of schedules.
 #include "planner/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<int32_t> RanksOfStages(const PipelineShape& shape) {
   return ranks;
 }
 
-// The stages through which the model's parts pass, from `stage` on.
+// Returns the stages through which a microbatch passes, from `stage` on.
 std::vector<int32_t> WayFrom(const PipelineShape& shape, int32_t stage) {
   std::vector<int32_t> way;
   for (; stage != kNoStage; stage = shape.Next(stage)) way.push_back(stage);
@@ -216,8 +216,8 @@ TEST(ScheduleText, WantsOneLineARank) {
             "schedule line 3: a line too many: the schedule has 1 ranks, one a line");
 }
 
-// One word of a schedule's text is changed, removed or doubled. The text is then read or refused; if it is read, it
-// prints and reads the same.
+// One word of a schedule's text is changed, removed or doubled. The text is then read or refused. If the text is read, the
+// schedule must print as a text that reads as the same schedule.
 TEST(ScheduleText, ReadsOrRefusesAnyText) {
   const std::vector<std::string> words = {
       "1f1b",   "custom", "ranks=2", "microbatches=2", "chunks=2", "placement=v", "0F0", "1B1",  "3W0", "\n", "#",

@@ -1,4 +1,4 @@
-// Compares the timeline with the reference, with bounds, and with the bubbles that the literature gives.
+// Compares the timeline with the reference, with lower bounds, and with the bubbles that the literature gives.
 #include "planner/schedule/schedule_timeline.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ TEST(Timeline, OfTwoRanksByHand) {
   const std::vector<StagePassTimes> times = {{Nanos(10), Nanos(12), Nanos(8), Nanos(3)},
                                              {Nanos(5), Nanos(6), Nanos(4), Nanos(1000)}};
   const Timeline timeline = ComputeTimeline(Ordered(schedule), times);
-  // 1F0 begins at 10 + 3 and ends at 18; 1B0 28; 1F1 has arrived at 23: 33; 1B1 43. 0B0 begins at 28 + 3, 0B1 at 51.
+  // 1F0 begins at 10 + 3 and ends at 18. 1B0 ends at 28. 1F1 has arrived at 23 and ends at 33. 1B1 ends at 43. 0B0 begins at 28
+  // + 3 and ends at 51.
   EXPECT_EQ(timeline.end, Nanos(71));
   const RankTimeline& first = timeline.ranks[0];
   EXPECT_EQ(first.slots[2].begin, Nanos(31));
@@ -46,7 +47,7 @@ TEST(Timeline, HasNoTransferBetweenStagesOfOneRank) {
   EXPECT_EQ(StepTime(schedule, times), 8);
   times[0].transfer = Nanos(100);
   EXPECT_EQ(StepTime(schedule, times), 208);
-  times[3].transfer = Nanos(100);  // stage 3 is the last
+  times[3].transfer = Nanos(100);  // stage 3 is the last stage
   EXPECT_EQ(StepTime(schedule, times), 208);
 }
 
@@ -82,7 +83,8 @@ TEST(Timeline, AgreesWithTheReference) {
   }
 }
 
-// No schedule is faster than its busiest rank, or than one microbatch forward and back through all stages.
+// No schedule is faster than its busiest rank. None is faster than one microbatch that goes forward and back through all
+// stages.
 TEST(ScheduleProperty, TimelineKeepsTheLowerBounds) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     std::mt19937_64 rng(seed);
@@ -123,7 +125,7 @@ TEST(ScheduleProperty, SlowerPassesNeverEndSooner) {
   }
 }
 
-// The pass times in the formulas: forward, input gradient, weight gradient.
+// The times of the passes in the formulas: forward pass, input gradient, weight gradient.
 struct Passes {
   int64_t f, b, w;
   int64_t all() const { return f + b + w; }
@@ -148,7 +150,7 @@ int64_t Step(ScheduleKind kind, int32_t p, int32_t v, int32_t m, const Passes& t
   return StepTime(schedule, EqualTimes(schedule.shape, t.f, t.b, t.w));
 }
 
-// Huang et al. 2019; Narayanan et al. 2021: a bubble of p - 1 microbatches, a share of (p-1)/(M+p-1) of the step.
+// Huang et al. 2019, Narayanan et al. 2021: the bubble is as long as p - 1 microbatches, which is (p-1)/(M+p-1) of the step.
 TEST(Bubble, OfGpipeAnd1F1BIsThatOfAllRanksButOne) {
   ForEachSize([](const Passes& t, int32_t p, int32_t m) {
     EXPECT_EQ(Step(ScheduleKind::kGpipe, p, 1, m, t), (m + p - 1) * t.all());
@@ -156,7 +158,8 @@ TEST(Bubble, OfGpipeAnd1F1BIsThatOfAllRanksButOne) {
   });
 }
 
-// Narayanan et al. 2021: the bubble is 1/v of that of 1F1B. The times here are those of a chunk, which are 1/v of a rank's.
+// Narayanan et al. 2021: the bubble is 1/v of that of 1F1B. The times here are those of a chunk, which are 1/v of the times of
+// a rank.
 TEST(Bubble, OfInterleavedIsSmallerByTheChunks) {
   ForEachSize([](const Passes& t, int32_t p, int32_t m) {
     for (int32_t v = 2; v <= 4; ++v) {
@@ -171,8 +174,8 @@ TEST(Bubble, OfInterleavedIsSmallerByTheChunks) {
   });
 }
 
-// Qi et al. 2023, table 2: ZB-H1 has a bubble of (p-1)(F+B-W), where 1F1B has (p-1)(F+B+W). This holds if there are at least
-// as many microbatches as ranks, and if W <= F: otherwise the first W delays a forward that the next rank waits for.
+// Qi et al. 2023, table 2: ZB-H1 has a bubble of (p-1)(F+B-W), where 1F1B has (p-1)(F+B+W). This holds if there are at least as
+// many microbatches as ranks, and if W <= F. If W > F, the first W delays a forward pass for which the next rank waits.
 TEST(Bubble, OfZeroBubbleIsSmallerByTwoW) {
   ForEachSize([](const Passes& t, int32_t p, int32_t m) {
     const int64_t step = Step(ScheduleKind::kZeroBubble, p, 1, m, t);
@@ -202,8 +205,8 @@ TEST(ScheduleProperty, ZeroBubbleIsNeverSlowerNorLargerThan1F1B) {
   }
 }
 
-// Qi et al. 2023: with F = B = W no rank stalls between its first slot and its last. The last rank begins p - 1 slots
-// after the first.
+// Qi et al. 2023: if F = B = W, no rank stalls between its first slot and its last slot. The last rank begins p - 1 slots after
+// the first rank.
 TEST(Bubble, OfZeroBubbleVIsZeroWhereAllPassesAreAlike) {
   for (int32_t p = 1; p <= 7; ++p) {
     for (int32_t m = 2 * p - 1; m <= 4 * p; ++m) {
@@ -216,9 +219,9 @@ TEST(Bubble, OfZeroBubbleVIsZeroWhereAllPassesAreAlike) {
   }
 }
 
-// Li and Hoefler 2021: if forward and backward take the same time, the bubble has p - 2 slots, for any number of units. If a
-// backward takes two forwards, one unit has a bubble of 2(p-2) forwards, which is a share of (p-2)/(3M/2 + p-2) of the step.
-// Each further unit adds p - 2 forwards: the bubble between units that the paper describes.
+// Li and Hoefler 2021: if forward and backward passes take the same time, the bubble has p - 2 slots, for any number of units.
+// If a backward pass takes as long as two forward passes, one unit has a bubble of 2(p-2) forward passes. This is (p-2)/(3M/2 +
+// p-2) of the step. Each further unit adds p - 2 forward passes, which the paper calls the bubble between units.
 TEST(Bubble, OfChimeraIsAboutHalfOf1F1Bs) {
   for (int32_t p = 2; p <= 10; p += 2) {
     for (int32_t m = p; m <= 4 * p; m += p) {

@@ -1,5 +1,5 @@
-// Helpers for the tests of schedules: generated, parsed and random schedules, and a reference that runs slots with
-// plain sets and maps. The reference is independent of planner/schedule_order and planner/schedule_timeline.
+// Helps the tests of schedules. Makes generated, parsed and random schedules, and has a reference that runs slots with plain
+// sets and maps. The reference uses no code of planner/schedule_order and planner/schedule_timeline.
 #ifndef LYNX_TESTS_PLANNER_SCHEDULE_SCHEDULES_H_
 #define LYNX_TESTS_PLANNER_SCHEDULE_SCHEDULES_H_
 
@@ -24,7 +24,7 @@ inline constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kGpipe,       Schedul
                                              ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble,
                                              ScheduleKind::kZeroBubbleV, ScheduleKind::kChimera};
 
-// If the schedule cannot be made, the test fails and the result has no slots.
+// Returns a generated schedule. If the schedule cannot be made, the test fails, and the result has no slots.
 inline Schedule Generated(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches) {
   absl::StatusOr<Schedule> schedule = GenerateSchedule(kind, ranks, chunks, microbatches);
   EXPECT_TRUE(schedule.ok()) << schedule.status();
@@ -59,7 +59,7 @@ inline std::vector<StagePassTimes> RandomTimes(std::mt19937_64& rng, const Pipel
   return times;
 }
 
-// All stages take the same time; transfers take none.
+// Returns times that are the same for all stages. Transfers take no time.
 inline std::vector<StagePassTimes> EqualTimes(const PipelineShape& shape, int64_t forward, int64_t backward, int64_t weight) {
   return std::vector<StagePassTimes>(static_cast<size_t>(shape.stages()),
                                      {Nanos(forward), Nanos(backward), Nanos(weight), Nanos(0)});
@@ -70,16 +70,16 @@ inline int64_t StepTime(const Schedule& schedule, const std::vector<StagePassTim
   return StepTime(Ordered(schedule), times, scratch).value;
 }
 
-using SlotKey = std::tuple<Pass, int32_t, int32_t>;  // stage, microbatch
+using SlotKey = std::tuple<Pass, int32_t, int32_t>;  // pass, stage, microbatch
 inline SlotKey KeyOf(const Slot& slot) { return {slot.pass, slot.stage, slot.microbatch}; }
 
-// The begin and end of each slot if ranks take turns at running one slot each. nullopt: slots are missing, superfluous,
+// Returns the begin and end of each slot if the ranks take turns and run one slot each. nullopt: slots are missing, not needed,
 // in the wrong place, or wait for each other in a circle.
 inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(const Schedule& schedule,
                                                                               const std::vector<StagePassTimes>& times) {
   const PipelineShape& shape = schedule.shape;
   std::map<SlotKey, std::pair<Nanos, Nanos>> ran;
-  std::map<int32_t, std::vector<int32_t>> stages_of_microbatch;  // by forward slots
+  std::map<int32_t, std::vector<int32_t>> stages_of_microbatch;  // counted by forward slots
   std::vector<size_t> next(schedule.ranks.size(), 0);
   std::vector<Nanos> free(schedule.ranks.size());
   size_t slots = 0;
@@ -93,7 +93,7 @@ inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(co
           shape.RankOf(slot.stage) != static_cast<int32_t>(rank)) {
         return std::nullopt;
       }
-      std::vector<std::pair<SlotKey, Nanos>> needs;  // and how long its result takes to arrive
+      std::vector<std::pair<SlotKey, Nanos>> needs;  // a slot, and how long its result takes to arrive
       const auto neighbour = [&](int32_t stage, int32_t sender) {
         if (stage == kNoStage) return;
         const bool local = shape.RankOf(stage) == static_cast<int32_t>(rank);

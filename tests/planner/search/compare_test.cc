@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Four ranks on two nodes, in one pinned layout, with too little memory to store everything.
+// Returns a request for four ranks on two nodes in one pinned layout. Memory is too small to store everything.
 PlanRequest TightRequest() {
   PlanRequest request;
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
@@ -59,7 +59,7 @@ TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
   EXPECT_LE(comparison->unlimited->step, comparison->best.step);
 }
 
-// Each request has its own layout, and too little memory for most stages.
+// The requests pin another layout than TightRequest. Most of their stages have too little memory to store everything.
 TEST(Compare, NoPartitionIsBetterThanTheExactOne) {
   int differ = 0;
   for (const int64_t kib : {700, 800, 1000, 1300, 4000}) {
@@ -117,7 +117,8 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   for (const Alternative& other : explanation->rejected) {
     EXPECT_NE(other.plan.has_value(), !other.reason.empty());
     if (other.plan) {
-      // This also holds if the arena of a faster draft had to be made smaller, so that the draft became the slower plan.
+      // This also holds if the planner had to make the arena of a faster draft smaller, and this draft then became the slower
+      // plan.
       EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
     }
   }
@@ -127,7 +128,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
 }
 
-// The rows of an explanation, for comparison.
+// Returns the rows of an explanation in a form that tests can compare.
 std::vector<std::string> RowsOf(const Explanation& explanation) {
   std::vector<std::string> rows{explanation.plan.digest};
   for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.sensitivities}) {
@@ -155,7 +156,8 @@ TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
   EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
 }
 
-// The planner calls an exact solver only once at a time, so it does not run parts of a comparison at the same time.
+// The planner must not call an exact solver from two threads at the same time. So it does not run the parts of a comparison in
+// parallel.
 TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
   PlanRequest request = TightRequest();
   request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("unused")); };
@@ -207,8 +209,8 @@ TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
   EXPECT_GT(lacking, 0);
 }
 
-// Most layouts cannot be among those that are shown, so they are not planned. The result is the same as if all were
-// planned.
+// Most layouts cannot be among the layouts that Explain shows, so the planner does not plan them. The result must be the same
+// as if all layouts were planned.
 TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   PlanRequest request = TightRequest();
   request.spec.model.layers = 12;
@@ -283,7 +285,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
-// How often each mode occurs among the candidates.
+// The modes and degrees that occur among the candidates.
 struct Modes {
   std::set<ScheduleKind> schedules;
   std::set<ZeroStage> zeros;
@@ -305,7 +307,7 @@ struct Modes {
   }
 };
 
-// An open field takes every value that the engine runs, or every known value.
+// If a field is open, the candidates must have every value that the engine runs, or every known value.
 TEST(Candidates, SpanEveryDegreeAndMode) {
   using enum ScheduleKind;
   PlanRequest request = TightRequest();

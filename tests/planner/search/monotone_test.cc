@@ -1,6 +1,6 @@
-// A plan in a given layout should never get slower with more memory, less contention in windows, or one more policy
-// that the planner may choose. For the optimum of a stage this is proven (opt/monotone_test.cc). A whole plan is not a
-// proven optimum: the best use of more memory in HEU's model may be a little slower as a program.
+// A plan in a given layout should never get slower if there is more memory, less contention in windows, or one more policy that
+// the planner may choose. For the optimum of a stage, opt/monotone_test.cc checks this. A whole plan is not a proven optimum:
+// the best use of more memory in HEU's model may be a little slower as a program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// A request for one layout with at least two stages, so that the search has no other choice.
+// Returns a request for one layout with at least two stages, so that the search has no other choice.
 PlanRequest InALayout(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kLynxEngine;
@@ -30,7 +30,7 @@ PlanRequest InALayout(std::mt19937_64& rng) {
   return request;
 }
 
-// The time of a step of the plan; nullopt if no plan fits.
+// Returns the time of a step of the plan. nullopt: no plan fits.
 std::optional<Nanos> StepOf(const PlanRequest& request) {
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok()) << result.status();
@@ -38,10 +38,11 @@ std::optional<Nanos> StepOf(const PlanRequest& request) {
   return plan == nullptr ? std::nullopt : std::optional(plan->step);
 }
 
-// How often a plan became better or worse when the request had more. Some must become better, or a test shows nothing.
+// Counts how often a plan became better or worse when the request had more. At least some must become better. Otherwise a test
+// proves nothing.
 struct Outcomes {
   int better = 0, worse = 0;
-  double most_percent = 0;  // the largest increase
+  double most_percent = 0;  // the largest increase of the step's time, in percent
 
   void Add(const PlanRequest& more, const std::optional<Nanos>& before) {
     const std::optional<Nanos> after = StepOf(more);

@@ -1,4 +1,4 @@
-// Whole plans in which the planner itself chooses what to offload to the host.
+// Tests whole plans in which the planner chooses what to offload to the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-// There are no collectives behind which recomputation could be hidden. The link to the host is fast: copying the activations
-// of a layer takes a small part of the time of the layer's passes.
+// Returns a request without collectives that could hide recomputation. The link to the host is fast: copying the activations of
+// a layer takes a small part of the time of the layer's passes.
 PlanRequest Request(int64_t kib) {
   PlanRequest request;
   request.target = PlanTarget::kAnyFramework;
@@ -110,7 +110,7 @@ TEST(PlanOffload, AHostThatIsTheDevicePromisesNoByteTwice) {
   PlanRequest request = Request(5000);
   request.target = PlanTarget::kLynxEngine;
   NodeGroup& group = request.cluster.groups[0];
-  group.host_is_device = true;  // then the 64 MiB above are not read
+  group.host_is_device = true;  // this makes the planner ignore the 64 MiB of Request
   group.memory_per_device = kGiB;
   const Plan roomy = PlanOf(request);
   ASSERT_TRUE(Offloads(roomy));
@@ -130,10 +130,10 @@ TEST(PlanOffload, AHostThatIsTheDevicePromisesNoByteTwice) {
     offloading += Offloads(plan) ? 1 : 0;
   }
   EXPECT_GE(offloading, 2);
-  // If the job sets no limit, activations may use all memory that there is.
+  // If the job sets no limit, activations may use all the memory of the device.
   request.spec.resources.activation_memory_per_rank = Bytes(0);
   EXPECT_FALSE(Offloads(PlanOf(request)));
-  // With unknown memory nothing is offloaded.
+  // If the memory is unknown, the planner offloads nothing.
   request = Request(5000);
   request.cluster.groups[0].host_is_device = true;
   EXPECT_FALSE(Offloads(PlanOf(request)));
@@ -159,7 +159,7 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
       if (Offloads(plan)) offloading.push_back(absl::StrCat(EnumName(schedule), " ", host));
     }
   }
-  // With 64 KiB, a device's share of the host is smaller than any tensor of the microbatches in flight.
+  // With 64 KiB in the host, a device's share of the host is smaller than any tensor of the microbatches in flight.
   EXPECT_THAT(offloading, Each(Not(EndsWith(" 64"))));
   EXPECT_THAT(offloading, IsSupersetOf({"gpipe 65536", "1f1b 4096", "1f1b 65536", "interleaved 65536", "zero-bubble 65536",
                                         "zero-bubble-v 4096", "zero-bubble-v 65536", "chimera 65536"}));
@@ -197,7 +197,7 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   EXPECT_LE(BytesThatLeave(fits, after), BytesThatLeave(fits, before) / 2);
 }
 
-// A draft that was made for hosts with more memory is not a plan; it is planned again within the share.
+// A draft that was made for hosts with more memory is not yet a plan. The planner plans it again within the smaller share.
 TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   const PlanRequest roomy = Request(5000);
   const Candidate candidate = SupportedCandidates(roomy)->front();
@@ -217,7 +217,7 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// If tensors may be offloaded, the program needs a smaller arena. The reason for an infeasible request then names the host's
+// If tensors may be offloaded, the program needs a smaller arena. If a request is still infeasible, the reason names the host's
 // memory.
 TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
   PlanRequest request = Request(1);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 
-// The best step of all candidates, each planned completely.
+// Plans every candidate completely and returns the best step time. nullopt: no candidate fits.
 std::optional<Nanos> Exhaustive(const PlanRequest& request, const std::vector<Candidate>& candidates) {
   PlanCaches caches(request);
   std::optional<Nanos> best;
@@ -42,7 +42,8 @@ void ExpectFindsTheBest(PlanRequest (*make)(std::mt19937_64&), uint64_t seed, in
     ++feasible;
     ASSERT_TRUE(best.has_value());
     same += plan->step <= *best;
-    // An arena that is larger than its peak may cost a little, and an estimate may be more wrong than expected.
+    // The step may be a little longer than the best one, for two reasons: an arena may be larger than its peak, and an estimate
+    // may be more wrong than the search expects.
     EXPECT_LE(static_cast<double>(plan->step.value), 1.06 * static_cast<double>(best->value)) << i;
   }
   EXPECT_GE(feasible, requests * 5 / 8);
@@ -104,7 +105,8 @@ TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
   }
 }
 
-// Arenas may be larger than the peaks that the search uses. This may cost a little of the step, but never the plan.
+// Arenas may be larger than the peaks that the search uses. The step may then be a little longer, but the search must still
+// find a plan.
 TEST(PlanSearch, FindsAPlanWhateverTheLimitFromTheLeastOn) {
   PlanRequest request;
   request.spec.model = {.layers = 12, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 512};
@@ -124,7 +126,7 @@ TEST(PlanSearch, FindsAPlanWhateverTheLimitFromTheLeastOn) {
       ASSERT_TRUE(result.ok()) << result.status();
       ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
       const Nanos step = std::get<Plan>(*result).step;
-      // With less memory the step is not faster, except for what the search may miss.
+      // With less memory the step must not be faster. The factor allows for plans that the search may miss.
       if (last) EXPECT_GE(static_cast<double>(step.value), 0.97 * static_cast<double>(last->value));
       last = step;
     }

@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Four ranks on two nodes; with everything stored, the arena takes some MiB.
+// Returns a request for four ranks on two nodes. If everything is stored, the arena takes some MiB.
 PlanRequest SmallRequest() {
   PlanRequest request;
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
@@ -81,7 +81,7 @@ Bytes ParsedSize(const std::string& text) {
   return (text.find("MiB") != std::string::npos ? kMiB : kKiB) * number;
 }
 
-// Sets the fields that a suggestion names, as a person would, and adds the hardware that it names.
+// Sets the fields that a suggestion names, as a user would, and adds the hardware that the suggestion names.
 void Apply(std::string suggestion, PlanRequest& request) {
   if (const size_t nodes = suggestion.find(" ("); nodes != std::string::npos) {
     request.cluster.groups.back().nodes += std::atoi(suggestion.c_str() + nodes + 2);
@@ -120,7 +120,7 @@ void Apply(std::string suggestion, PlanRequest& request) {
   }
 }
 
-// MakePlan ends with FinishedPlan, and only that gives a plan its digest.
+// MakePlan calls FinishedPlan at its end, and only FinishedPlan gives a plan its digest.
 TEST(Plan, IsFinishedOnlyIfItsProgramsAreValid) {
   const Plan plan = PlanOf(SmallRequest());
   Plan again = plan;
@@ -183,7 +183,7 @@ TEST(Plan, SlowLinksHideRecomputation) {
   request.spec.recompute = RecomputeMode::kFull;
   const Plan full = PlanOf(request);
   EXPECT_LT(overlapped.step.value * 100, full.step.value * 85);
-  // The step takes at most one per cent longer than with everything stored.
+  // The step takes at most one percent longer than the step that stores everything.
   EXPECT_LT(overlapped.step.value * 100, ample.step.value * 101);
 }
 
@@ -225,9 +225,9 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
   }
   const Plan plan = PlanOf(request);
   EXPECT_TRUE(plan.measured_profile);
-  // A layer: 11 ops of 100 ns forward, 200 ns backward; 6 weight gradients of 100 ns.
+  // A layer has 11 ops, which take 100 ns forward and 200 ns backward, and 6 weight gradients of 100 ns.
   const int64_t microbatch = 1100 + 2200 + 600;
-  const int64_t transfers = 2 * 3 * 2 + 1;  // each rounds up to a nanosecond
+  const int64_t transfers = 2 * 3 * 2 + 1;  // each transfer rounds up to a nanosecond
   EXPECT_NEAR(static_cast<double>(plan.step.value), static_cast<double>((8 + 3) * microbatch), 2.0 * transfers);
   for (const StagePlan& stage : plan.stages) {
     EXPECT_EQ((stage.forward + stage.backward + stage.weight).value, 8 * microbatch);
@@ -439,7 +439,7 @@ TEST(Plan, CheckPlanFindsWhatWasChanged) {
   EXPECT_THAT(error(changed, true), HasSubstr("comes next"));
 }
 
-// A plan without programs that has only slices.
+// Returns a plan that has slices but no programs.
 Plan PlanOfSlices(const ParallelLayout& layout, const std::vector<int32_t>& layers) {
   Plan plan{.model = SmallRequest().spec.model, .layout = layout};
   plan.model.layers = std::accumulate(layers.begin(), layers.end(), 0);
@@ -489,7 +489,7 @@ TEST(Plan, CheckPlanFindsSlicesThatAreNotTheLayouts) {
   EXPECT_THAT(error([](Plan& p) { p.layout.virtual_stages = 0; }), HasSubstr("does not divide"));
 }
 
-// A program for each of so many slots would fill any memory.
+// A schedule with this many slots would need programs that fill any memory.
 TEST(Plan, RefusesSchedulesWithoutBound) {
   PlanRequest request = SmallRequest();
   request.spec.model.layers = 16;
@@ -504,7 +504,7 @@ TEST(Plan, RefusesSchedulesWithoutBound) {
 TEST(Plan, WantedShapesAreDistinctAndFew) {
   PlanRequest request = SmallRequest();
   const std::vector<LayerShape> shapes = WantedShapes(request.spec, request.cluster);
-  EXPECT_THAT(shapes, SizeIs(8));  // tp 1 and 2, micro-batches 1 to 8
+  EXPECT_THAT(shapes, SizeIs(8));  // tp 1 and 2, with micro-batches 1, 2, 4 and 8 each
   EXPECT_EQ(std::set<LayerShape>(shapes.begin(), shapes.end()).size(), shapes.size());
   request.cluster = UniformCluster(8, 8);
   request.spec.model.heads = 8;

@@ -1,4 +1,4 @@
-// Random requests for the tests of the search.
+// Makes random requests for the tests of the search.
 #ifndef LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 #define LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 
@@ -9,7 +9,8 @@
 
 namespace lynx {
 
-// A device on which a layer of the models below takes milliseconds, a large part of them in collectives.
+// Returns the profile of a device on which a layer of the models below takes milliseconds. A large part of this time is
+// collectives.
 inline HardwareProfile SmallGpu() {
   HardwareProfile profile;
   profile.device_kind = "test";
@@ -22,7 +23,7 @@ inline HardwareProfile SmallGpu() {
   return profile;
 }
 
-// 4 to 16 devices; in most cases with too little memory to store everything.
+// Returns a random request with 4 to 16 devices. In most cases, memory is too small to store everything.
 inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   PlanRequest request;
   request.target = rng() % 2 ? PlanTarget::kAnyFramework : PlanTarget::kLynxEngine;
@@ -36,8 +37,8 @@ inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   return request;
 }
 
-// A random request with a memory limit, and with hosts that tensors can be sent to. The hosts have little or much memory, and
-// slow or fast links.
+// Returns a random request with a memory limit, and with hosts to which tensors can be sent. The hosts have little or much
+// memory, and slow or fast links.
 inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kAnyFramework;

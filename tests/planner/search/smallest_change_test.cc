@@ -1,5 +1,5 @@
-// Compares every suggestion with brute force: all values of the field that it names, and of all fields that come before
-// it.
+// Compares every suggestion with brute force. Brute force tries all values of the field that the suggestion names, and all
+// values of the fields that are tried before this field.
 #include "planner/search/smallest_change.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// True if MakePlan finds a plan; does not compute the reasons if it does not.
+// Returns true if MakePlan finds a plan. If there is none, this function does not compute the reasons.
 bool Fits(const PlanRequest& request) {
   const absl::StatusOr<std::vector<Candidate>> candidates = SupportedCandidates(request);
   if (!candidates.ok()) return false;
@@ -45,7 +45,7 @@ PlanRequest WithRanks(PlanRequest request, int32_t ranks) {
   return request;
 }
 
-// The first of `values` that fits; nullopt: none does.
+// Returns the first of `values` with which the request fits. nullopt: none fits.
 std::optional<int64_t> FirstThatFits(const PlanRequest& request, const std::vector<int64_t>& values,
                                      const std::function<void(PlanRequest&, int64_t)>& set) {
   for (const int64_t value : values) {
@@ -68,7 +68,7 @@ void SetSeq(PlanRequest& request, int64_t seq) { request.spec.model.seq = static
 void SetLimit(PlanRequest& request, int64_t kib) { request.spec.resources.activation_memory_per_rank = kKiB * kib; }
 void SetDevices(PlanRequest& request, int64_t kib) { request.cluster.groups[0].memory_per_device = kKiB * kib; }
 
-// A bit more than 12 MiB of states in all, on sixteen devices.
+// Returns a request for sixteen devices. Its model states take a little more than 12 MiB in all.
 PlanRequest SmallRequest() {
   PlanRequest request;
   request.spec.model = {.layers = 4, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
@@ -78,7 +78,8 @@ PlanRequest SmallRequest() {
   return WithRanks(request, 1);
 }
 
-// 40 GB devices, eight per node. They are otherwise unlike an A100, but memory does not depend on times.
+// Returns a request for devices with `memory`, eight per node. The devices' times are not those of a real GPU, but memory does
+// not depend on times.
 PlanRequest LargeRequest(const ModelSpec& model, Bytes memory, int32_t ranks) {
   PlanRequest request;
   request.spec.model = model;
@@ -134,7 +135,8 @@ TEST(SmallestChange, WhatIsPinnedStays) {
   const std::optional<int64_t> fewest = FirstThatFits(request, Numbers(5, 16), SetRanks);
   ASSERT_TRUE(fewest.has_value());
   EXPECT_EQ(Refusal(request).suggestion, absl::StrCat("resources.ranks: ", *fewest));
-  // The suggestion names the fields that have to change. It changes tp last, so here it does not name tp.
+  // The suggestion must name the fields that have to change. The planner tries tp last, so here the suggestion does not name
+  // tp.
   request.spec.parallel = {.tp = 4, .pp = 1, .dp = 1};
   const std::string suggestion = Refusal(request).suggestion;
   EXPECT_THAT(suggestion, HasSubstr("resources.ranks: "));
@@ -168,7 +170,7 @@ TEST(SmallestChange, MicroBatchesAreTheLargestThatFit) {
 
 constexpr int64_t kStep = 8;  // KiB
 
-// The smallest limit, in units of kStep.
+// Returns the smallest limit with which the request fits, in units of kStep.
 int64_t LeastLimit(const PlanRequest& request) {
   const std::optional<int64_t> least = FirstThatFits(request, Numbers(kStep, 16'000, kStep), SetLimit);
   EXPECT_TRUE(least.has_value());
@@ -205,7 +207,7 @@ TEST(SmallestChange, LimitsAreTheLeastThatFit) {
   }
 }
 
-// Nothing fits, even on all devices that there are.
+// Returns a request for which nothing fits, even on all devices of the cluster.
 PlanRequest OnOneNode(int64_t kib) {
   PlanRequest request = SmallRequest();
   request.cluster.groups[0].nodes = 1;
@@ -234,7 +236,7 @@ TEST(SmallestChange, MoreNodesThenLargerDevices) {
   const int64_t nodes = (*fewest - 1) / 4;
   EXPECT_EQ(Refusal(request).suggestion,
             absl::StrCat("resources.ranks: ", *fewest, " (", nodes, nodes == 1 ? " more node)" : " more nodes)"));
-  // Two ranks hold half of the states each, however many nodes there are.
+  // Two ranks hold half of the states each. More nodes do not change this.
   request = WithRanks(request, 2);
   request.spec.parallel = {.tp = 2, .pp = 1, .dp = 1};
   SetDevices(request, 200);
@@ -254,7 +256,7 @@ TEST(SmallestChange, WhereScoresPrevailAttentionIsFused) {
   request.spec.model.attention = AttentionKernel::kUnfused;
   request.spec.train.global_batch = 4;
   request.spec.train.micro_batch = 2;
-  SetSeq(request, 2048);  // scores: 4 heads of 2048 * 2048 floats, 128 MiB of two samples
+  SetSeq(request, 2048);  // The attention scores are 4 heads of 2048 * 2048 floats; with two samples they take 128 MiB.
   SetDevices(request, 110 * 1024);
   const Infeasible long_one = Refusal(request);
   EXPECT_EQ(long_one.suggestion, "model.attention: fused");
@@ -262,7 +264,7 @@ TEST(SmallestChange, WhereScoresPrevailAttentionIsFused) {
               HasSubstr("the scores of unfused attention over model.seq 2048 take 128.0 MiB of it in each layer"));
   request.spec.model.attention = AttentionKernel::kFused;
   EXPECT_TRUE(Fits(request));
-  // Fused attention does not help if not even the states fit, and does not matter if the scores are small.
+  // Fused attention does not help if even the states do not fit. It does not matter if the scores are small.
   request.spec.model.attention = AttentionKernel::kUnfused;
   SetDevices(request, 1000);
   EXPECT_THAT(Refusal(request).suggestion, Not(HasSubstr("model.attention")));

@@ -113,7 +113,7 @@ TEST(StepEstimate, CopiesToTheHostHideBehindPassesUntilTheyTakeLonger) {
   profile.host.op_slowdown_permille = 2000;
   EXPECT_GT(Estimated(request, profile), without);
   profile.host = {Nanos(0), 1'000'000, 1'000'000, 2'000'000};
-  // The estimate includes the copies of the x and the stored tensors of each chunk, at one microsecond per byte.
+  // The estimate includes the copies of x and of the stored tensors of each chunk, at one microsecond per byte.
   EXPECT_GT(Estimated(request, profile), Nanos(int64_t{8} * 6 * 1000 * 1'000'000));
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// (largest cost, sum, layers of each stage) of a partition that fits. The smallest of all is the expected partition.
+// Holds the largest cost, the sum of costs and the layers of each stage of a partition that fits. The smallest value of all
+// partitions is the expected one.
 using Valued = std::tuple<int64_t, int64_t, std::vector<int32_t>>;
 
 void ForEachPartition(int32_t stages, int32_t layers, std::vector<int32_t>& head, auto&& visit) {
@@ -70,7 +71,7 @@ TEST(Partition, EqualsBruteForce) {
   EXPECT_LT(fitting, 200);
 }
 
-// A lower bound of the cost (`floor`) changes only how often the cost function is called.
+// `floor`, a lower bound of the cost, changes only how often the cost function is called.
 TEST(Partition, IsTheSameWithAFloor) {
   int64_t asked = 0, asked_with_floor = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
@@ -98,7 +99,7 @@ TEST(Partition, IsTheSameWithAFloor) {
 }
 
 TEST(Partition, BalancesWhatRecomputationCosts) {
-  // Each layer costs stage 0 half as much again, like a stage that must recompute. The head costs stage 1 as much as a
+  // A layer costs half as much again on stage 0, like on a stage that must recompute. The head costs stage 1 as much as a
   // layer.
   const StageCost cost = [](int32_t stage, int32_t n) -> std::optional<int64_t> {
     return stage == 0 ? 150 * n : 100 * n + 100;
@@ -113,7 +114,7 @@ TEST(Partition, EvenSharesSumUp) {
 }
 
 TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
-  // The last stage takes 3 in addition to its layers, so the exact partition gives it two layers fewer.
+  // The last stage takes 3 more than its layers take. So the exact partition gives it two layers fewer.
   const StageCost with_head = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0));
   };
@@ -133,7 +134,7 @@ TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
   EXPECT_THAT(GreedyPartition({3, 3}, 1, small_first), ElementsAre(2, 4));
 }
 
-// Costs that grow with the number of layers, by different amounts.
+// The costs grow with the number of layers, by different amounts.
 TEST(GreedyPartition, IsNeverBetterThanTheExactOne) {
   int worse = 0;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

@@ -29,13 +29,13 @@
 
 namespace lynx::server {
 
-// The real time plus an offset that the test sets.
+// A clock that shows the real time plus an offset. The test sets the offset.
 class ShiftedClock : public Clock {
  public:
   Nanos Monotonic() const override { return real_.Monotonic() + Nanos(shift_.load()); }
   Nanos Wall() const override { return real_.Wall() + Nanos(shift_.load() - back_.load()); }
   void Advance(Nanos by) { shift_ += by.value; }
-  // Turns back only the wall clock, as an operator would.
+  // Turns back only the wall clock, as an operator can do.
   void TurnBack(Nanos by) { back_ += by.value; }
 
  private:

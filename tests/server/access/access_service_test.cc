@@ -1,4 +1,5 @@
-// Nodes that join, people with roles, and the record of them: over TLS, with a server in this process.
+// Tests nodes that join, people with roles, and the record of their calls. The calls use TLS, and the server is in this
+// process.
 #include <unistd.h>
 
 #include <fstream>
@@ -23,8 +24,8 @@ using PeopleTest = AccessTest;
 using AuditTest = AccessTest;
 using ForgottenTest = AccessTest;
 
-// Attaches a worker daemon as `node` and waits until the stream ends, at the latest at the deadline. Returns the stream's
-// status.
+// Connects as the worker daemon of `node`, and waits until the stream ends, at the latest at the deadline. Returns the status
+// of the stream.
 grpc::Status Report(const std::shared_ptr<grpc::Channel>& channel, const std::string& node,
                     const std::function<void()>& accepted = nullptr) {
   grpc::ClientContext context;
@@ -76,7 +77,7 @@ TEST_F(JoinTest, ATokenForOneNodeIsForNoOther) {
   EXPECT_TRUE(Join(secret, "n7", "n7").ok()) << "a wrong attempt does not use it up";
 }
 
-// A stranger with a token for any node must not take the name of an existing node.
+// A stranger with a token for any node must not be able to take the name of an existing node.
 TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   StartServer();
   ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "old").ok());
@@ -87,8 +88,8 @@ TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   EXPECT_EQ(Report(NodeChannel("old"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the old certificate has ended";
 }
 
-// Many nodes that begin at the same time behind one address exceed the limit of calls. A node that is refused tries again
-// later.
+// If many nodes begin at the same time behind one address, they exceed the limit of calls. A node that is refused must try
+// again later.
 TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
   StartServer();
   const std::string other = MakeJoinSecret();
@@ -153,7 +154,7 @@ TEST_F(JoinTest, ARevokedNodeIsOutAtOnceAndStaysOut) {
   EXPECT_EQ(Report(NodeChannel("n0"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the store knows it, too";
 }
 
-// A stream does not outlive the certificate with which it was opened.
+// A stream must not outlive the certificate with which it was opened.
 TEST_F(JoinTest, ACertificateCountsToItsEndAndNoLonger) {
   StartServer();
   ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "n0").ok());
@@ -426,7 +427,7 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
 }
 
-// The wall clock was turned back, so each job that ends now seems to have ended before all others, and is forgotten first.
+// The wall clock was turned back. So each job that ends now seems to have ended before all others, and is forgotten first.
 TEST_F(ForgottenTest, AWatchOfAJobThatIsForgottenAsItEndsEndsToo) {
   options_.tls = false;
   options_.core.controller.kept_jobs = 1;

@@ -1,4 +1,4 @@
-// Who may call what: checks every method of every service, with every role.
+// Tests who may call what: every method of every service, with every role.
 #include "server/access/rpc_permissions.h"
 
 #include <google/protobuf/descriptor.h>
@@ -15,8 +15,8 @@
 namespace lynx::server {
 namespace {
 
-// Method -> the lowest role that may call the method. The server's table is repeated here so that nobody changes it by
-// accident.
+// Returns for each method the lowest role that may call it. This repeats the server's table, so that nobody changes the table
+// by accident.
 const std::map<std::string, std::string>& Least() {
   static const auto* least = new std::map<std::string, std::string>{
       {"Jobs.SubmitJob", "submitter"},      {"Jobs.GetJob", "viewer"},       {"Jobs.ListJobs", "viewer"},
@@ -58,7 +58,7 @@ TEST(AccessTableTest, HasEveryMethodAndNoOther) {
 
 class EveryMethodTest : public AccessTest {
  protected:
-  // Calls `method` with an empty request. On the streams of nodes it sends nothing.
+  // Calls `method` with an empty request. If the method is a stream of a node, sends nothing.
   grpc::Status Call(const google::protobuf::MethodDescriptor& method, const std::shared_ptr<grpc::Channel>& channel,
                     const std::string& token) {
     grpc::GenericStub stub(channel);
@@ -132,7 +132,7 @@ TEST_F(EveryMethodTest, IsForThoseWhoAreEnoughForItAndNobodyElse) {
   }
 }
 
-// A caller that calls too often is told when to call again, for every method. Reports of nodes are not limited.
+// If a caller calls any method too often, the server must say when to call again. Reports of nodes have no limit.
 TEST_F(EveryMethodTest, HasARateForEachCaller) {
   const Rate once{.per_second = 1e-6, .burst = 1};
   StartServer();
@@ -147,7 +147,7 @@ TEST_F(EveryMethodTest, HasARateForEachCaller) {
     const auto methods = Methods();
     const auto method = std::find_if(methods.begin(), methods.end(), [&](const auto* m) { return NameOf(*m) == rule.method; });
     const bool of_node = rule.need == Need::kNode;
-    if (rule.need == Need::kNothing) continue;  // its caller is identified by its address
+    if (rule.need == Need::kNothing) continue;  // the caller of such a method is identified by its address
     const grpc::Status status = Call(**method, of_node ? node : people_, of_node ? "" : admin);
     const bool first = of_node || taken[rule.cost]++ == 0;
     EXPECT_EQ(status.error_code() == grpc::RESOURCE_EXHAUSTED, !first) << status.error_message();

@@ -1,4 +1,4 @@
-// The check of nodes before a job trains on them again: when ranks make it, and what happens if it fails.
+// Tests the check of nodes before a job trains on them again: when ranks make the check, and what happens if it fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ bool Checks(Cluster& cluster, const JobId& job) {
   return any;
 }
 
-// A job of four ranks on n0 and n1 that has done a step, in a cluster of `nodes` nodes.
+// Runs a job of four ranks on n0 and n1 until it has done a step. The cluster has `nodes` nodes.
 JobId FourRanks(
     Cluster& cluster, int nodes, const std::function<void(JobSpec&)>& change = [](JobSpec&) {}) {
   for (int i = 0; i < nodes; ++i) cluster.AddNode("n" + std::to_string(i));
@@ -46,8 +46,8 @@ std::string LastOf(Cluster& cluster, const JobId& job, const std::string& kind) 
   return reason;
 }
 
-// Simulates that the device of rank `bad` fails the check: this rank reports a wrong result. The other ranks, when they are
-// asked to end, report that a rank failed its check.
+// Simulates that the device of rank `bad` fails the check. This rank reports a wrong result. When the other ranks are asked to
+// end, they report that a rank failed its check.
 void FailCheck(Cluster& cluster, const JobId& job, int32_t bad) {
   for (int32_t rank = 0; rank < cluster.Ranks(job); ++rank) {
     if (rank != bad) cluster.RankOf(job, rank)->last_words = RankMessage{.report = RankFailure{"rank failed its check", true}};
@@ -92,7 +92,7 @@ TEST(ControllerCheck, TheJobFileMayAskForNone) {
 TEST(ControllerCheck, ThatACheckIsDueSurvivesTheServer) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 2);
-  cluster.Node("n1").obedient = false;  // so the generation is still ending when the server restarts
+  cluster.Node("n1").obedient = false;  // so that the generation is still ending when the server restarts
   cluster.Exit(job, 0, 137);
   cluster.RestartServer();
   for (const char* node : {"n0", "n1"}) {
@@ -169,7 +169,7 @@ TEST(ControllerCheck, ABadLinkIsTheNodesThatHasSeveral) {
 TEST(ControllerCheck, OfALinkThatIsAloneTheNodeThatFailedBeforeIsLeftOut) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 3);
-  cluster.Exit(job, 1, 137);  // on n0
+  cluster.Exit(job, 1, 137);  // the rank is on n0
   cluster.RankOf(job, 2)->last_words = RankMessage{.report = RankFailure{"a peer gave up", true}};
   cluster.Say(job, 0, RankFailure{"the link to rank 2 is slow", false, FaultCause::kLink, {2}});
   EXPECT_EQ(cluster.Record(job).excluded, std::vector<NodeId>{NodeId("n0")});
@@ -179,10 +179,10 @@ TEST(ControllerCheck, OfALinkThatIsAloneTheNodeThatFailedBeforeIsLeftOut) {
 TEST(ControllerCheck, ARankThatSaysNothingIsToBlameForItsLink) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 3);
-  cluster.Exit(job, 1, 137);  // on n0
+  cluster.Exit(job, 1, 137);  // the rank is on n0
   cluster.Node("n1").obedient = false;
   cluster.Say(job, 0, RankFailure{"rank 2 does not answer", false, FaultCause::kLink, {2}});
-  for (const int32_t rank : {2, 3}) cluster.Exit(job, rank, 137);  // frozen, so it had to be killed
+  for (const int32_t rank : {2, 3}) cluster.Exit(job, rank, 137);  // the ranks were frozen, so they had to be killed
   cluster.Node("n1").obedient = true;
   cluster.Settle();
   cluster.ReportAll();

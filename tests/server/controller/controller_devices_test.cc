@@ -1,4 +1,4 @@
-// Which kind of device a job gets, and that the job keeps it.
+// Tests which kind of device a job gets, and that the job keeps this kind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ JobSpec SpecFor(DeviceKind kind, const std::string& name = "gpt") {
   return spec;
 }
 
-// A cluster with two CPUs on c0 and two GPUs on g0.
+// The cluster has two CPUs on c0 and two GPUs on g0.
 class ControllerDevicesTest : public ::testing::Test {
  protected:
   ControllerDevicesTest() {
@@ -37,7 +37,7 @@ class ControllerDevicesTest : public ::testing::Test {
     cluster_.AnswerPlans({2, 1, 1});
     return job;
   }
-  // Adds nodes with two CPUs each. `domains`: pairs of a node's name and its network domain. c0 exists already and only gets
+  // Adds nodes with two CPUs each. `domains`: pairs of a node's name and its network domain. c0 exists already, so it only gets
   // a domain.
   void AddNodesIn(const std::vector<std::pair<std::string, std::string>>& domains) {
     for (const auto& [name, domain] : domains) {
@@ -100,7 +100,7 @@ TEST_F(ControllerDevicesTest, AJobThatAsksForAKindGetsItOrWaits) {
 TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
   const JobId job = Start(SpecFor(DeviceKind::kAny));
   cluster_.AllReady(job);
-  // The node comes back with CPUs only: its index 0 is another device now.
+  // The node comes back with CPUs only. So its device number 0 is another device now.
   for (Device& device : cluster_.Node("g0").agent.devices) device = {.index = device.index, .cores = {0}};
   cluster_.AttachAgent("g0");
   cluster_.Exit(job, 0, 1, "its GPU is gone");
@@ -121,7 +121,7 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   cluster_.AnswerPlans({2, 2, 1});
   const std::vector<std::string> expected = {"c1", "c1", "c3", "c3"};
   for (int32_t r = 0; r < 4; ++r) EXPECT_EQ(cluster_.NodeOfRank(job, r), expected[static_cast<size_t>(r)]) << r;
-  // c0 and c2 are in one row.
+  // c0 and c2 are in the same row.
   const JobId second = cluster_.Submit(spec);
   cluster_.MeasureAll();
   cluster_.AnswerPlans({2, 2, 1});
@@ -143,7 +143,7 @@ TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
     spec.resources.device = DeviceKind::kCpu;
     waiting.push_back(cluster_.Submit(spec));
   }
-  cluster_.Cancel(all);  // then all four begin in the same round of the queue
+  cluster_.Cancel(all);  // now all four jobs begin in the same round of the queue
   cluster_.MeasureAll();
   cluster_.AnswerPlans({1, 2, 1});
   std::set<DeviceRef> had;
@@ -196,7 +196,7 @@ TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
   EXPECT_EQ(groups[1].host_memory, kGiB * 60);
 }
 
-// When the server restarts, a job's ranks are about to start on g0's GPUs. g0's agent does not come back.
+// When the server restarts, a job's ranks are about to start on the GPUs of g0. The agent of g0 does not come back.
 class GpuRestartTest : public ControllerDevicesTest {
  protected:
   JobId BeginAndLoseAgent() {

@@ -1,4 +1,4 @@
-// Jobs that get a new plan because a node has become slower or faster.
+// Tests jobs that get a new plan because a node has become slower or faster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr int kBefore = 20;
 
-// A job that trains as a pipeline of two stages on two nodes, at first with normal times. Train() reports steps in which the
+// A job that trains as a pipeline of two stages on two nodes. At first its times are normal. Train() reports steps in which the
 // forward pass of a stage takes `permille` / 1000 of its normal time.
 struct Pipeline {
   Cluster cluster;
@@ -72,7 +72,7 @@ TEST(ControllerDrift, ANodeThatBecomesSlowerIsNamedAndPlannedAround) {
   ASSERT_EQ(asked.groups.size(), 2u);
   EXPECT_EQ(asked.groups[1].profile.flops_per_second, asked.groups[0].profile.flops_per_second * 2 / 5);
   EXPECT_EQ(asked.groups[1].profile.inter_node, asked.groups[0].profile.inter_node);
-  // A step with the present plan now takes 2.5 times as long: 250 ms. The new plan takes 150 ms.
+  // With the present plan a step now takes 2.5 times as long, 250 ms. With the new plan it takes 150 ms.
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 150));
   EXPECT_EQ(cluster.Record(pipeline.job).stop, StopKind::kReplan);
   GiveWay(cluster, pipeline.job, pipeline.step);
@@ -92,7 +92,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
   pipeline.Train(1000, 2000);
   pipeline.Train(1000, 2000);
   EXPECT_TRUE(cluster.plans().empty());
-  // Train until the node is as fast as before.
+  // The job trains until the node is as fast as before.
   pipeline.Train(1000, 1000);
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u) << "the nodes are alike again";
@@ -100,7 +100,7 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
               HasSubstr("node n1 computes 2.0 times faster"));
 }
 
-// The server remembers the speed of the node that the present plan assumes. It does not matter why the node has this speed.
+// The server remembers the speed that the present plan assumes for the node. The reason for this speed does not matter.
 TEST(ControllerDrift, SlownessIsThatOfTheNodeSinceThePlanWasMade) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;
@@ -143,7 +143,7 @@ TEST(ControllerDrift, ANodesAgentThatRestartsMeasuresAnew) {
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u);
 }
 
-// StatedCpuProfile says that 1.15 MB take 10 ms.
+// According to StatedCpuProfile, the transfer of 1.15 MB takes 10 ms.
 TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;
@@ -161,7 +161,7 @@ TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
   // The transfer takes the stated time plus 90 ms, which is ten times as long.
   EXPECT_EQ(asked.groups[0].profile.inter_node.bytes_per_second, StatedCpuProfile().inter_node.bytes_per_second / 10);
   EXPECT_EQ(asked.groups[0].profile.flops_per_second, StatedCpuProfile().flops_per_second);
-  // The present plan is evaluated with the same links.
+  // The server evaluates the present plan with the same links.
   EXPECT_EQ(cluster.plans().front().beside->step, Nanos(100'000'000));
   EXPECT_EQ(cluster.plans().front().beside_on.groups.front().profile, asked.groups.front().profile);
   cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 180), Nanos(200'000'000));
@@ -204,7 +204,7 @@ TEST(ControllerDrift, LinksWithinANodeAreNotLookedAt) {
   EXPECT_THAT(pipeline.cluster.Kinds(pipeline.job), Not(HasSubstr("drift")));
 }
 
-// Three replicas on separate nodes. The links of n0 become slow, and the job then uses only the other nodes.
+// The job has three replicas on separate nodes. The links of n0 become slow. Then the job must use only the other nodes.
 TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
   Cluster cluster;
   for (const char* name : {"n0", "n1", "n2"}) cluster.AddNode(name, 1);

@@ -1,4 +1,4 @@
-// Ranks, nodes and streams that fail.
+// Tests ranks, nodes and streams that fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(ControllerFailuresTest, AKilledRankRestartsTheJobFromItsCheckpoint) {
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("checkpoint rank-lost restarting running succeeded"));
 }
 
-// The reports of the newest checkpoints were lost with the machine, but the ranks found these checkpoints on the disk.
+// The reports of the newest checkpoints were lost with a machine, but the ranks found these checkpoints on the disk.
 TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew) {
   Cluster cluster;
   JobId job;
@@ -64,12 +64,12 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
   EXPECT_EQ(cluster.Record(job).progress.steps_done, 60);
   EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
-  // The generation began at step 60 and has done no step of its own, so this restart counts twice.
+  // The generation began at step 60 and did no step of its own. So this restart is charged twice.
   cluster.Exit(job, 1, 137);
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 60);
-  // A run that had done all its steps has nothing left to do but report this.
+  // If a run has done all its steps, it only has to report this.
   cluster.AllReady(job, 100);
   cluster.FinishAll(job);
   EXPECT_EQ(cluster.State(job), JobState::kSucceeded);
@@ -94,7 +94,7 @@ TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreS
     cluster.Advance(1);
     EXPECT_EQ(cluster.Record(job).generation, Generation(++generation));
   }
-  // A generation that trains resets the pause before the next generation.
+  // If a generation trains, the pause before the next generation is short again.
   cluster.AllReady(job, 0);
   for (int64_t step = 0; step < 3; ++step) cluster.StepAll(job, step);
   fail();
@@ -102,7 +102,7 @@ TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreS
   fail();
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).generation, Generation(generation + 2)) << "the first pause again";
-  // A job that waits for this reason can be cancelled.
+  // A job that waits in such a pause can be cancelled.
   fail();
   cluster.Cancel(job);
   cluster.Advance(0.25);
@@ -147,7 +147,7 @@ TEST(ControllerFailuresTest, VictimsAloneRestartAfterAGrace) {
   EXPECT_EQ(cluster.Record(job).reason, "rank 1 on node n0: rank 2 closed the connection");
 }
 
-// All other ranks ended because rank 2 sent them nothing. The process of rank 2 is still alive, but reports nothing.
+// All other ranks ended because rank 2 sent them nothing. The process of rank 2 still lives, but reports nothing.
 TEST(ControllerFailuresTest, ARankThatHangsIsNamed) {
   Cluster cluster({.culprit_grace = Nanos(2'000'000'000)});
   JobId job;
@@ -232,7 +232,7 @@ TEST(ControllerFailuresTest, RestartsWithoutANewStepCountTwice) {
   cluster.Exit(job, 1, 137);  // charge 3
   cluster.Advance(3);
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
-  cluster.StepAll(job, 0);    // a step, but no new one
+  cluster.StepAll(job, 0);    // a step that was done before
   cluster.Exit(job, 1, 137);  // charge 5
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
   EXPECT_EQ(cluster.Record(job).restarts, 2);
@@ -270,7 +270,7 @@ TEST(ControllerFailuresTest, ALostStreamIsNotALostNode) {
   cluster.DetachWorker("n1");
   cluster.Advance(50, 1);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
-  cluster.Node("n1").worker_boot = "another";  // the daemon restarted; its ranks go on
+  cluster.Node("n1").worker_boot = "another";  // the daemon restarted, and its ranks go on
   cluster.AttachWorker("n1");
   cluster.Settle();
   cluster.StepAll(job, 0);
@@ -294,7 +294,7 @@ TEST(ControllerFailuresTest, ALostNodesJobMovesElsewhere) {
   EXPECT_EQ(cluster.NodeOfRank(job, 3), "n2");
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 1);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("node-lost restarting"));
-  // The node comes back with its old ranks. They are not in its desired state, so they stop.
+  // The node comes back with its old ranks. They are not in its desired state, so they end.
   cluster.AttachWorker("n1");
   cluster.Settle();
   EXPECT_TRUE(cluster.Node("n1").ranks.empty());
@@ -347,7 +347,7 @@ TEST(ControllerFailuresTest, AMachineThatRebootedLostItsRanks) {
   cluster.DetachWorker("n1");
   cluster.Node("n1").ranks.clear();
   cluster.Node("n1").worker_boot = "another";
-  cluster.AttachWorker("n1");  // binds sockets again for the ranks that it should run
+  cluster.AttachWorker("n1");  // it binds new sockets for the ranks that it must run
   cluster.Settle();
   EXPECT_EQ(cluster.Record(job).generation, Generation(2));
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr("the worker daemon or the machine restarted without it"));
@@ -363,7 +363,7 @@ TEST(ControllerFailuresTest, ADaemonThatRestartsWhileRanksStartIsARestart) {
   cluster.MeasureAll();
   cluster.Node("n1").obedient = false;
   cluster.AnswerPlans(kFour);
-  // n1 listens and receives the addresses of the peers, but loses its sockets before it starts the processes.
+  // n1 listens and receives the addresses of the peers. But it loses its sockets before it starts the processes.
   FakeNode& node = cluster.Node("n1");
   WorkerState listening{.node = NodeId("n1"), .boot = "w", .address = "10.0.0.1"};
   for (int32_t r = 2; r < 4; ++r) {
@@ -419,7 +419,7 @@ TEST(ControllerFailuresTest, EndedRanksAreReleasedWhenTheirGenerationIsOverAndNo
   for (const char* name : {"n0", "n1"}) {
     EXPECT_EQ(cluster.Node(name).ranks.size(), 2u) << name << ": only the new generation";
   }
-  // The server also releases a rank of a job that it does not know, so the node forgets the rank.
+  // The server also releases a rank of a job that it does not know, so the node forgets this rank.
   const RankKey unknown{JobId("unknown"), Generation(1), 0};
   cluster.Node("n0").ranks[unknown].seen = {.key = unknown, .phase = RankPhase::kExited};
   cluster.ReportAll();
@@ -455,8 +455,7 @@ TEST(ControllerFailuresTest, ResumingFromCopiesInMemoryIsAnEventAndSoAreTheirTro
   EXPECT_EQ(cluster.Events(job).back().reason, "a node has no room for them");
 }
 
-// Between generations a job's copies stay. Those of a job that has ended, or that the server does not know, must be
-// deleted.
+// Between generations, a job's copies stay. If a job has ended, or if the server does not know it, its copies must be deleted.
 TEST(ControllerFailuresTest, CopiesOfEndedAndUnknownJobsAreToGo) {
   Cluster cluster;
   JobId job;
@@ -556,11 +555,11 @@ TEST(ControllerStreamsTest, OneLiveStreamPerNode) {
   EXPECT_EQ(cluster.closed().at(100).code(), absl::StatusCode::kAlreadyExists);
   cluster.Send(AgentReported{101, "10.0.0.2", node.agent});
   EXPECT_EQ(cluster.closed().at(101).code(), absl::StatusCode::kAlreadyExists);
-  // The process of the node's present agent dials again: its newer stream counts.
+  // The process of the node's present agent opens a second stream. The newer stream is used.
   cluster.Send(AgentReported{102, "10.0.0.1", node.agent});
   EXPECT_FALSE(cluster.closed().contains(102));
   EXPECT_EQ(cluster.closed().at(node.agent_stream).code(), absl::StatusCode::kAborted);
-  cluster.Send(AgentGone{node.agent_stream});  // the end of the old stream changes nothing
+  cluster.Send(AgentGone{node.agent_stream});  // the old stream ends, which changes nothing
   EXPECT_TRUE(cluster.controller().Nodes().at(0).agent_attached);
   cluster.Send(AgentGone{102});
   EXPECT_FALSE(cluster.controller().Nodes().at(0).agent_attached);

@@ -1,4 +1,4 @@
-// Who caused a failure: what the server says about it, and what it does.
+// Tests attribution: what the server says about the cause of a failure, and what it does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(ControllerFaults, ACrashThatFollowsTheJobToAnotherNodeFailsIt) {
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
-  cluster.Exit(job, 1, 139);  // on the same node, which may therefore be the cause
+  cluster.Exit(job, 1, 139);  // the rank is on the same node, so the node may be the cause
   cluster.Advance(3);         // the generation did no new step
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   cluster.AllReady(job);
@@ -77,7 +77,7 @@ constexpr char kBeyond[] =
     "step 1: /data/corpus.bin: token 50256 at position 81923 is outside the vocabulary of 256 (model.vocab)";
 
 TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
-  for (const int64_t steps : {0, 1, 6}) {  // steps trained before the failure
+  for (const int64_t steps : {0, 1, 6}) {  // number of steps trained before the failure
     SCOPED_TRACE(steps);
     Cluster cluster;
     JobId job;
@@ -92,7 +92,7 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
                            "; attributed to data: they have a token that is no word of the model's vocabulary, "
                            "and every run would meet it; no restart helps"));
     EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost fault failed"));
-    // The fault was not attributed to the node, so it does not count when the next job fails on that node.
+    // The fault was not attributed to the node. So it has no effect when the next job fails on this node.
     const JobId next = cluster.Run(MakeSpec("next", 4, 4), kFour);
     cluster.StepAll(next, 0);
     cluster.Exit(next, 2, 137);
@@ -119,8 +119,8 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByIts
 constexpr char kRefused[] =
     "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
-// Ends a rank in the same way as the daemon of n1 does when it refuses a path. The roots (the folders that jobs may use) of
-// n1 may differ from those of n0.
+// Ends a rank like the daemon of n1 when it refuses a path. The roots of n1 (the folders that jobs may use) may differ from
+// those of n0.
 void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
   cluster.RankOf(job, rank)->seen.cause = FaultCause::kPath;
   cluster.Exit(job, rank, 1, kRefused);
@@ -142,7 +142,7 @@ TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceWhereNoOthersCouldS
     EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
               "the failure of rank 2 is attributed to the job: it needs a path that the node does not let jobs use");
   }
-  // An earlier refused path says nothing about the node, so the next job that fails there restarts as usual.
+  // An earlier refused path says nothing about the node. So the next job that fails there restarts as usual.
   JobSpec spec = MakeSpec("gpt", 4, 4);
   const JobId job = cluster.Run(spec, kFour);
   cluster.StepAll(job, 0);
@@ -161,7 +161,7 @@ TEST(ControllerFaults, APathThatIsRefusedBeforeAnyStepFailsAJobOfALaterGeneratio
   EXPECT_EQ(cluster.Record(job).restarts, 1);
 }
 
-// One node with wrong roots must not fail all jobs that come to it.
+// If one node has wrong roots, it must not make all jobs fail that are placed on it.
 TEST(ControllerFaults, AJobWhosePathIsRefusedTriesOtherNodesOnce) {
   Cluster cluster;
   for (const char* node : {"n0", "n1", "n2"}) cluster.AddNode(node);
@@ -180,7 +180,7 @@ TEST(ControllerFaults, AJobWhosePathIsRefusedTriesOtherNodesOnce) {
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr(std::string("rank 0 on node ") + second + ": " + kRefused));
 }
 
-// The node's roots were changed while the job trained, or the job moved to a node with other roots.
+// The node's roots were changed while the job trained, or the job was moved to a node with other roots.
 TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   for (const int nodes : {2, 3}) {
     Cluster cluster;
@@ -199,7 +199,7 @@ TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   }
 }
 
-// Each node that the job excludes shows this until the job ends, so the number of such nodes is limited.
+// A node that a job excludes shows this until the job ends. So the number of such nodes is limited.
 TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   Cluster cluster;
   for (int i = 0; i < 18; ++i) cluster.AddNode("n" + std::to_string(i), 1);

@@ -1,6 +1,6 @@
-// A cluster around a Controller, on one thread and on a clock that the test drives. Agents and workers immediately do
-// what they should, a planner answers with a given layout, and a store keeps what was written; the controller can be
-// restarted from it.
+// A cluster around a Controller. It runs on one thread, and the test moves its clock. Agents and workers do at once what they
+// should do. A planner answers with a given layout. A store keeps what was written, and the controller can be restarted from
+// this store.
 #ifndef LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_FIXTURE_H_
 #define LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_FIXTURE_H_
 
@@ -54,25 +54,25 @@ struct FakeRank {
   int64_t sequence = 0;
   std::vector<RankMessage> unacknowledged;
   bool released = false;
-  std::optional<RankMessage> last_words;  // sent when it is asked to end
+  std::optional<RankMessage> last_words;  // the rank sends them when it is asked to end
 };
 
 struct FakeNode {
   std::string name;
   int devices = 2;
-  int64_t agent_stream = 0, worker_stream = 0;  // 0 = detached
+  int64_t agent_stream = 0, worker_stream = 0;  // 0 = not attached
   std::string agent_boot = "a", worker_boot = "w";
   AgentState agent;
   AgentDesired wanted;
   std::map<RankKey, FakeRank> ranks;
   bool obedient = true;  // the daemon does at once what the server wants
-  bool leases = false;   // its daemon knows leases
-  bool hears = true;     // renewals reach it
+  bool leases = false;   // true if its daemon knows leases
+  bool hears = true;     // true if renewals reach it
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest renewal
   std::optional<WorkerDesired> last_wish;
   std::set<JobId> copies;             // the jobs whose copies are in its memory
-  std::vector<WorkerDesired> wishes;  // all that it received
+  std::vector<WorkerDesired> wishes;  // all desired states that it received
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
 };
@@ -99,7 +99,7 @@ class Cluster {
   }
 
   // ---- clients ----
-  // Returns the job's id, or an empty id if the job was refused; then `last_reply` says why.
+  // Returns the job's id. If the job was refused, returns an empty id, and `last_reply` says why.
   JobId Submit(const JobSpec& spec, const std::string& key = "") {
     const std::string id = "j" + std::to_string(++submissions_);
     const std::string digest = spec.name + std::to_string(spec.train.steps);
@@ -163,7 +163,7 @@ class Cluster {
   }
   void DetachAgent(const std::string& name) { Send(AgentGone{std::exchange(Node(name).agent_stream, 0)}); }
   void DetachWorker(const std::string& name) { Send(WorkerGone{std::exchange(Node(name).worker_stream, 0)}); }
-  // Reports the worker's full state as it is.
+  // Reports the worker's full state as it is now.
   void Report(const std::string& name) {
     FakeNode& node = Node(name);
     if (node.worker_stream == 0) return;
@@ -244,7 +244,7 @@ class Cluster {
   int32_t Ranks(const JobId& job) { return static_cast<int32_t>(Record(job).ranks.size()); }
 
   // ---- planner ----
-  // Answers every waiting request with this layout.
+  // Answers every waiting request for a plan with this layout.
   void AnswerPlans(const ParallelLayout& layout) {
     for (const PlanJob& plan : std::exchange(plans_, {})) {
       Send(PlanReady{plan.job, plan.attempt, MakeTestPlan(plan.request.spec, layout),
@@ -253,13 +253,13 @@ class Cluster {
     Settle();
   }
   template <class Result>
-  // `beside`: the time that a step of the jobs' present plans takes now.
+  // `beside`: the time that a step takes now with the jobs' present plans.
   void AnswerPlansWith(const Result& result, Nanos beside = Nanos(0)) {
     for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result, nullptr, beside});
     Settle();
   }
   const std::vector<PlanJob>& plans() const { return plans_; }
-  // Lets the node's agent measure everything that it should.
+  // Lets the node's agent measure everything that the server asks for.
   void Measure(const std::string& name) {
     FakeNode& node = Node(name);
     HardwareProfile profile = node.agent.profile != nullptr ? *node.agent.profile : StatedCpuProfile();
@@ -277,7 +277,7 @@ class Cluster {
     }
   }
 
-  // Brings a job from submission to RUNNING.
+  // Submits a job and brings it to RUNNING.
   JobId Run(const JobSpec& spec, const ParallelLayout& layout) {
     const JobId job = Submit(spec);
     MeasureAll();
@@ -287,7 +287,7 @@ class Cluster {
   }
 
   // ---- the server ----
-  // Does what kill -9 and a restart do: the controller begins with what was written, and all streams are gone.
+  // Has the effect of kill -9 and a restart: the controller begins with what was written, and all streams are gone.
   void RestartServer() {
     std::vector<Controller::StoredJob> jobs;
     for (const auto& [id, record] : stored_) {
@@ -306,7 +306,7 @@ class Cluster {
   const JobRecord& Stored(const JobId& id) const { return stored_.at(id); }
   size_t StoredJobs() const { return stored_.size(); }
   JobState State(const JobId& id) const { return Record(id).state; }
-  // The kinds of the job's events in the store: "kind kind kind".
+  // Returns the kinds of the job's events in the store, as "kind kind kind".
   std::string Kinds(const JobId& id) {
     std::string text;
     for (const JobEvent& event : events_[id]) text += (text.empty() ? "" : " ") + event.kind;
@@ -322,7 +322,7 @@ class Cluster {
   const std::vector<RankMessage>& Strays(const std::string& node) { return orphans_[node]; }
 
   void Send(EventBody body) { Carry(controller_->Step({now_, now_, std::move(body)})); }
-  // Lets obedient workers do what they should and report it, until nothing changes.
+  // Lets obedient workers do what they should do and report it, until nothing changes.
   void Settle() {
     for (int round = 0; round < 20; ++round) {
       bool changed = false;
@@ -383,8 +383,8 @@ class Cluster {
     return changed;
   }
 
-  // Ends a rank that the server does not want any more. The rank stays in the reports until it is released. Returns false if
-  // it had ended already.
+  // Ends a rank that the server does not want any more. The rank stays in the reports until the server releases it. Returns
+  // false if it had already ended.
   static bool End(FakeRank& rank) {
     if (rank.seen.phase == RankPhase::kExited) return false;
     rank.seen.phase = RankPhase::kExited;

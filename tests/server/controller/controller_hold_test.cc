@@ -1,4 +1,5 @@
-// What people and time limits ask of jobs: to be held, to leave a node, to end; and what failures mean then.
+// Tests what people and time limits ask of jobs: to be held, to leave a node, to end. Also tests what a failure means after
+// such a request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -252,7 +253,7 @@ TEST(ControllerHold, WithoutADeadlineTheRanksAreAskedAgain) {
   EXPECT_EQ(cluster.Events(job).back().kind, "goes-on");
   cluster.Advance(60, 1);
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kMove);
-  // The new deadline also counts for ranks that were asked to give way before it was set.
+  // The new deadline must also be used for ranks that were asked to give way before it was set.
   Cordon cordon = kDrain;
   cordon.deadline = Nanos(1'000'000'000'000) + Nanos(130'000'000'000);
   cluster.SetCordon("n0", cordon);
@@ -268,7 +269,7 @@ TEST(ControllerHold, ATimeLimitEndsAJobWithACheckpoint) {
   const JobId job = RunSteps(cluster, spec, kTwo, 6);
   cluster.Advance(60, 1);
   cluster.StepAll(job, 6);
-  cluster.RestartServer();  // the time trained so far still counts
+  cluster.RestartServer();  // the time that the job has trained so far must still count
   cluster.AttachAgent("n0");
   cluster.AttachWorker("n0");
   cluster.Advance(30, 1);

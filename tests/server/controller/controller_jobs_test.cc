@@ -1,4 +1,4 @@
-// Submission to success, the queue, and cancelling.
+// Tests jobs from their submission to their success, the queue, and cancelling.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -178,8 +178,8 @@ TEST(ControllerJobsTest, InfeasibleOnWhatIsFreeWaitsForMore) {
   EXPECT_EQ(cluster.plans()[0].request.cluster.nodes(), 2);
 }
 
-// With tensor-parallel groups of two that stay inside a node, two nodes of two devices can never run a third rank. A
-// job that waited for it would wait forever, and so would all jobs behind it.
+// Tensor-parallel groups of two must stay inside a node. So two nodes with two devices each can never run a third rank of such
+// groups. A job that waited for it would wait forever, and so would all jobs behind it.
 TEST(ControllerJobsTest, InfeasibleFailsWhereMoreDevicesCannotBeHad) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -354,7 +354,7 @@ TEST(ControllerJobsTest, ANodeWithSlowLinksIsPlannedForAsItIs) {
 
 TEST(ControllerJobsTest, CancelsInEveryState) {
   {
-    Cluster cluster;  // QUEUED
+    Cluster cluster;  // the job is QUEUED
     const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
     cluster.Cancel(job, "not needed");
     EXPECT_EQ(cluster.State(job), JobState::kCancelled);
@@ -364,7 +364,7 @@ TEST(ControllerJobsTest, CancelsInEveryState) {
     EXPECT_EQ(cluster.Kinds(job), "submitted cancelled");
   }
   {
-    Cluster cluster;  // PLANNING, while measuring and while a plan is made
+    Cluster cluster;  // the job is PLANNING: first it waits for measurements, then for its plan
     cluster.AddNode("n0");
     const JobId measuring = cluster.Submit(MakeSpec("gpt", 2, 2));
     cluster.Cancel(measuring);
@@ -377,7 +377,7 @@ TEST(ControllerJobsTest, CancelsInEveryState) {
     EXPECT_EQ(cluster.State(planning), JobState::kCancelled) << "a late plan changes nothing";
   }
   {
-    Cluster cluster;  // STARTING, RUNNING
+    Cluster cluster;  // the job is STARTING, then RUNNING
     cluster.AddNode("n0");
     for (const bool ready : {false, true}) {
       const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
@@ -423,7 +423,7 @@ TEST(ControllerJobsTest, ResolvesIdsNamesAndPrefixes) {
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_EQ(newest[0]->id, second);
   for (const std::vector<JobState>& states :
-       {std::vector<JobState>{}, {JobState::kQueued}}) {  // of all jobs, and of those that have not ended
+       {std::vector<JobState>{}, {JobState::kQueued}}) {  // all jobs, and only the jobs that have not ended
     const std::vector<const JobRecord*> older = cluster.controller().List(10, states, newest[0]);
     ASSERT_EQ(older.size(), 1u);
     EXPECT_EQ(older[0]->id, first);
@@ -437,7 +437,7 @@ TEST(ControllerJobsTest, ReportsAreAcknowledgedOnceTheyAreWritten) {
   cluster.AddNode("n0");
   const JobId job = cluster.Run(MakeSpec("gpt", 2, 2), {2, 1, 1});
   cluster.Advance(2);
-  cluster.StepAll(job, 0);  // written at once, because the last write was long ago
+  cluster.StepAll(job, 0);  // the step is written at once, because the last write was long ago
   EXPECT_TRUE(cluster.RankOf(job, 0)->unacknowledged.empty());
   const int64_t updates = cluster.updates();
   for (int64_t step = 1; step < 20; ++step) cluster.StepAll(job, step);
@@ -454,14 +454,14 @@ TEST(ControllerJobsTest, ReportsAreAcknowledgedOnceTheyAreWritten) {
   EXPECT_TRUE(cluster.RankOf(job, 0)->unacknowledged.empty());
 }
 
-// A plan of two stages that both have this program.
+// Returns a plan of two stages that both have this program.
 std::shared_ptr<const Plan> PlanWithPrograms(const std::string& program) {
   Plan plan = *MakeTestPlan(MakeSpec("gpt", 2, 2), {1, 2, 1});
   for (StagePlan& stage : plan.stages) stage.program = ParseProgram(program).value();
   return std::make_shared<const Plan>(plan);
 }
 
-// The number of ranks that each desired state of the node starts.
+// Returns for each desired state of the node the number of ranks that it starts.
 std::vector<int64_t> Starts(const FakeNode& node) {
   std::vector<int64_t> starts;
   for (const WorkerDesired& desired : node.wishes) {
@@ -521,7 +521,7 @@ TEST(ControllerJobsTest, JobsThatEndedLongAgoAreForgotten) {
     jobs.push_back(cluster.Submit(MakeSpec("short", 1, 1), "key" + std::to_string(i)));
     cluster.Advance(1);
   }
-  // The jobs end in another order than they arrived: the second, first, fourth, fifth.
+  // The jobs end in another order than they arrived: second, first, fourth, fifth.
   for (const size_t i : {1, 0, 3, 4}) {
     cluster.Cancel(jobs[i]);
     cluster.Advance(1);

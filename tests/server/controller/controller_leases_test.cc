@@ -1,4 +1,4 @@
-// Nodes that are cut off: whom they should ask, and when their work is given to others.
+// Tests nodes that are cut off: which witnesses they should ask, and when their work is given to other nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,9 +29,9 @@ class ControllerLeases : public ::testing::Test {
       cluster_.Node(name).leases = true;
       names_.push_back(name);
     }
-    Live(61);  // the server knows all nodes
+    Live(61);  // after this time the server knows all nodes
   }
-  // Lets `seconds` seconds pass. All attached nodes report during this time.
+  // Lets `seconds` seconds pass, in which all attached nodes report.
   void Live(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       for (const std::string& name : names_) cluster_.Report(name);
@@ -104,7 +104,7 @@ TEST_F(ControllerLeases, WorkIsGivenAwayWhileHalfOfTheWitnessesAreThere) {
   const std::string node = Run(job);
   for (const std::string& name : names_) {
     if (name == node) continue;
-    cluster_.DetachWorker(name);  // one of two
+    cluster_.DetachWorker(name);  // now only one of the two witnesses is attached
     break;
   }
   cluster_.DetachWorker(node);
@@ -115,8 +115,8 @@ TEST_F(ControllerLeases, WorkIsGivenAwayWhileHalfOfTheWitnessesAreThere) {
   EXPECT_NE(cluster_.NodeOfRank(job, 0), node);
 }
 
-// If most of a node's witnesses are away too, the node is allowed to conclude that the server is away, and its ranks go on.
-// So the server must not give their work to other nodes.
+// If most of a node's witnesses are away too, the node may conclude that the server is away, and its ranks go on. So the server
+// must not give their work to other nodes.
 TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   AddNodes(5);
   JobId job;
@@ -129,7 +129,7 @@ TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   cluster_.DetachWorker(node);
   Live(200);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
-  // Two of the four witnesses are back: from now on the server counts the time until it gives the work to other nodes.
+  // Two of the four witnesses are back. From now on the server counts the time after which it gives the work to other nodes.
   cluster_.AttachWorker(away[0]);
   Live(59);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
@@ -158,7 +158,7 @@ TEST_F(ControllerLeases, InTheEndWhatIsLeftTakesOver) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), left);
 }
 
-// The node has no witnesses. When it is cut off, it has no node to ask and never ends its ranks by itself.
+// The node has no witnesses. When it is cut off, it can ask no other node, and it never ends its ranks by itself.
 TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   AddNodes(1);
   JobId job;
@@ -175,8 +175,8 @@ TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
 }
 
-// If a rank of a generation is known to have ended, its other ranks can do no more steps. If no rank is known to have ended,
-// all may go on until their node ends them.
+// If the server knows that a rank of a generation has ended, the other ranks can do no more steps. If it knows this of no rank,
+// all ranks may go on until their node ends them.
 TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
   AddNodes(5);
   JobId job;
@@ -185,7 +185,7 @@ TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode)
   Live(1);
   const std::string first = cluster_.NodeOfRank(wide, 0), second = cluster_.NodeOfRank(wide, 1);
   Cordon cordon{.reason = "fans", .drain = true};
-  cordon.deadline = Nanos(1);  // is over
+  cordon.deadline = Nanos(1);  // this deadline has passed
   for (const std::string& drained : {node, second}) {
     cluster_.DetachWorker(drained);
     cluster_.SetCordon(drained, cordon);
@@ -199,8 +199,7 @@ TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode)
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// The server does not know whether the node has received the newest list of witnesses. The node may still use an earlier
-// list.
+// The server does not know whether the node has received the newest list of witnesses. The node may still use an older list.
 TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBefore) {
   AddNodes(3);
   JobId job;
@@ -222,7 +221,7 @@ TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBe
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// The new server does not know whom the node would ask.
+// The new server does not know which witnesses the node would ask.
 TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   AddNodes(4);
   JobId job;
@@ -245,8 +244,8 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// The streams of the witnesses are open, but they have sent nothing for a while. So they may not hear from this server
-// either.
+// The streams of the witnesses are open, but the witnesses have sent nothing for a while. So perhaps they do not hear from this
+// server either.
 TEST_F(ControllerLeases, AWitnessThatIsSilentCountsAsAway) {
   AddNodes(2);
   JobId job;

@@ -1,4 +1,4 @@
-// Jobs that run out of memory: they get a plan that needs less, and fail if nothing fits.
+// Tests jobs that run out of memory: they get a plan that needs less memory, and fail if no plan fits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr int64_t kModelBytes = 100 << 20;
 
-// A plan in which every rank takes `bytes`.
+// Returns a plan in which every rank needs `bytes`.
 std::shared_ptr<const Plan> PlanTaking(const JobSpec& spec, const ParallelLayout& layout, int64_t bytes, char digest = 'd') {
   Plan plan = *MakeTestPlan(spec, layout);
   for (StagePlan& stage : plan.stages) {
@@ -40,7 +40,7 @@ const std::string& LastReason(Cluster& cluster, const JobId& job, const std::str
   return last == nullptr ? kNone : *last;
 }
 
-// Two ranks on one node.
+// A job of two ranks on one node.
 struct Two {
   Cluster cluster;
   JobSpec spec = MakeSpec("gpt", 2, 2);
@@ -65,7 +65,7 @@ struct Two {
 TEST(ControllerMemory, AJobThatRunsOutIsPlannedAgainWithLess) {
   Two two;
   Cluster& cluster = two.cluster;
-  two.RunOut();  // before its first step: any other fault of its own would fail the job
+  two.RunOut();  // before the first step of the job; any other fault of its own would make the job fail
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
   EXPECT_THAT(
@@ -116,8 +116,8 @@ TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
 
 constexpr char kTooMuch[] = "stage 0 needs 80.0 MiB more with everything recomputed";
 
-// At one memory limit the ranks ran out of memory, and for a lower limit no plan fits. Some limit in between may work. No
-// restart is used to search for it.
+// With one memory limit the ranks ran out of memory, and with a lower limit no plan fits. A limit between the two may work. No
+// restart is spent to search for it.
 TEST(ControllerMemory, WhatNoPlanFitsIsGivenBackByHalves) {
   Two two(1);
   two.RunOut();
@@ -150,7 +150,7 @@ TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFails) {
             "job more ranks, a smaller train.microBatch or model.seq");
 }
 
-// A rank that the kernel killed cannot report that it ran out of memory, so the daemon may report this.
+// If the kernel kills a rank, the rank cannot report that it ran out of memory. So the daemon may report this.
 TEST(ControllerMemory, TheDaemonMayTell) {
   Two two;
   two.cluster.AllReady(two.job);
@@ -169,7 +169,7 @@ TEST(ControllerMemory, OtherFaultsAreNoReason) {
   EXPECT_EQ(two.cluster.State(two.job), JobState::kStarting) << "with the plan that it has";
 }
 
-// With more ranks each rank takes less memory, so an elastic job gets all free devices.
+// With more ranks, each rank needs less memory. So an elastic job gets all free devices.
 TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -184,7 +184,7 @@ TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   EXPECT_EQ(cluster.plans().front().request.cluster.devices(), 4);
 }
 
-// A server that restarts while it plans does not use the plan that did not fit.
+// If a server restarts while a job is planned, it must not use the plan that did not fit.
 TEST(ControllerMemory, ARestartOfTheServerForgetsNothing) {
   Two two;
   Cluster& cluster = two.cluster;
@@ -200,7 +200,7 @@ TEST(ControllerMemory, ARestartOfTheServerForgetsNothing) {
   EXPECT_EQ(cluster.State(two.job), JobState::kStarting);
 }
 
-// If there are too few devices at that time, the job waits for them and is then planned again.
+// If there are too few free devices at this time, the job waits for them and is then planned again.
 TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
   Two two;
   Cluster& cluster = two.cluster;
@@ -214,7 +214,7 @@ TEST(ControllerMemory, AJobThatWaitsForDevicesIsPlannedWhenItHasThem) {
               HasSubstr("the plan that it has takes more than there is; a device of model test"));
 }
 
-// The limit holds only for the model of device that ran out of memory. Devices of another model keep their full memory.
+// The limit applies only to the model of device that ran out of memory. Devices of another model keep their full memory.
 TEST(ControllerMemory, ALimitHoldsForTheModelAlone) {
   std::vector<MemoryLimit> limits;
   EXPECT_EQ(RunOutOfMemory(limits, "A", Bytes(1000)).limit, Bytes(900));

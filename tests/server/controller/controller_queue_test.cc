@@ -1,4 +1,4 @@
-// Which job gets devices first, which may overtake, which must give way, and what is said about it.
+// Tests which job gets devices first, which job may overtake, which job must give way, and what the server says about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::string Kind(const JobRecord& record) {
   return kinds;
 }
 
-// Two nodes with two devices each, all used by a job that takes about 100 s.
+// Two nodes with two devices each. A job that needs about 100 s uses all of them.
 struct Full {
   Cluster cluster;
   JobId running;
@@ -65,7 +65,7 @@ TEST(ControllerQueue, APendingJobSaysAllReasonsAndWhenItBegins) {
   const JobId first = cluster.Submit(Spec("first", 3)), second = cluster.Submit(Spec("second", 2));
   EXPECT_EQ(Kind(cluster.Record(first)), "capacity");
   EXPECT_THAT(cluster.Record(first).reason, HasSubstr("waits for 3 devices; of 4 devices 0 are free"));
-  // 9,994 steps of 100 ms (as measured) are left.
+  // The running job has 9,994 steps left, each of 100 ms (as measured).
   EXPECT_EQ(cluster.Record(first).expected_start, Nanos(1'000'000'000'000) + Nanos(999'400'000'000));
   EXPECT_EQ(cluster.Record(second).expected_start, Nanos(0));
   EXPECT_EQ(Kind(cluster.Record(second)), "ahead capacity");
@@ -102,7 +102,7 @@ TEST(ControllerQueue, AJobThatLostItsNodeKeepsItsPlaceForAWhile) {
   EXPECT_EQ(cluster.State(small), JobState::kPlanning) << "but not for ever";
 }
 
-// Three of four devices are in use; the first job in the queue needs all four, in about 100 s.
+// Three of four devices are in use for about 100 s. The first job in the queue needs all four.
 struct WithRoom {
   Cluster cluster;
   JobId running, head;
@@ -137,7 +137,7 @@ TEST(ControllerQueue, AJobIsPlannedToSeeWhetherItMayPass) {
   const JobId brief = cluster.Submit(spec);
   EXPECT_EQ(cluster.State(brief), JobState::kPlanning);
   cluster.MeasureAll();
-  cluster.AnswerPlansWith(PlanOf(spec, kOne, 100));  // 10 s
+  cluster.AnswerPlansWith(PlanOf(spec, kOne, 100));  // the job needs 10 s
   EXPECT_EQ(cluster.State(brief), JobState::kStarting);
   EXPECT_THAT(cluster.Kinds(brief), HasSubstr("planned queued placed"));
   EXPECT_EQ(cluster.State(room.head), JobState::kQueued);
@@ -148,7 +148,7 @@ TEST(ControllerQueue, AJobThatWouldDelayTheFirstInLineWaitsWithItsPlan) {
   Cluster& cluster = room.cluster;
   const JobId lengthy = cluster.Submit(Spec("lengthy", 1));
   cluster.MeasureAll();
-  cluster.AnswerPlansWith(PlanOf(Spec("lengthy", 1), kOne, 100));  // 1,000 s
+  cluster.AnswerPlansWith(PlanOf(Spec("lengthy", 1), kOne, 100));  // the job needs 1,000 s
   EXPECT_EQ(cluster.State(lengthy), JobState::kQueued);
   EXPECT_THAT(cluster.Events(lengthy).back().reason, HasSubstr("takes about 16m40s"));
   EXPECT_THAT(cluster.Record(lengthy).reason, HasSubstr("1 job is ahead, the first is head"));
@@ -166,7 +166,7 @@ TEST(ControllerQueue, AJobPassesOnDevicesThatTheFirstInLineWillNotHave) {
   cluster.AddNode("n1", 1);
   const JobId running = RunSteps(cluster, Spec("running", 2), kTwo, 6);
   JobSpec head = Spec("head", 2);
-  head.parallel.tp = 2;  // both inside one node: n0, when it is free
+  head.parallel.tp = 2;  // both ranks must be inside one node: on n0, when n0 is free
   const JobId first = cluster.Submit(head);
   EXPECT_EQ(cluster.State(first), JobState::kQueued);
   EXPECT_EQ(cluster.Record(running).ranks.front().where.node, NodeId("n0"));
@@ -226,7 +226,7 @@ TEST(ControllerQueue, AnEqualPriorityMakesNobodyGiveWay) {
 
 TEST(ControllerQueue, AJobThatCouldBeginSoonMakesNobodyGiveWay) {
   JobSpec spec = Spec("running", 4);
-  spec.train.steps = 200;  // of 100 ms
+  spec.train.steps = 200;  // each step takes 100 ms
   Full full(spec);
   full.cluster.Submit(Spec("urgent", 2, 10));
   EXPECT_EQ(full.cluster.Record(full.running).stop, StopKind::kNone);
@@ -266,7 +266,7 @@ TEST(ControllerQueue, ThoseThatBorrowGiveWayToAQueueWithinItsQuota) {
   EXPECT_THAT(cluster.Record(borrower).reason, HasSubstr("would borrow: queue research has a quota of 2 devices"));
 }
 
-// After the victim has given way, its queue has the smaller share. Still, the job for which it made room begins first.
+// After the victim has given way, its queue has the smaller share. But the job for which it gave way must begin first.
 TEST(ControllerQueue, ThoseForWhomOthersMadeRoomBeginBeforeThem) {
   Cluster cluster;
   cluster.AddNode("n0");

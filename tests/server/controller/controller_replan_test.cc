@@ -1,4 +1,4 @@
-// Jobs that get a new plan: for fewer devices if some were lost, for more if some are free.
+// Tests jobs that get a new plan: for fewer devices if some were lost, for more devices if some are free.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::lynx::server::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A job on n0 has trained; a second node has joined, and a plan for both nodes has been requested.
+// A job has trained on n0. Then a second node joins, and the server requests a plan for both nodes.
 JobId WithMoreToHave(Cluster& cluster, const JobSpec& spec, int64_t steps = 6) {
   cluster.AddNode("n0");
   const JobId job = RunSteps(cluster, spec, kTwo, steps);
@@ -77,12 +77,12 @@ TEST(ControllerReplan, APlanThatIsHardlyFasterIsNotWorthAChange) {
   cluster.Advance(100);
   EXPECT_TRUE(cluster.plans().empty()) << "the same devices are not asked about again";
   EXPECT_FALSE(cluster.RankOf(job, 0)->assignment.yield);
-  // The job has given back the devices that were reserved for it, and another job gets them.
+  // The job has given back the devices that were reserved for it. So another job gets them.
   const JobId other = cluster.Submit(Elastic(2, 2));
   EXPECT_EQ(cluster.State(other), JobState::kPlanning);
 }
 
-// 6 steps of 0.1 s are left; the change must save half of that.
+// The job has 6 steps of 0.1 s left. A change of plan must save half of this time.
 TEST(ControllerReplan, AChangeMustPayInTheStepsThatAreLeft) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4, 12));
@@ -111,7 +111,7 @@ TEST(ControllerReplan, DevicesThatAJobWaitsForAreNotGivenToOneThatTrains) {
   EXPECT_THAT(cluster.Kinds(job), Not(HasSubstr("replan")));
 }
 
-// The reserved devices are not given away while the job is planned and while its ranks give way.
+// While the job is planned and while its ranks give way, no other job gets the reserved devices.
 TEST(ControllerReplan, DevicesAreHeldUntilTheChange) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
@@ -141,7 +141,7 @@ TEST(ControllerReplan, RanksThatDoNotGiveWayInTimeGoOn) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
   EXPECT_FALSE(cluster.RankOf(job, 1)->assignment.yield) << "the request is taken back";
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("have not given way in time"));
-  // The ranks give way anyway, because they had done so before they received the withdrawal of the request.
+  // The ranks give way, because they did so before they received the withdrawal of the request.
   GiveWay(cluster, job, 9);
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Ranks(job), 2) << "with the plan that it has";
@@ -158,14 +158,14 @@ TEST(ControllerReplan, ARankThatFailsInsteadOfGivingWayRestartsTheJob) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   EXPECT_EQ(cluster.Ranks(job), 2);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("replan-adopted rank-lost restarting"));
-  // The change of plan is still worthwhile, so the server asks for a plan again.
+  // A change of plan is still worth its cost, so the server asks for a plan again.
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
   cluster.Advance(10);
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// Each rank has lost the other one while the plan was made, and neither rank is known to be at fault.
+// While the plan was made, each rank lost the other one. It is not known which rank is at fault.
 TEST(ControllerReplan, APlanThatComesWhenAJobIsBreakingIsNotAdopted) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
@@ -210,7 +210,7 @@ TEST(ControllerReplan, ARankThatHangsAfterItGaveWayIsEnded) {
   EXPECT_EQ(cluster.Record(job).restart_charge, 0);
 }
 
-// The checkpoint was of step 1,000; the node died in step 1,900 and is back at once.
+// The last checkpoint was of step 1,000. The node failed in step 1,900, and is back at once.
 TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   Cluster cluster;
   cluster.AddNode("n0");
@@ -236,7 +236,7 @@ TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kReplan);
 }
 
-// A node of the older job is gone, so this job waits for four devices. Two of its own devices are free.
+// The older job lost a node, so it waits for four devices. Two of its own devices are free.
 TEST(ControllerReplan, AJobThatShrinksTakesNothingThatAnOlderOneWaitsFor) {
   Cluster cluster;
   for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
@@ -328,7 +328,7 @@ TEST(ControllerReplan, PlansForMoreAreBudgeted) {
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
-// A node on which a job trains cannot measure. The server assumes that it is as fast as the node that can.
+// A node on which a job trains cannot measure. The server assumes that this node is as fast as the idle node.
 TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   ControllerOptions options;
   options.wanted_shapes = [](const JobSpec& spec, const ClusterTopology& cluster) {
@@ -354,7 +354,7 @@ TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {
   const JobId job = RunSteps(cluster, Elastic(1, 4), kFour, 6);
   cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1)});
   ASSERT_EQ(cluster.NodeOfRank(job, 3), "n1");
-  // The node dies with its ranks, and their peers notice it at once.
+  // The node fails together with its ranks, and their peers notice this at once.
   cluster.DetachAgent("n1");
   cluster.DetachWorker("n1");
   cluster.Exit(job, 0, 3, "peer lost", true);
@@ -374,7 +374,7 @@ TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   cluster.AllReady(job, 5);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
-  // The node returns with its old ranks: these end, and the job grows.
+  // The node comes back with its old ranks. They end, and the job gets more devices.
   cluster.AttachAgent("n1");
   cluster.AttachWorker("n1");
   cluster.Settle();

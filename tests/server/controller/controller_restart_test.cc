@@ -1,4 +1,4 @@
-// A restarted server continues the jobs in its store.
+// Tests that a restarted server continues the jobs in its store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

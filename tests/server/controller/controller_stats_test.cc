@@ -1,4 +1,4 @@
-// What a controller counts about itself, and why it asks for plans.
+// Tests what a controller counts about itself, and for which reasons it asks for plans.
 #include <gtest/gtest.h>
 
 #include "tests/server/controller/controller_steps.h"

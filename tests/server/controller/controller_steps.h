@@ -1,4 +1,4 @@
-// Jobs that train on a fixture's cluster: steps, plans with a step time, ranks that give way. Test support.
+// Lets jobs train on a fixture's cluster: steps, plans with a step time, ranks that give way. Test support.
 #ifndef LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_STEPS_H_
 #define LYNX_TESTS_SERVER_CONTROLLER_CONTROLLER_STEPS_H_
 
@@ -21,7 +21,7 @@ inline std::shared_ptr<const Plan> PlanOf(const JobSpec& spec, const ParallelLay
   return std::make_shared<const Plan>(plan);
 }
 
-// Answers all waiting requests with this plan.
+// Answers all waiting requests for plans with this layout and step time.
 inline void Answer(Cluster& cluster, const ParallelLayout& layout, int64_t step_millis) {
   ASSERT_FALSE(cluster.plans().empty());
   cluster.AnswerPlansWith(PlanOf(cluster.plans().front().request.spec, layout, step_millis));
@@ -43,7 +43,7 @@ inline JobId RunSteps(Cluster& cluster, const JobSpec& spec, const ParallelLayou
   return job;
 }
 
-// Lets every rank of the job give way after that many steps.
+// Lets every rank of the job give way after `steps` steps.
 inline void GiveWay(Cluster& cluster, const JobId& job, int64_t steps) {
   cluster.Say(job, 0, CheckpointReport{steps, "/c/step", Bytes(1)});
   cluster.SayAll(job, [&](int32_t) { return RankMessage{.report = RankYielded{steps}}; });

@@ -1,4 +1,4 @@
-// The lower parts of a controller without the controller: jobs and nodes that a test fills in by hand.
+// The lower parts of a controller, without the controller itself. A test adds jobs and nodes by hand.
 #ifndef LYNX_TESTS_SERVER_CONTROLLER_PARTS_FIXTURE_H_
 #define LYNX_TESTS_SERVER_CONTROLLER_PARTS_FIXTURE_H_
 
@@ -20,7 +20,7 @@ struct PartsFixture {
   JobTable jobs;
   NodeTable nodes{options, step};
 
-  // A QUEUED job for one to two ranks, with the next submission number.
+  // Adds a QUEUED job for one or two ranks. It has the next submission number.
   LiveJob& AddJob(const std::string& id, const std::string& name = "small") {
     JobSpec spec;
     spec.name = name;
@@ -33,17 +33,17 @@ struct PartsFixture {
                      .spec = std::make_shared<const JobSpec>(spec)},
                     step.wall());
   }
-  // A node with CPU devices whose agent and worker daemon are attached.
+  // Adds a node with CPU devices. Its agent and its worker daemon are attached.
   LiveNode& AddNode(const std::string& name, int devices, int64_t stream) {
     nodes.Admit(NodeTable::Party::kAgent, stream, NodeId(name), "10.0.0.1", "a");
     LiveNode& node = *nodes.Admit(NodeTable::Party::kWorker, stream + 1, NodeId(name), "10.0.0.1", "w");
     for (int i = 0; i < devices; ++i) node.agent.devices.push_back({.index = i, .model = "test", .memory = Bytes(1 << 30)});
     return node;
   }
-  // Moves to this time (monotonic and wall clock alike).
+  // Sets the time of both clocks, the monotonic one and the wall clock.
   void At(double seconds) { step.Begin(NanosFromSeconds(seconds), NanosFromSeconds(seconds)); }
 
-  // The effects of this kind since the last call of this function.
+  // Returns the effects of type T since the last call of this function.
   template <class T>
   std::vector<T> Take() {
     std::vector<T> found;

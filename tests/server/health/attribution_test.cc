@@ -77,9 +77,9 @@ TEST(Attribution, TheSameCrashInTheSameStepOnAnotherNodeIsTheCode) {
   EXPECT_THAT(Attribute(Crash("n0", -1), {Crash("n1", -1)}, true).why, HasSubstr("before its first step"));
   EXPECT_EQ(Of(Crash("n0", 7), {Crash("n0", 7)}), Attribution::kUnknown) << "the node may be at fault";
   EXPECT_EQ(Of(Crash("n0", 7), {Crash("n1", 6)}), Attribution::kUnknown);
-  // Somebody else may have killed the process, so a kill says nothing about the job or the node.
+  // Somebody may have killed the process, so a kill says nothing about the job or the node.
   EXPECT_EQ(Of(Kill("n0"), {Kill("n1")}), Attribution::kUnknown);
-  // An error with a message of its own may come from anything around it, such as the place of checkpoints.
+  // An error with a message of its own may come from anything around the rank, such as the folder for checkpoints.
   RankFailureFacts said = Kill("n0");
   said.exit_code = 1;
   said.own_words = true;

@@ -1,4 +1,4 @@
-// Which nodes are responsible for what a check has found.
+// Tests which nodes are responsible for the result of a check.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

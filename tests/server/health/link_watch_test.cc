@@ -21,7 +21,7 @@ void AddSteps(LinkWatch& watch, int64_t step_millis, int64_t busy_millis, int st
 
 TEST(LinkWatch, OneThatIsBusyForLongerIsFound) {
   LinkWatch watch(2);
-  AddSteps(watch, 500, 400, 2);  // the first two steps do not count
+  AddSteps(watch, 500, 400, 2);  // the first two steps are ignored
   AddSteps(watch, 100, 4, 16);
   AddSteps(watch, 100, 4, 15);
   AddSteps(watch, 100, 4, 1);

@@ -13,7 +13,7 @@ void AddSteps(SpeedWatch& watch, const std::vector<int64_t>& micros, int steps) 
 
 TEST(SpeedWatch, OneThatBecomesSlowerIsFound) {
   SpeedWatch watch(3);
-  AddSteps(watch, {900, 900, 900}, 2);  // the first two steps do not count
+  AddSteps(watch, {900, 900, 900}, 2);  // the first two steps are ignored
   AddSteps(watch, {100, 50, 200}, 16);
   AddSteps(watch, {100, 50, 200}, 15);
   EXPECT_TRUE(watch.Changes().empty()) << "too little is known";

@@ -11,8 +11,8 @@ namespace {
 using testing::Cluster;
 using testing::MakeSpec;
 
-// A report of `count` actions, from action `first` on, of a program with `actions` actions. The five times of an action are
-// all equal to its number.
+// Returns a report of `count` actions of a program with `actions` actions, from action number `first` on. All five times of an
+// action are equal to the action's number.
 TraceReport Part(int64_t step, int32_t actions, int32_t first, int32_t count) {
   TraceReport part{.step = step, .actions = actions, .first = first};
   for (int32_t i = first; i < first + count; ++i) part.times.insert(part.times.end(), kTimesPerAction, i);

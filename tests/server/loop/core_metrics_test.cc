@@ -1,4 +1,4 @@
-// What a scrape sees of a server with threads and a store, whatever these are doing.
+// Tests what a scrape sees of a server with threads and a store, whatever the threads and the store are doing.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -23,9 +23,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr auto kLongEnough = std::chrono::minutes(1);  // enough for a page that waits for nobody, even on a busy machine
+// Long enough for a page that waits for nobody, even on a busy machine.
+constexpr auto kLongEnough = std::chrono::minutes(1);
 
-// Threads wait at the gate until it is opened, once for all of them.
+// Threads wait at the gate until it is opened. It is opened once, for all threads.
 class Gate {
  public:
   void Open() {
@@ -51,7 +52,7 @@ class CoreMetricsTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // Starts a server that finds `stored` in its store. Its planner does not finish before `released_` opens.
+  // Starts a server that finds `stored` in its store. Its planner does not finish before the gate `released_` opens.
   void Start(const std::vector<Effect>& stored) {
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
     ASSERT_TRUE(store.ok()) << store.status();
@@ -87,7 +88,7 @@ class CoreMetricsTest : public ::testing::Test {
 
   std::string directory_;
   RealClock clock_;
-  // A planner thread uses these gates too, and it may outlive the server.
+  // A planner thread uses these gates too, and it may live longer than the server.
   const std::shared_ptr<Gate> plans_ = std::make_shared<Gate>(), released_ = std::make_shared<Gate>();
   std::unique_ptr<ServerCore> core_;
 };

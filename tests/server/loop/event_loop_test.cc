@@ -26,8 +26,7 @@ JobSpec MakeSpec() {
   return spec;
 }
 
-// A loop over a real controller, with a store that can be told to fail, and a record of everything that was carried
-// out.
+// A clock that calls a function each time the owner thread asks for the time.
 class HookedClock : public RealClock {
  public:
   Nanos Monotonic() const override {
@@ -57,7 +56,7 @@ class LoopTest : public ::testing::Test {
   }
   void Carry(Effect& effect) {
     std::lock_guard lock(mutex_);
-    // By now the decision for this reply is in the store.
+    // At this point the decision for this reply is in the store.
     if (auto* reply = std::get_if<Reply>(&effect)) {
       replies_.push_back(*reply);
       if (on_reply_) on_reply_();
@@ -123,7 +122,7 @@ TEST_F(LoopTest, WhatPeopleAskForComesBeforeReports) {
   loop_.PostAlways(JobSubmitted{++requests_, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
   on_reply_ = [&] { before_the_answer = handled; };
   loop_.Start({}, nullptr);
-  OnLoop([] {});  // runs after all of them
+  OnLoop([] {});  // runs after all tasks above
   EXPECT_EQ(handled, 2000);
   EXPECT_EQ(before_the_answer, 0);
 }
@@ -135,7 +134,7 @@ TEST_F(LoopTest, WhatPeopleAskForMeanwhileDoesNotWaitForAllReports) {
   for (int i = 0; i < kReports; ++i) {
     ASSERT_TRUE(loop_.PostReport(AgentReported{i + 1, "10.0.0.1", {.node = NodeId("n"), .boot = "b"}}, [&] { ++handled; }));
   }
-  // The submission arrives in the middle of the reports, when the owner thread asks for the time for the 100th time.
+  // The submission arrives in the middle of the reports: when the owner thread asks for the time for the 100th time.
   clock_.calls = 0;
   clock_.on_call = [&](int call) {
     if (call == 100) loop_.PostAlways(JobSubmitted{1000, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
@@ -199,7 +198,7 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
       EXPECT_FALSE(update != nullptr && update->job.state == JobState::kCancelled);
     }
   }
-  // Another cancellation is refused and changes nothing; then the store recovers.
+  // Another cancellation is refused and changes nothing. Then the store works again.
   EXPECT_TRUE(loop_.Post(CancelRequested{++requests_, JobId("a"), ""}));
   OnLoop([] {});
   {
@@ -222,13 +221,13 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
   }
 }
 
-// A write fails in a round of the loop. Answers of that round that do not depend on the failed write stay as they are.
+// A write fails in a round of the loop. Answers of this round that do not depend on this write must stay as they are.
 TEST_F(LoopTest, AnswersThatRestOnNoWriteStand) {
   loop_.Start({}, nullptr);
   EXPECT_TRUE(Submit("a").status.ok());
   const int64_t known = ++requests_, fresh = ++requests_, cancelled = ++requests_;
   OnLoop([&] {
-    // While this task runs, the loop takes nothing else, so the next three are one round.
+    // While this task runs, the loop handles nothing else. So the next three events are in one round.
     SetStore(absl::UnavailableError("disk I/O error"));
     loop_.PostAlways(JobSubmitted{known, JobId("x"), "a", MakeSpec(), "digest"});
     loop_.PostAlways(JobSubmitted{fresh, JobId("b"), "b", MakeSpec(), "digest"});
@@ -276,7 +275,7 @@ TEST_F(LoopTest, WhoAskedIsWrittenInTheTransactionOfWhatWasDecided) {
   EXPECT_EQ(records[1].outcome, "ALREADY_EXISTS");
 }
 
-// What was not done is not recorded as done; what is later decided and written is recorded.
+// If a change was not made, no record must say that it was made. If a change is made and written later, there must be a record.
 TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
   loop_.Start({}, nullptr);
   EXPECT_TRUE(Submit("a").status.ok());
@@ -296,7 +295,7 @@ TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
 }
 
 TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {
-  // The loop is not started yet, so nothing leaves the queue.
+  // The loop has not started yet, so nothing leaves the queue.
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Post(AgentGone{1}));

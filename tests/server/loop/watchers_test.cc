@@ -57,7 +57,7 @@ TEST(WatchersTest, ThoseOfAForgottenJobAreClosed) {
   ASSERT_TRUE(watchers.Add(JobId("b"), "", other).ok());
   const auto encode = [](const JobId&) { return v1::Job(); };
   watchers.Changed(JobId("a"), false, {}, Nanos(1'000'000'000), encode);
-  watchers.Changed(JobId("a"), false, {}, Nanos(1'000'000'001), encode);  // held back
+  watchers.Changed(JobId("a"), false, {}, Nanos(1'000'000'001), encode);  // this message is held back
   watchers.Close(JobId("a"), absl::NotFoundError("gone"));
   watchers.Close(JobId("none"), absl::NotFoundError("gone"));
   EXPECT_EQ(stream->closed.code(), absl::StatusCode::kNotFound);

@@ -57,7 +57,7 @@ TEST(MetricsEndpointTest, EachServerHasItsOwnPages) {
   EXPECT_THAT(HttpGet(ill, "/healthz/x"), HasSubstr(" 404 Not Found"));
 }
 
-// A connection that sends nothing. It stays open until the other side closes it.
+// Returns a connection that sends nothing. It stays open until the other side closes it.
 UniqueFd Connected(int port) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};

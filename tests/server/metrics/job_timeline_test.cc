@@ -9,7 +9,7 @@ namespace {
 
 Nanos At(double seconds) { return NanosFromSeconds(seconds); }
 
-// A timeline of a job with two devices, and its reports.
+// The timeline of a job with two devices, together with the job's reports.
 struct Followed {
   void Event(JobState state, const std::string& kind, double seconds, int32_t devices = 2) {
     Take(timeline.OnEvent({.time = At(seconds), .state = state, .kind = kind}, devices));
@@ -79,7 +79,7 @@ TEST(JobTimeline, ALostNodeThatTheJobWaitsFor) {
   job.Begin();
   job.Step(1, true, 10);
   job.Event(JobState::kRunning, "node-lost", 13);
-  job.Step(2, true, 13.5);  // from a rank that had not noticed yet; it does not count
+  job.Step(2, true, 13.5);  // from a rank that has not noticed the loss yet; this step does not count
   job.Event(JobState::kQueued, "restarting", 15, 0);
   job.Event(JobState::kStarting, "placed", 25);
   job.Event(JobState::kRunning, "running", 26);

@@ -21,7 +21,8 @@ std::string Page(const ServerMetrics& metrics) {
   return "\n" + prometheus::TextSerializer().Serialize(metrics.page()->Collect());
 }
 
-// The value of a series, given its name and labels in the order of the page. NaN: the page does not have it.
+// Returns the value of a series. `series`: its name and labels, in the order of the page. Returns NaN if the page does not have
+// the series.
 double Value(const std::string& page, const std::string& series) {
   const size_t at = page.find("\n" + series + " ");
   return at == std::string::npos ? std::nan("") : std::strtod(page.c_str() + at + series.size() + 2, nullptr);
@@ -137,7 +138,7 @@ TEST(ServerMetricsTest, SetsWhatIsMeasuredBesideWhatWasPlanned) {
   EXPECT_EQ(Value(page, OfJob("memory_peak_planned_bytes", "", ",kind=\"activations\",stage=\"1\"")), 2000);
   EXPECT_EQ(Value(page, OfJob("memory_peak_planned_bytes", "", ",kind=\"optimizer\",stage=\"1\"")), 6);
   EXPECT_EQ(Value(page, OfJob("info", "device=\"cpu\",", ",layout=\"tp1 pp2 dp1\",queue=\"default\"")), 1);
-  const double flops = StepFlops(plan.model, 2, FlopCount::kModel);  // 64 tokens of 32 a sample
+  const double flops = StepFlops(plan.model, 2, FlopCount::kModel);  // 64 tokens, 32 for each sample
   EXPECT_DOUBLE_EQ(Value(page, OfJob("model_flops_total")), flops);
   EXPECT_DOUBLE_EQ(Value(page, OfJob("mfu_ratio")), FlopsUtilization(flops, 0.2, 2, 1'000'000'000));
   metrics.jobs().Planned(job, plan, nullptr);
@@ -223,7 +224,7 @@ TEST(ServerMetricsTest, ShowsTheNewestCheckpointWhoeverHeardOfIt) {
   EXPECT_FALSE(metrics.jobs().LacksCheckpoint(none)) << "it has written none";
 }
 
-// A quantile is computed as if steps were spread evenly over their bucket.
+// A query computes a quantile as if the steps were spread evenly over their bucket.
 TEST(ServerMetricsTest, BucketsOfStepsAreNarrow) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();
@@ -304,7 +305,7 @@ TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
     metrics.Step({.job = job.id}, job, 2, Nanos(0));
     job.state = JobState::kSucceeded;
     metrics.Ended(job.id, Nanos(1));
-    metrics.Ended(job.id, Nanos(1));  // counts once
+    metrics.Ended(job.id, Nanos(1));  // the second call has no effect
   };
   ends("first");
   for (size_t i = 1; i < JobMetrics::kMaxEnded; ++i) ends(absl::StrCat("j", i));

@@ -11,7 +11,7 @@ std::vector<DeviceRef> On(const std::string& node, std::vector<int32_t> devices)
   return all;
 }
 
-// Fits if the nodes have `count` free devices, on any nodes.
+// Returns a fit: the nodes together must have `count` free devices.
 Fit Any(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     std::vector<DeviceRef> all;
@@ -24,7 +24,7 @@ Fit Any(size_t count) {
   };
 }
 
-// Fits if one node has `count` free devices.
+// Returns a fit: one node must have `count` free devices.
 Fit OfOneNode(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     for (const NodeDevices& node : nodes) {

@@ -12,7 +12,7 @@
 namespace lynx::server {
 namespace {
 
-// A node with `devices` free devices.
+// Returns a node with `devices` free devices.
 NodeDevices NodeIn(const std::string& domain, const std::string& name, int devices) {
   NodeDevices node{.node = NodeId(name), .domain = domain};
   for (int i = 0; i < devices; ++i) node.free.push_back(i);
@@ -60,7 +60,7 @@ TEST(SelectByLocality, NodesOfUnknownPlaceAreAPartOfTheirOwn) {
   EXPECT_EQ(NearestNames({NodeIn("", "n0", 1), NodeIn("r1", "n1", 1), NodeIn("r1", "n2", 1)}, 2), "n1 n2");
 }
 
-// The number of different parts of the network at level `depth` that contain the nodes.
+// Returns the number of different parts of the network at level `depth` that contain the nodes.
 size_t Parts(const std::vector<NodeDevices>& nodes, size_t depth) {
   std::set<std::string> parts;
   for (const NodeDevices& node : nodes)

@@ -51,7 +51,7 @@ TEST(NodeGroups, AGroupDoesNotDriftFromNodeToNode) {
   EXPECT_THAT(Sizes(GroupNodes(UniformCluster(4, 1), profiles)), ElementsAre(2, 2));
 }
 
-// The first two nodes are alike; the third is slower and has measured another shape.
+// The first two nodes are alike. The third node is slower and has measured another shape.
 TEST(NodeGroups, NodesThatAreAlikeShareTheShapesThatTheyMeasured) {
   HardwareProfile more = Measured(1100);
   more.measured.push_back({.shape = {.micro_batch = 7}});
@@ -86,7 +86,7 @@ TEST(NodeGroups, LinksKindsAndRatesTellNodesApart) {
   EXPECT_FALSE(alike([](auto& p) { p.flops_per_second *= 2; }));
   EXPECT_FALSE(alike([](auto& p) { p.memory_bytes_per_second /= 2; }));
   EXPECT_TRUE(alike([](auto& p) { p.flops_per_second = p.flops_per_second * 11 / 10; }));
-  // Measured op times count more than rates: equal op times make nodes alike even if a rate differs.
+  // Measured op times are more important than rates: if the op times are equal, the nodes are alike, even if a rate differs.
   HardwareProfile a = Measured(1000), b = Measured(1000);
   b.flops_per_second /= 3;
   EXPECT_TRUE(Alike(a, b));

@@ -22,7 +22,7 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
   struct Case {
     std::vector<int> free;
     Demand demand;
-    int32_t nodes, per_node;  // 0, 0: no placement
+    int32_t nodes, per_node;  // 0, 0: there is no placement
   };
   const Case cases[] = {
       {{2, 2}, {4, 4, 1}, 2, 2},     {{2, 2}, {1, 2, 1}, 1, 2},  // as few nodes as possible
@@ -30,8 +30,8 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
       {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // only singly
       {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits on no node
       {{4, 4, 1}, {8, 16, 4}, 2, 4}, {{2, 2}, {5, 8, 1}, 0, 0},
-      {{2, 2}, {3, 3, 2}, 0, 0},  // three devices, but groups of two inside nodes
-      {{2, 2}, {3, 2, 1}, 0, 0},  // more than the job may have
+      {{2, 2}, {3, 3, 2}, 0, 0},  // three devices are free, but groups of two must be inside nodes
+      {{2, 2}, {3, 2, 1}, 0, 0},  // this is more than the job may have
       {{}, {1, 1, 1}, 0, 0},         {{3, 3}, {4, 4, 1}, 2, 2},
   };
   for (const Case& c : cases) {
@@ -47,7 +47,7 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
 
 TEST(ReserveTest, SmallestMemoryCounts) {
   std::vector<NodeDevices> nodes = NodesWith({2, 2});
-  nodes[0].memory_per_device = Bytes(0);  // unknown
+  nodes[0].memory_per_device = Bytes(0);  // 0: the memory is not known
   EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.groups.front().memory_per_device, Bytes(101));
 }
 

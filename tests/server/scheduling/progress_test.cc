@@ -32,7 +32,7 @@ TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
   EXPECT_EQ(progress.step, Nanos(200'000'000)) << "of the slowest rank";
   EXPECT_DOUBLE_EQ(progress.tokens_per_second, 5000);
   EXPECT_EQ(progress.first_step_time, Nanos(1));
-  // A report of an older step, from a rank that is behind, does not move the progress back.
+  // A rank that is behind reports an older step. This must not move the progress back.
   statistics.AddStep(1, Step(28, 200), Nanos(99), progress);
   EXPECT_EQ(progress.steps_done, 30);
 }

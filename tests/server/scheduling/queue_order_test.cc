@@ -43,7 +43,7 @@ TEST(QueueOrder, ThoseBeyondTheirQuotaComeLastOrNotAtAll) {
   const std::vector<Turn> used = {
       {4, kWithin}, {1, Standing::kBorrows}, {2, Standing::kBorrows}, {3, Standing::kBorrows}, {5, Standing::kOverQuota}};
   EXPECT_EQ(OrderOfTurns(waiting, {{"a", 4}}, configs), used);
-  // If the queue must not borrow, its jobs keep their order too. Only a job that never fits is overtaken.
+  // If the queue may not borrow, its jobs keep their order too. Only a job that never fits is overtaken.
   const auto strict = Configs({{.name = "a", .quota = 4, .may_borrow = false}});
   EXPECT_EQ(OrderOfTurns({{"a", {{1, 5}, {2, 4}, {3, 1}}}}, {{"a", 1}}, strict),
             (std::vector<Turn>{{1, Standing::kOverQuota}, {2, Standing::kOverQuota}, {3, Standing::kOverQuota}}));

@@ -28,14 +28,15 @@ TEST(SharedCores, DevicesOfSeveralNodesOnOneCoreShareIt) {
 TEST(SharedCores, DevicesOfSeveralCoresShareThoseThatOverlap) {
   // Each device wants both of the two cores.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {0, 1}}}), ElementsAre(SharedCores{{0, 1}, 1000}));
-  // Devices whose cores overlap form one group. Here two devices share three cores and want two each: one and a half
-  // run at once.
+  // Devices whose cores overlap form one group. Here two devices share three cores, and each wants two of them. So one and a
+  // half devices can run at once.
   EXPECT_THAT(SharedCoresOf({{"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1}, 1500}));
   EXPECT_THAT(SharedCoresOf({{"m", {2, 3}}, {"m", {0, 1}}, {"m", {1, 2}}}), ElementsAre(SharedCores{{0, 1, 2}, 2000}));
 }
 
 TEST(SharedCores, ALimitIsSharedByItsGroup) {
-  // Two containers of one machine with one and a half cores each; two devices are in one, and one is in the other.
+  // One machine has two containers with one and a half cores each. Two devices are in one container, and one device is in the
+  // other.
   const auto use = [](int32_t core, const std::string& group) { return CoreUse{"m", {core}, group, 1500}; };
   EXPECT_THAT(SharedCoresOf({use(0, "a"), use(1, "a"), use(2, "b")}), ElementsAre(SharedCores{{0, 1}, 1500}));
   EXPECT_THAT(SharedCoresOf({use(0, "a"), use(0, "a"), use(1, "a")}),
@@ -60,7 +61,7 @@ TEST(SharedCores, AUseIsOfACpu) {
   EXPECT_THAT(CoreUseOf(node, 5).cores, IsEmpty());
 }
 
-// The shared cores for a job on two nodes with two devices each; each node's devices are on cores 0 and 1.
+// Returns the shared cores for a job on two nodes with two devices each. The devices of each node are on cores 0 and 1.
 std::vector<SharedCores> PlannedFor(const std::string& machine_of_second) {
   Cluster cluster;
   for (const std::string name : {"n0", "n1"}) {

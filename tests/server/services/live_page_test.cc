@@ -1,5 +1,5 @@
-// The live page: which callers get which answers. Tests use real sockets, except for the limits, which they test on the page
-// as an object.
+// Tests the live page: which callers get which answers. The tests use real sockets. Only the tests of limits call the page as
+// an object.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Sends the text unchanged and reads until the other end closes.
+// Sends the text unchanged, and reads until the other end closes the connection.
 std::string Exchange(const std::string& address, const std::string& text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(address, ':');
   sockaddr_in to{};
@@ -117,7 +117,7 @@ TEST_F(LivePageTest, TellsOfNodesAndJobs) {
   EXPECT_EQ(GetJson("/api/cluster")["all"]["nodes"], 0);
   Cordon("n0", "<img src=x onerror=alert(1)>");
   const std::string job = Submit();
-  clock_.Advance(Nanos(1'000'000'000));  // the kept page is made again
+  clock_.Advance(Nanos(1'000'000'000));  // after this time the server makes the kept page again
   const json cluster = GetJson("/api/cluster");
   EXPECT_EQ(cluster["all"]["nodes"], 1);
   EXPECT_EQ(cluster["cells"][0]["first"], "n0");
@@ -254,7 +254,7 @@ TEST_F(LivePageTest, AnAddressThatIsTakenIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("--page-address"));
 }
 
-// The page as an object, with a server core whose owner thread the test can stop.
+// The page as an object, with a server core. The test can stop the owner thread of this core.
 class LivePageLimitsTest : public ::testing::Test {
  protected:
   LivePageLimitsTest() {

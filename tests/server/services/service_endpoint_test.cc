@@ -1,4 +1,4 @@
-// What the server offers in addition to its own services, where it listens, and how it counts calls.
+// Tests what the server offers in addition to its own services, where it listens, and how it counts calls.
 #include <grpcpp/generic/generic_stub.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Sends one request and receives one answer in wire form, for services whose messages gRPC does not install.
+// Sends one request and receives one answer, both in wire form. It is for services whose messages gRPC does not install.
 std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
@@ -69,7 +69,7 @@ TEST_F(ServiceTest, CallsAreCountedAndTimed) {
   for (const char* key : {"a", "b"}) ASSERT_TRUE(Submit(MakeSpec(), key, &submitted).ok());
   EXPECT_EQ(Cancel("nobody").error_code(), grpc::NOT_FOUND);
   {
-    grpc::ClientContext context;  // a stream, which is not counted
+    grpc::ClientContext context;  // a stream; it is not counted
     SetDeadline(context);
     v1::WatchJobRequest request;
     request.set_job_id("nobody");

@@ -99,7 +99,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::string directory_;
-  std::string metrics_address_;  // for the next server; empty: it has none
+  std::string metrics_address_;  // the address for the next server; empty: it serves no metrics
   RealClock clock_;
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -1,4 +1,4 @@
-// A complete server in this process, over real loopback channels. The test plays the agents and workers.
+// Tests a complete server in this process, over real loopback channels. The test acts as the agents and workers.
 #include <set>
 #include <thread>
 #include <tuple>
@@ -187,7 +187,7 @@ TEST_F(ServiceTest, AWatchEndsWithTheJob) {
   EXPECT_EQ(response.job().state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(kinds, std::vector<std::string>{"cancelled"});
   EXPECT_TRUE(reader->Finish().ok());
-  // Watching a job that has ended gives one message, and then the stream ends.
+  // If a watched job has ended, the watch gives one message, and then the stream ends.
   grpc::ClientContext late;
   SetDeadline(late);
   const auto again = jobs_->WatchJob(&late, request);
@@ -221,7 +221,7 @@ void CheckSameData(Report& report, const std::string& node, const std::string& b
   report.set_node(node), report.set_boot_id(boot), report.set_version(kVersion);
 }
 
-// A node with two devices, whose worker runs ranks that only report.
+// A node with two devices. The ranks of its worker only send reports.
 class FakeNode {
  public:
   FakeNode(v1::Cluster::Stub& stub, const std::string& name) : name_(name) {
@@ -319,7 +319,7 @@ class FakeNode {
   std::unique_ptr<grpc::ClientReaderWriter<v1::AgentReport, v1::AgentDesired>> agent_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerReport, v1::WorkerDesired>> worker_;
   std::set<std::tuple<std::string, int64_t, int32_t>> ended_;
-  std::thread agent_thread_, worker_thread_;  // last, because they use everything above
+  std::thread agent_thread_, worker_thread_;  // declared last, because the threads use all members above
 };
 
 TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {

@@ -13,7 +13,8 @@ constexpr size_t kSectorBytes = 512;
 
 }  // namespace
 
-// Begins with what SQLite keeps for every file. xOpen and xClose construct and destroy it in SQLite's memory.
+// An open file. It begins with the fields that SQLite needs in every file. xOpen constructs it in SQLite's memory, and xClose
+// destroys it.
 struct FaultDisk::Handle {
   sqlite3_file base;
   FaultDisk* disk;
@@ -102,7 +103,7 @@ FaultDisk::Files FaultDisk::AfterPowerFailure(uint64_t seed) const {
       const uint64_t fate = random() % 4;
       if (fate < 2) continue;
       if (fate == 2) {
-        // Only the first sectors of the write remain, and each of these is complete.
+        // Only the first sectors of the write stay. Each of these sectors is complete.
         const size_t end = static_cast<size_t>(change.offset) + random() % (change.bytes.size() + 1);
         const size_t whole = end / kSectorBytes * kSectorBytes;
         change.bytes.resize(whole > static_cast<size_t>(change.offset) ? whole - static_cast<size_t>(change.offset) : 0);

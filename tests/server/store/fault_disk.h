@@ -1,11 +1,11 @@
-// FaultDisk: files in memory behind SQLite's interface to the operating system. They fail as disks and machines do. While a
-// FaultDisk lives it is SQLite's default: every database that is opened is on it. Only one may exist at a time, and only one
-// thread may use it.
+// FaultDisk holds files in memory, behind SQLite's interface to the operating system. These files fail like disks and machines.
+// While a FaultDisk lives, it is SQLite's default, so every database that is opened is on it. Only one may exist at a time, and
+// only one thread may use it.
 //
-// It keeps two states of a file: what programs read, and what is durable. A sync makes what programs read durable. If a
-// sync fails, everything since the previous sync is lost, as on Linux: a later sync does not make it durable, though
-// programs still read it. After a power failure each write that was not synced is there completely, not at all, or with
-// only its first sectors.
+// It keeps two states of a file: what programs read, and what is durable. A sync makes durable what programs read. If a sync
+// fails, all changes since the previous sync are lost, as on Linux: a later sync does not make them durable, although programs
+// still read them. After a power failure, each write that was not synced is complete, or missing, or has only its first
+// sectors.
 #ifndef LYNX_TESTS_SERVER_STORE_FAULT_DISK_H_
 #define LYNX_TESTS_SERVER_STORE_FAULT_DISK_H_
 
@@ -35,22 +35,22 @@ class FaultDisk {
   FaultDisk(const FaultDisk&) = delete;
   FaultDisk& operator=(const FaultDisk&) = delete;
 
-  // The n-th operation (1 = the next) fails; with `lasting` all later ones fail too. kFull fails only operations that
-  // take space.
+  // Makes operation number n fail (1 = the next one). With `lasting` all later operations fail too. With kFull only operations
+  // that need space fail.
   void FailAt(int64_t n, DiskFault fault, bool lasting);
   int64_t operations() const { return operations_; }
   bool failed() const { return failed_; }
-  // The size of all files together. A write beyond it fails with ENOSPC.
+  // Limits the size of all files together. A write beyond this size fails with ENOSPC.
   void SetCapacity(int64_t bytes) { capacity_ = bytes; }
   int64_t bytes() const;
 
-  // The files after the program was killed.
+  // Returns the files as they are after the program was killed.
   Files AfterKill() const;
-  // The files after a power failure; the same seed gives the same files.
+  // Returns the files as they are after a power failure. The same seed gives the same files.
   Files AfterPowerFailure(uint64_t seed) const;
 
  private:
-  // A write, or a truncation to `offset` if `bytes` is absent.
+  // A write. With `truncates` it is a truncation to `offset`.
   struct Change {
     int64_t offset = 0;
     bool truncates = false;
@@ -60,7 +60,7 @@ class FaultDisk {
     std::string read;  // what programs see
     std::string durable;
     std::vector<Change> unsynced;
-    bool created = false;  // exists after a power failure
+    bool created = false;  // true if the file exists after a power failure
   };
   struct Handle;  // SQLite's state of an open file
 
@@ -69,7 +69,7 @@ class FaultDisk {
   static FaultDisk& DiskOf(sqlite3_file* file);
   static void Apply(const Change& change, std::string& bytes);
 
-  // True if this operation fails; then errno_ is set.
+  // True if this operation must fail; then errno_ is set.
   bool Fails(bool takes_space);
   int Write(Content& content, const std::string& bytes, int64_t offset);
   void DescribeFiles();

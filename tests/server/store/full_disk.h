@@ -1,4 +1,4 @@
-// Simulates a full disk: limits the file of a store to a number of pages of 4 KiB, or to its present size if that is larger.
+// Simulates a full disk. It limits a store's file to a number of pages of 4 KiB, or to its present size if that is larger.
 #ifndef LYNX_TESTS_SERVER_STORE_FULL_DISK_H_
 #define LYNX_TESTS_SERVER_STORE_FULL_DISK_H_
 

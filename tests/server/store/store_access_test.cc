@@ -1,4 +1,4 @@
-// The store's tables of callers and of recorded calls.
+// Tests the store's tables of callers and of recorded calls.
 #include <filesystem>
 #include <set>
 
@@ -101,7 +101,7 @@ TEST_F(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
   EXPECT_EQ(store->LoadAudit(10, 0, true)->size(), 2u);
 }
 
-// Everybody can cause refusals: they replace older refusals, but never a change.
+// Everybody can cause refusals. So a refusal may replace an older refusal, but never a change.
 TEST_F(StoreAccessTest, TheOldestRefusalsGoAndChangesStay) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess({}, {.who = "change"}).ok());

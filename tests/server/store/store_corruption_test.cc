@@ -1,8 +1,8 @@
-// Databases with random damage. A server starts with all contents that were stored, or refuses to start and names the file
-// and what to do. It never crashes. If SQLite itself finds the damage, the server never starts with a part of the contents
-// missing.
+// Tests databases with random damage. A server must start with everything that was stored. Or it must refuse to start, and name
+// the file and what to do. It must never crash. If SQLite itself finds the damage, the server must never start with a part of
+// the content.
 //
-// LYNX_CORRUPTIONS=10000 tries that many of each kind; the seed of each is its number.
+// LYNX_CORRUPTIONS=10000 tests this number of each kind. The seed of each is its number.
 #include <cstdlib>
 #include <random>
 
@@ -20,7 +20,7 @@ constexpr char kPath[] = "/data/lynx.db";
 constexpr char kLogPath[] = "/data/lynx.db-wal";
 constexpr size_t kPage = 4096;
 
-// Everything that a server reads when it begins and when people ask, as text.
+// Returns as text everything that a server reads when it begins and when people ask.
 absl::StatusOr<std::string> ReadAll(Store& store) {
   std::string text;
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.LoadJobs();
@@ -101,7 +101,7 @@ void Damage(std::string& bytes, std::mt19937_64& random) {
   }
 }
 
-// True if SQLite finds the damage when it is asked to check everything.
+// True if SQLite finds the damage when it checks everything.
 bool SqliteFindsIt(const FaultDisk::Files& files) {
   FaultDisk disk(files);
   sqlite3* raw = nullptr;
@@ -114,7 +114,7 @@ bool SqliteFindsIt(const FaultDisk::Files& files) {
 
 enum class Outcome { kRefused, kSound, kDiffers };
 
-// Begins like a server, and works like one for a while.
+// Begins like a server, and works like a server for a while.
 absl::Status Begin(const FaultDisk::Files& files, std::string& contents) {
   FaultDisk disk(files);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
@@ -177,8 +177,8 @@ TEST(StoreCorruption, OfAKilledServersDatabase) {
   EXPECT_GT(counts.refused, Corruptions() / 8);
 }
 
-// SQLite takes the damaged part of a log, and everything after it, for an interrupted write. If the end of the log is
-// missing, no program can tell this from a log that was shorter.
+// SQLite treats the damaged part of a log, and everything after it, as an interrupted write. If the end of a log is missing, no
+// program can distinguish it from a shorter log.
 TEST(StoreCorruption, OfAKilledServersLog) {
   const Counts counts = TryAll(TheSound().killed, kLogPath, false);
   EXPECT_GT(counts.refused, Corruptions() / 2);

@@ -1,5 +1,6 @@
-// Every disk operation of the store fails once, in each way in which disks fail; and the process or the machine dies at
-// each of them. Afterwards everything for which Commit had returned OK is there, and no batch is there only in part.
+// Every disk operation of the store fails once, in each way in which disks fail. Also, the process or the machine ends at each
+// operation. Afterwards the store must have everything for which Commit had returned OK, and no batch may be there only in
+// part.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,12 +22,12 @@ using ::testing::HasSubstr;
 constexpr char kPath[] = "/data/lynx.db";
 constexpr int kMaxTries = 4;
 
-// The record of each job as text. Equal texts mean equal records.
+// The record of each job as text. If two texts are equal, the records are equal.
 using Contents = std::map<std::string, std::string>;
 
 std::string EventText(const JobEvent& event) { return absl::StrCat(" #", event.sequence, ":", event.kind); }
 
-// All contents of a store, or why it cannot be read.
+// Returns all contents of a store, or the reason why it cannot be read.
 absl::StatusOr<Contents> Read(Store& store) {
   Contents contents;
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.LoadJobs();
@@ -46,7 +47,7 @@ absl::StatusOr<Contents> Read(Store& store) {
   return contents;
 }
 
-// What a server might write in its life: jobs arrive, are planned, run, end and are forgotten.
+// Returns what a server writes in its life: jobs arrive, are planned, run, end and are forgotten.
 std::vector<std::vector<Effect>> Script() {
   static const std::shared_ptr<const Plan> plan = MakeSmallPlan(*MakeJob(1).spec);
   std::vector<std::vector<Effect>> batches;
@@ -65,10 +66,10 @@ std::vector<std::vector<Effect>> Script() {
   return batches;
 }
 
-// SQLite copies its log into the database after this many pages instead of 1,000, so several times in a script.
+// Makes SQLite copy its log into the database after 16 pages instead of 1,000. So this happens several times in a script.
 int CheckpointOften(sqlite3* db, char**, const sqlite3_api_routines*) { return sqlite3_wal_autocheckpoint(db, 16); }
 
-// The contents after the first k batches, on a disk that never fails.
+// Returns the contents after the first k batches, for each k, on a disk that never fails.
 const std::vector<Contents>& Expected() {
   static const auto& expected = *new std::vector<Contents>([] {
     FaultDisk disk;
@@ -84,23 +85,24 @@ const std::vector<Contents>& Expected() {
   return expected;
 }
 
-// A disk as it was found at some time, and the number of batches that were acknowledged by then. The next batch may
-// also be there.
+// A disk as it was at some time, and the number of batches that were acknowledged until then. The next batch may also be there.
 struct Remains {
   FaultDisk::Files files;
   size_t acknowledged = 0;
 };
 
-// Runs the script as the server does: repeats what fails.
+// Runs the script like the server: it repeats what fails.
 class ScriptRun {
  public:
   ScriptRun(FaultDisk& disk, uint64_t seed) : disk_(disk), seed_(seed) {}
 
-  // Runs to the end, or until a batch has failed permanently. Then the database is still open, as after a kill.
+  // Runs until the end, or until a batch has failed permanently. In the second case the database is still open, as after a
+  // kill.
   void Run() {
     const std::vector<std::vector<Effect>> batches = Script();
     for (const std::vector<Effect>& batch : batches) {
-      if (acknowledged_ == batches.size() / 2) store_.reset();  // a stop, which copies the log into the database
+      // The server stops here; a stop copies the log into the database.
+      if (acknowledged_ == batches.size() / 2) store_.reset();
       int tries = 0;
       while (!CommitOnce(batch)) {
         if (++tries == kMaxTries) return Keep();
@@ -141,7 +143,7 @@ class ScriptRun {
   std::vector<absl::Status> failures_;
 };
 
-// Begins with the remains as a server does.
+// Opens the remains like a server, and checks the contents.
 void CheckRemains(const Remains& remains) {
   FaultDisk disk(remains.files);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
@@ -209,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(All, StoreFaults,
                                            FaultCase{"FullForGood", DiskFault::kFull, true}),
                          [](const auto& info) { return info.param.name; });
 
-// The disk gets full and has space again, at any time. The store is never reopened.
+// At any time the disk may become full and later have space again. The store is never opened again.
 TEST(StoreOnAFullDisk, WritesAgainWhenThereIsSpace) {
   FaultDisk disk;
   const std::unique_ptr<Store> store = Store::Open(kPath).value();

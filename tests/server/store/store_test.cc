@@ -145,7 +145,7 @@ TEST_F(StoreTest, ABatchIsAllOrNothing) {
   EXPECT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok()) << "the failed batch left nothing behind";
 }
 
-// Prepared statements are kept: a failed use must not affect the next one.
+// The store keeps prepared statements. If one use of a statement fails, this must not affect its next use.
 TEST_F(StoreTest, WhatFailsLeavesNothingForTheNext) {
   const std::unique_ptr<Store> store = Open();
   JobRecord long_named = MakeJob(1);
@@ -181,7 +181,7 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   EXPECT_EQ(store->LoadPlan(job.id).value(), nullptr);
   EXPECT_TRUE(store->LoadEvents(job.id, 0, 10).value().empty());
   EXPECT_FALSE(store->LoadCheckpoint(job.id).value().has_value());
-  // The id, key and number of the deleted job are free again, and nothing of that job is mistaken for a part of the new job.
+  // The id, the key and the number of the deleted job are free again. No part of this job may appear in the new job.
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
 }
@@ -190,7 +190,7 @@ TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
   const std::unique_ptr<Store> store = Open();
   const JobId job("job1");
   EXPECT_FALSE(store->LoadCheckpoint(job).value().has_value());
-  // The second generation began with an earlier checkpoint, because that of step 20 was damaged.
+  // The second generation began with an earlier checkpoint, because the checkpoint of step 20 was damaged.
   ASSERT_TRUE(store
                   ->Commit({InsertCheckpoint{job, Generation(1), 10, "/c/10", Bytes(1), Nanos(1)},
                             InsertCheckpoint{job, Generation(1), 20, "/c/20", Bytes(2), Nanos(2)},
@@ -327,7 +327,7 @@ TEST_F(StoreTest, DamagedTracesAreSaidToBe) {
   EXPECT_THAT(std::string(store->LoadCluster(job.id).status().message()), HasSubstr("made for is not a message"));
 }
 
-// The database is as the first release wrote it.
+// The database has the form that the first release wrote.
 TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);

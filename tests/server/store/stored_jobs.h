@@ -1,4 +1,4 @@
-// Jobs and plans for the tests of the store.
+// Makes jobs and plans for the tests of the store.
 #ifndef LYNX_TESTS_SERVER_STORE_STORED_JOBS_H_
 #define LYNX_TESTS_SERVER_STORE_STORED_JOBS_H_
 

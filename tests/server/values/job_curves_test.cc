@@ -12,10 +12,10 @@ StepReport Step(int64_t step, double loss, int64_t millis = 100, int64_t tokens 
 TEST(JobCurvesTest, EachStepOnceInItsGeneration) {
   JobCurves curves;
   curves.AddStep(Generation(1), Step(0, 5), Nanos(10));
-  curves.AddStep(Generation(1), Step(0, 9), Nanos(11));  // of another rank
+  curves.AddStep(Generation(1), Step(0, 9), Nanos(11));  // from another rank
   curves.AddStep(Generation(1), Step(1, 4), Nanos(20));
-  curves.AddStep(Generation(2), Step(1, 4), Nanos(90));  // done again
-  curves.AddStep(Generation(1), Step(2, 3), Nanos(91));  // of ranks that have been given up
+  curves.AddStep(Generation(2), Step(1, 4), Nanos(90));  // the step is done again
+  curves.AddStep(Generation(1), Step(2, 3), Nanos(91));  // from ranks that the server has given up
   ASSERT_EQ(curves.steps().size(), 3u);
   EXPECT_EQ(
       curves.steps()[0],
@@ -47,7 +47,8 @@ TEST(JobCurvesTest, ALongRunStaysBoundedAndWhole) {
 TEST(JobCurvesTest, RatesAreOfTheTimeAndLossesOfTheSteps) {
   JobCurves curves(
       {{.generation = Generation(1), .first_step = 0, .steps = 2, .loss = 1, .tokens_per_second = 1, .step = Nanos(1)}}, {});
-  curves.AddStep(Generation(1), Step(2, 4, 300, 300), Nanos(1));  // a new point, since the first has two already
+  // Makes a new point, because the first point has two steps already.
+  curves.AddStep(Generation(1), Step(2, 4, 300, 300), Nanos(1));
   curves.AddStep(Generation(1), Step(3, 8, 100, 500), Nanos(2));
   ASSERT_EQ(curves.steps().size(), 2u);
   EXPECT_DOUBLE_EQ(curves.steps()[1].loss, 6);
@@ -67,7 +68,7 @@ TEST(JobCurvesTest, EvaluationsAreThinnedToo) {
   JobCurves curves;
   for (int64_t steps = 1; steps <= 3000; ++steps) {
     curves.AddEvaluation(steps, 1);
-    curves.AddEvaluation(steps, 2);  // done again after a restart
+    curves.AddEvaluation(steps, 2);  // the evaluation is done again after a restart
   }
   EXPECT_LE(curves.evaluations().size(), JobCurves::kMost);
   EXPECT_GT(curves.evaluations().size(), JobCurves::kMost / 4);

@@ -1,4 +1,4 @@
-// Which reports about devices and conditions the server accepts from agents, and how it shows them to people.
+// Tests which reports about devices and conditions the server accepts from agents, and how it shows them to people.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

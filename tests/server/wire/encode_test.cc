@@ -1,4 +1,5 @@
-// What the server assigns to a rank passes through a message to the daemon and from there into the rank's configuration.
+// What the server assigns to a rank passes through a message to the daemon, and from there into the rank's configuration.
+// Nothing may be lost on this way.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +17,7 @@
 namespace lynx::server {
 namespace {
 
-// A job of two ranks in a pipeline of two stages.
+// Returns a job of two ranks, which are a pipeline of two stages.
 JobSpec SmallJob() {
   JobSpec spec;
   spec.name = "small";
@@ -90,7 +91,7 @@ TEST_F(EncodeTest, AnAssignmentReachesTheDaemonAsItIs) {
   EXPECT_TRUE(*config == wanted) << RankConfigText(*config) << RankConfigText(wanted);
 }
 
-// Desired states are sent often and programs are long, so only the name of a rank that need not start is sent.
+// Desired states are sent often, and programs are long. So if a rank need not be started, only its name is sent.
 TEST_F(EncodeTest, ARankThatNeedNotStartIsOnlyNamed) {
   v1::RankAssignment named;
   named.set_job_id("job-7");

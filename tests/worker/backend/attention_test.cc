@@ -41,7 +41,7 @@ class Attention : public testing::TestWithParam<Case> {
   float* probs = memory.Output(b * a * s * s);
   const Vector qkv_d = ToDouble(qkv, qkv_count);
 
-  // nullptr if the dropout rate is 0: the header promises not to use the workspace then.
+  // Returns nullptr if the dropout rate is 0, because backend.h promises not to use the workspace then.
   float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(std::min(kAttentionRows, s) * s) : nullptr; }
 };
 
@@ -85,7 +85,7 @@ TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
     std::vector<float> shard;
     for (int64_t token = 0; token < b * s; ++token) {
       const float* row = qkv + token * all.width();
-      for (const int64_t heads : {half.a, half.k, half.k}) {  // of queries, keys, values
+      for (const int64_t heads : {half.a, half.k, half.k}) {  // numbers of heads of queries, keys, values
         shard.insert(shard.end(), row + rank * heads * d, row + (rank + 1) * heads * d);
         row += 2 * heads * d;
       }
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Case{Shape(2, 70, 6, 2, 4), 0}, Case{Shape(1, 9, 4, 1, 3), 0.3}),
                          CaseName);
 
-// Finite differences need a forward pass per input, so the shapes are smaller, but still larger than a block.
+// Finite differences need a forward pass for each input. So the shapes are small, but still larger than a block.
 class AttentionGradient : public Attention {};
 
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongAttention,
                                          Case{Shape(1, 321, 3, 1, 4), 0.1}, Case{Shape(1, 513, 1, 1, 33), 0}),
                          CaseName);
 
-// Large scores do not overflow, and the result stays exact.
+// Large scores must not overflow, and the result must stay exact.
 TEST(FusedAttention, LargeScoresAreFinite) {
   const AttentionShape shape = Shape(1, 300, 1, 1, 4);
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -186,7 +186,7 @@ TEST(FusedAttention, LargeScoresAreFinite) {
   float* dqkv = memory.Output(300 * shape.width());
   backend->FlashForward(shape, qkv, {}, nullptr, context, lse);
   backend->FlashBackward(shape, qkv, context, lse, memory.Random(300 * 4, 2), {}, memory.Output(300), dqkv);
-  for (int64_t i = 0; i < 300 * 4; ++i) ASSERT_LE(std::fabs(context[i]), 301.0f);  // a mean of values
+  for (int64_t i = 0; i < 300 * 4; ++i) ASSERT_LE(std::fabs(context[i]), 301.0f);  // each result is a mean of values
   for (int64_t i = 0; i < 300 * shape.width(); ++i) ASSERT_TRUE(std::isfinite(dqkv[i]));
   memory.ExpectGuardsIntact();
 }

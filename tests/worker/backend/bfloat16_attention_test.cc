@@ -1,5 +1,5 @@
-// Attention on bfloat16, compared with its formula and finite differences in double. Probabilities and the context are
-// rounded once; their gradients also have the errors of what was rounded earlier.
+// Attention on bfloat16, compared with its formula and with finite differences in double. The probabilities and the context are
+// rounded once. Their gradients also have the errors of earlier rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Bfloat16Attention : public testing::TestWithParam<Case> {
   float* lse = memory.Output(b * a * s);
   const Vector qkv_d = ToDouble(qkv, qkv_count), dcontext_d = ToDouble(dcontext, context_count);
 
-  // A workspace of exactly the size that the header states.
+  // Returns a workspace of exactly the size that backend.h states.
   float* Workspace(int64_t first, int64_t whole, int64_t rows) {
     return memory.Output(first + WideHeadFloats<Bfloat16>(shape, whole, rows));
   }

@@ -1,5 +1,5 @@
-// Large products of bfloat16 matrices on the CPU, with the code path that this machine uses; and oneDNN's code with
-// fp32 operands, which every machine can run. If the processor multiplies bfloat16, the first path is oneDNN's too.
+// Tests large products of bfloat16 matrices on the CPU, with the code path that this machine uses. Also tests the code for
+// oneDNN with fp32 operands, which every machine can run. If the processor multiplies bfloat16, both use oneDNN.
 #include <gtest/gtest.h>
 
 #include "tests/worker/backend/reference.h"
@@ -22,7 +22,7 @@ std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
 
 class Bfloat16Panels : public testing::TestWithParam<Shape> {};
 
-// More rows or columns than a panel has, and sums over several blocks.
+// The matrices have more rows or columns than a panel has, and the sums go over several blocks.
 TEST_P(Bfloat16Panels, BlocksMakeTheWholeProduct) {
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
@@ -46,7 +46,7 @@ TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
   const float *x = memory.Random(n * in, 1), *w = memory.Random(out * in, 2), *bias = memory.Random(out, 3);
   const Vector x_d = ToDouble(x, n * in), w_d = ToDouble(w, out * in), bias_d = ToDouble(bias, out);
   const cpu::MatrixView<const float> x_view{x, in}, w_view{w, in};
-  for (int run = 0; run < 2; ++run) {  // the second time with existing primitives
+  for (int run = 0; run < 2; ++run) {  // the second run uses the primitives of the first
     float *y = memory.Output(n * out), *unbiased = memory.Output(n * out), *sum = memory.Constant(n * out, 0.5f);
     const cpu::ProductShape forward{Transpose::kNo, Transpose::kYes, n, out, in};
     gemm.Multiply<float>(forward, x_view, w_view, bias, {y, out});

@@ -41,7 +41,7 @@ TEST_P(Bfloat16Linear, ForwardIsRoundedOnce) {
   const Vector product = reference::Linear(x_d, w_d, {}, n, in, out);
   ExpectClose(y, reference::Linear(x_d, w_d, bias_d, n, in, out), 4e-6, "y");
   ExpectClose(unbiased, product, 4e-6, "y without a bias");
-  ExpectClose(logits, product, 4e-6, "logits");  // not rounded at all
+  ExpectClose(logits, product, 4e-6, "logits");  // logits are not rounded to bfloat16
   memory.ExpectGuardsIntact();
 }
 
@@ -72,7 +72,7 @@ TEST_P(Bfloat16Linear, GradientsAreTheTransposedProducts) {
 }
 
 TEST_P(Bfloat16Linear, GradientsEqualFiniteDifferences) {
-  if (n * in * out > 10'000) return;  // the small shapes cover this
+  if (n * in * out > 10'000) return;  // only the small shapes are tested here
   Bfloat16* dx = memory.OutputBfloat16(n * in);
   float *dw = memory.Constant(out * in, 0), *dbias = memory.Constant(out, 0);
   ops.LinearBackward(dy, w, n, in, out, dx);
@@ -95,7 +95,7 @@ TEST_P(Bfloat16Linear, RepeatsItsBits) {
       runs.emplace_back();
       for (int64_t i = 0; i < n * out; ++i) runs.back().push_back(y[i].bits);
       EXPECT_EQ(runs.back(), runs.front());
-      // Run another shape in between, whose panels must not be mixed up with this one's.
+      // Runs another shape in between. Its panels must not be mixed up with the panels of this shape.
       other->bfloat16().LinearBackward(y, w, n, in, out, memory.OutputBfloat16(n * in));
     }
   }

@@ -1,5 +1,5 @@
-// The ops on bfloat16, compared with their formulas and finite differences in double. A result may differ by one
-// rounding to bfloat16 and by the errors of fp32 arithmetic, because sums are fp32 and rounded once.
+// Tests the ops on bfloat16 against their formulas and finite differences in double. A result may differ by one rounding to
+// bfloat16 and by the errors of fp32 arithmetic, because sums are computed in fp32 and rounded once.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -26,7 +26,8 @@ class Bfloat16Ops : public testing::Test {
   TestMemory memory;
 };
 
-// Rounding is vectorised; the scalar form has its own test.
+// The backend rounds many numbers with vector instructions. Their results must be those of the type's conversion, which has a
+// test of its own.
 TEST_F(Bfloat16Ops, RoundIsThatOfTheType) {
   std::vector<float> values;
   for (uint32_t i = 0; i < 40'003; ++i) values.push_back(std::bit_cast<float>(i * 107'374u));
@@ -128,7 +129,7 @@ TEST_F(Bfloat16Ops, EmbeddingGathersAndAddsUpRows) {
     ASSERT_EQ(out[i].bits, here ? table[row * kHidden + i % kHidden].bits : 0);
     if (here) want[row * kHidden + i % kHidden] += dout[i];
   }
-  ExpectClose(dtable, want, 1e-6, "dtable");  // in fp32
+  ExpectClose(dtable, want, 1e-6, "dtable");  // dtable is fp32
   memory.ExpectGuardsIntact();
 }
 
@@ -226,7 +227,7 @@ TEST_P(Bfloat16Dropout, BiasDropoutAddEqualsTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Rates, Bfloat16Dropout, testing::Values(0, 0.25));
 
-// The gradient of the logits replaces their first half. There are more columns than are processed at once.
+// The gradient of the logits overwrites the first half of their memory. There are more columns than are processed at once.
 TEST_F(Bfloat16Ops, LossGradientMayLieWhereTheLogitsDo) {
   constexpr int64_t kN = 6, kColumns = 2500, kValid = 2497;
   constexpr double kScale = 0.125;

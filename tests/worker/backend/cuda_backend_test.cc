@@ -1,5 +1,5 @@
-// What the CUDA backend does besides its ops: memory, names and errors. Runs on the host; see
-// cuda_on_host/cuda_runtime.h.
+// Tests what the CUDA backend does besides its ops: memory, names and errors. It runs on the host
+// (cuda_on_host/cuda_runtime.h).
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
 }
 
-// The status code decides what a rank's failure is attributed to.
+// The status code decides the attribution of a rank's failure.
 TEST(CudaBackend, TellsAFailedDeviceFromOtherErrors) {
   EXPECT_EQ(cuda::StatusOf(cudaErrorMemoryAllocation, "an op").code(), absl::StatusCode::kResourceExhausted);
   for (const cudaError_t error :
@@ -142,8 +142,8 @@ std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape)
   return result;
 }
 
-// Tensor cores round probabilities between two products. On devices without them, and for shapes that they do not support,
-// attention computes exactly to fp32, as on a CPU.
+// Tensor cores round the probabilities between two products. On a device without tensor cores, and for shapes that they do not
+// support, attention must be as exact as fp32, as on a CPU.
 TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
   struct Case {
     int64_t d;
@@ -161,7 +161,7 @@ TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
       different += on_device[i] != on_cpu[i];
       EXPECT_NEAR(on_device[i], on_cpu[i], 0.02);
     }
-    // Counts the values that fp32 rounds to the other neighbour.
+    // Counts the values that are not the fp32 result rounded to bfloat16.
     EXPECT_EQ(different < static_cast<int64_t>(on_cpu.size() / 20), c.exact) << different << " of " << on_cpu.size();
   }
 }

@@ -1,5 +1,6 @@
-// Queues beside the ops, and the marks that order them, in every order in which a device may do the work
-// (cuda_on_host/scheduler.h). Also tests that a missing mark is noticed; otherwise the other tests would show nothing.
+// Tests queues beside the ops, and the marks that order them, in every order in which a device may do the work
+// (cuda_on_host/scheduler.h). Also tests that a missing mark gives a wrong result; otherwise the other tests would prove
+// nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +88,7 @@ TEST_P(CudaQueue, MarksHaveTimesInTheirOrder) {
     Nanos last = begin;
     for (const Moment moment : {before, made, started, copied, after}) {
       EXPECT_TRUE(moment.is_mark());
-      EXPECT_GE(backend->TimeOf(moment) + Nanos(1000), last);  // to the precision of a float
+      EXPECT_GE(backend->TimeOf(moment) + Nanos(1000), last);  // tolerance: the precision of a float
       last = backend->TimeOf(moment);
     }
     EXPECT_LE(last - begin, clock.Monotonic() - before_all + Nanos(1000));
@@ -100,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(, CudaQueue, testing::Values(Order::kEager, Order::kLat
 
 class WithoutMarks : public CudaQueue {};
 
-// The queue does not wait for the ops. If the ops are late, the queue's copy runs before the ops that it should have
-// followed.
+// The queue does not wait for the ops. If the ops are late, the queue's copy runs before the ops, although it should run after
+// them.
 TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   Fill(x, 1);
   queue->Copy(x.data(), kBytes, y.data());

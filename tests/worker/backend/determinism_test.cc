@@ -1,4 +1,4 @@
-// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other threads.
+// Every op must give the same bits again: after other work, with its buffers at other addresses, and while other threads run.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,13 +18,13 @@ namespace {
 constexpr int64_t kB = 2, kS = 70, kN = kB * kS, kA = 3, kD = 11, kH = 33, kV = 50, kF = 130;
 constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD, .first_head = 2};
 constexpr int64_t kQkv = kN * kAttention.width();
-constexpr AttentionShape kRotary{.b = kB, .s = kS, .a = 4, .k = 2, .d = 2 * kD};  // d is even
+constexpr AttentionShape kRotary{.b = kB, .s = kS, .a = 4, .k = 2, .d = 2 * kD};  // d must be even
 constexpr float kEpsilon = 1e-5f;
 constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
 
 struct OpCase {
   const char* name;
-  std::function<std::vector<float>(Backend&, TestMemory&)> run;  // the op's outputs
+  std::function<std::vector<float>(Backend&, TestMemory&)> run;  // runs the op and returns its outputs
 };
 
 std::vector<float> Take(const float* x, int64_t count) { return std::vector<float>(x, x + count); }
@@ -280,12 +280,12 @@ void ExpectSameBits(const std::vector<std::vector<float>>& got, const std::vecto
   }
 }
 
-class Determinism : public testing::TestWithParam<int> {};  // BLAS threads
+class Determinism : public testing::TestWithParam<int> {};  // the parameter is the number of BLAS threads
 
 TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
   std::unique_ptr<Backend> backend = MakeTestBackend(GetParam());
   const std::vector<std::vector<float>> first = RunAll(*backend, 0);
-  // By now every op has run after other ops. `skip` moves the buffers within pages, cache sets and the address space.
+  // At this point every op has run after other ops. `skip` moves the buffers within pages, cache sets and the address space.
   for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
     ExpectSameBits(RunAll(*backend, skip), first, "when " + std::to_string(skip) + " * 256 bytes further on");
   }

@@ -14,8 +14,8 @@ constexpr DropoutKey kKey{0.1, 1234, 17, 3, 9, 1000};
 
 TEST(Dropout, FactorsEqualTheScalarGenerator) {
   cpu::DropoutStream stream(kKey);
-  // Ranges begin at every remainder modulo four, and one crosses the 2^32nd block of four. Counts are also the smallest and the
-  // largest.
+  // The ranges begin at every remainder modulo four, and one range crosses block number 2^32. The counts include the smallest
+  // and the largest possible count.
   for (int64_t first : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{4097}, (int64_t{1} << 34) - 9}) {
     for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{30}, cpu::DropoutStream::kChunk}) {
       for (int64_t sample : {0, 5}) {
@@ -62,7 +62,7 @@ TEST(Dropout, KeepsTheRightShare) {
       const float* factors = stream.Factors(0, at, cpu::DropoutStream::kChunk);
       for (int64_t i = 0; i < cpu::DropoutStream::kChunk; ++i) kept += factors[i] != 0 ? 1 : 0;
     }
-    // Five standard deviations. The seed is fixed, so this always passes or always fails.
+    // The tolerance is five standard deviations. The seed is fixed, so the test always passes or always fails.
     const double deviation = std::sqrt(kElements * rate * (1 - rate));
     EXPECT_NEAR(static_cast<double>(kept), kElements * (1 - rate), 5 * deviation);
   }
@@ -86,7 +86,7 @@ TEST(Dropout, EveryPartOfTheKeyMatters) {
 }
 
 TEST(Dropout, MicrobatchesDrawAsOneBatchWould) {
-  constexpr int64_t kSeq = 3, kHidden = 1500;  // rows longer than one draw
+  constexpr int64_t kSeq = 3, kHidden = 1500;  // a row is longer than one draw
   std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   TestMemory memory;
   const float* ones = memory.Constant(4 * kSeq * kHidden, 1);

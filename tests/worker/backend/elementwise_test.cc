@@ -26,8 +26,7 @@ TEST(Gelu, ForwardEqualsTheFormulaOverItsRange) {
   backend->GeluForward(x, count, y);
   const Vector want = reference::Gelu(ToDouble(x, count));
   for (int64_t i = 0; i < count; ++i) {
-    // A relative error where the result is large enough. Where e^(-2u) is extreme, the rounding of its argument
-    // matters.
+    // The tolerance is relative if the result is large enough. If e^(-2u) is extreme, the rounding of its argument matters too.
     ASSERT_NEAR(y[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-7) << "gelu(" << x[i] << ")";
   }
   memory.ExpectGuardsIntact();
@@ -94,8 +93,7 @@ TEST_P(Elementwise, PositionBackwardEqualsFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-// Computing shares of the tokens separately gives the same bits as computing all tokens together. A share may begin
-// inside a sample.
+// Ops on separate shares of the tokens must give the same bits as one op on all tokens. A share may begin inside a sample.
 TEST_P(Elementwise, SharesOfTheTokensMakeTheWhole) {
   const float* pos = memory.Random(s * h, 2);
   const float* bias = memory.Random(h, 5);

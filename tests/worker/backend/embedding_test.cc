@@ -36,7 +36,8 @@ TEST(Embedding, BackwardAddsEachTokensGradientToItsRow) {
   constexpr int32_t kFirstRow = 5;
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
-  const int32_t* tokens = memory.Tokens(kTokens, kFirstRow + kRows + 3, 1);  // some are outside the shard, on both sides
+  // Some tokens are below the shard's rows, some are above.
+  const int32_t* tokens = memory.Tokens(kTokens, kFirstRow + kRows + 3, 1);
   const float* dout = memory.Random(kTokens * kHidden, 2);
   float* dtable = memory.Constant(kRows * kHidden, 0.5f);
   backend->EmbeddingBackward(tokens, dout, kFirstRow, kTokens, kHidden, kRows, dtable);

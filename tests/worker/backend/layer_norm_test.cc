@@ -8,11 +8,11 @@
 namespace lynx::worker {
 namespace {
 
-constexpr float kEpsilon = 3e-3f;  // large enough to matter
+constexpr float kEpsilon = 3e-3f;  // large enough to change the results
 
 using reference::Vector;
 
-class LayerNorm : public testing::TestWithParam<int64_t> {  // h
+class LayerNorm : public testing::TestWithParam<int64_t> {  // the parameter is h
  protected:
   const int64_t n = 5, h = GetParam();
   std::unique_ptr<Backend> backend = MakeTestBackend();

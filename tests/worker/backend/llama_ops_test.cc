@@ -1,4 +1,4 @@
-// RMSNorm, rotary positions and SwiGLU against their formulas and finite differences.
+// Tests RMSNorm, rotary positions and SwiGLU against their formulas and finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,9 +14,9 @@ namespace {
 
 using reference::Vector;
 
-constexpr float kEpsilon = 3e-3f;  // large enough to matter
+constexpr float kEpsilon = 3e-3f;  // large enough to change the results
 
-class RmsNorm : public testing::TestWithParam<int64_t> {  // h
+class RmsNorm : public testing::TestWithParam<int64_t> {  // the parameter is h
  protected:
   const int64_t n = 5, h = GetParam();
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -85,7 +85,7 @@ TEST_P(Rope, ForwardEqualsTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
-// A rotation is linear and orthogonal, so the gradient of the input is rotated back.
+// A rotation is linear and orthogonal, so the input gradient is the output gradient, rotated back.
 TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   const Vector qkv = ToDouble(memory.Random(count, 1), count);
   float* dqkv = memory.Random(count, 2);
@@ -94,7 +94,7 @@ TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   backend->RopeBackward(shape, rotary, dqkv);
   if (count < 2000) {
     want = reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(shape, rotary, v), dout); }, qkv);
-  } else {  // too many elements for finite differences
+  } else {  // there are too many elements for finite differences
     backend->RopeForward(shape, rotary, dqkv);
   }
   ExpectClose(dqkv, want, 1e-6, "dqkv");
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
                                          RopeCase{{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6}, PlainRotary(6)},
                                          RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10}, PlainRotary(10)},
                                          RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11},
-                                                  PlainRotary(6, 5e5, 1.25)},  // the rest of a head is unchanged
+                                                  PlainRotary(6, 5e5, 1.25)},  // the other elements of a head do not change
                                          RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
                                          RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
                          [](const auto& info) {
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, QkNorm,
                            return "s" + std::to_string(info.param.s) + "d" + std::to_string(info.param.d);
                          });
 
-class Gated : public testing::TestWithParam<int64_t> {  // f
+class Gated : public testing::TestWithParam<int64_t> {  // the parameter is f
  protected:
   const int64_t n = 7, f = GetParam();
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -201,7 +201,7 @@ TEST(Silu, FarOutItIsFlat) {
   EXPECT_NEAR(silu[1], 0.0f, 1e-20);
   EXPECT_EQ(dgated[0], 1.0f);
   EXPECT_NEAR(dgated[1], 0.0f, 1e-20);
-  EXPECT_EQ(dgated[2], 1.0f);  // the other half is unchanged
+  EXPECT_EQ(dgated[2], 1.0f);  // the other half does not change
 }
 
 }  // namespace

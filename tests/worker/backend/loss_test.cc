@@ -13,8 +13,8 @@ namespace {
 
 using reference::Vector;
 
-// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each. The last shards may have padding or consist only of
-// padding.
+// A vocabulary of `vocab` words, divided into t shards of ceil(vocab / t) columns each. The last shards may have padding or be
+// only padding.
 struct Shape {
   int64_t t, vocab;
 };
@@ -34,7 +34,7 @@ class Loss : public testing::TestWithParam<Shape> {
 
   void SetUp() override {
     for (int64_t shard = 0; shard < t; ++shard) {
-      // Padding columns have large logits, which must not count.
+      // The padding columns get large logits, which must have no effect.
       std::vector<float> logits(n * columns, 50.0f);
       for (int64_t token = 0; token < n; ++token) {
         for (int64_t i = 0; i < Valid(shard); ++i) {
@@ -87,7 +87,7 @@ TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   float* logits = memory.Copy({1000, 999, -1000});
-  auto* targets = memory.Tokens(1, 1, 1);  // 0
+  auto* targets = memory.Tokens(1, 1, 1);  // the only token is 0
   float* stats = memory.Output(3);
   backend->LossStats(logits, targets, 0, 1, 3, 3, stats);
   double* const sum = memory.Double(0);

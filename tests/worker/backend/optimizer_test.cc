@@ -31,7 +31,7 @@ TEST(SumOfSquares, IsSummedInDouble) {
   EXPECT_EQ(*sum, once + once) << "it adds";
 }
 
-// More tensors than one kernel's list has, with sizes close to those of its chunks.
+// The list has more tensors than one kernel takes, and their sizes are close to those of a kernel's chunks.
 constexpr int64_t kSizes[] = {1, 4095, 0, 4096, 4097, 7, 8200, 3};
 constexpr int64_t kTensors = 70;
 
@@ -54,7 +54,7 @@ TEST(SumOfSquares, AddsUpManyTensors) {
 
 struct Updated {
   std::vector<float> w, m, v;
-  std::vector<float> rounded;  // empty if nobody reads it
+  std::vector<float> rounded;  // empty if no op reads the rounded weights
   bool operator==(const Updated&) const = default;
 };
 

@@ -58,7 +58,7 @@ Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, doubl
 
 namespace {
 
-// The positions of element i of a head's query, key and value, at one position of one sample.
+// Where element i of a head's query, key and value is in qkv, for one position of one sample.
 struct Element {
   int64_t query, key, value;
 };

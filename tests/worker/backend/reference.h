@@ -1,4 +1,4 @@
-// The ops of worker/backend in double precision, written like their formulas, without regard to speed; and finite
+// The ops of worker/backend in double precision, written like their formulas and without regard to speed. Also computes finite
 // differences. Pure; thread-safe.
 #ifndef LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
 #define LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
@@ -13,13 +13,13 @@ namespace lynx::worker::reference {
 
 using Vector = std::vector<double>;
 
-// 0 or 1/(1-rate), drawn from the scalar generator, one element at a time.
+// Returns 0 or 1/(1-rate). It is drawn from the scalar generator, one element at a time.
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 
 Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon = 1e-5);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
 Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon = 1e-5);
-// Normalizes each head of the queries and of the keys; the values are unchanged.
+// Normalizes each head of the queries and of the keys. Does not change the values.
 Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon);
 Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv);
 Vector Probs(const AttentionShape& shape, const Vector& qkv);
@@ -34,7 +34,7 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
 // Sum of the cross-entropy over logits (n, v).
 double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v);
 
-// d f / d x by central differences.
+// Returns d f / d x, computed by central differences.
 Vector Gradient(const std::function<double(const Vector&)>& f, Vector x);
 double Dot(const Vector& x, const Vector& y);
 

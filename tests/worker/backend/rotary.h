@@ -9,7 +9,7 @@
 
 namespace lynx::worker {
 
-// Rotates the first `dims` elements of a head, with this base and scale.
+// Returns a table that rotates the first `dims` elements of a head, with this base and scale.
 inline RotaryTable PlainRotary(int64_t dims, double theta = 1e4, double scale = 1) {
   RotaryTable table{.pairs = dims / 2, .scale = scale};
   for (int64_t i = 0; i < table.pairs; ++i) {

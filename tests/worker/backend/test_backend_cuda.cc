@@ -1,4 +1,4 @@
-// Makes a backend for a CUDA device, real or on the host (cuda_on_host/cuda_runtime.h).
+// Makes a backend for a CUDA device, which is real or runs on the host (cuda_on_host/cuda_runtime.h).
 #include <cuda_runtime.h>
 
 #include "common/check.h"

@@ -26,7 +26,7 @@ TestMemory::TestMemory(int64_t skip) : memory_(TestFloatsOf(kMemoryFloats)) {
 }
 
 float* TestMemory::Place(int64_t count) {
-  // At least one whole alignment unit lies before each buffer as its guard.
+  // Before each buffer lies a guard of at least one whole alignment unit.
   const int64_t first = next_ + kAlignFloats;
   next_ = first + (count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   LYNX_CHECK(next_ + kAlignFloats <= kMemoryFloats);
@@ -81,7 +81,7 @@ int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
 void TestMemory::ExpectGuardsIntact() const {
   constexpr auto kGuardEnd = static_cast<uint16_t>(std::bit_cast<uint32_t>(kGuard) >> 16);
   for (const Bfloat16* end : odd_ends_) EXPECT_EQ(end->bits, kGuardEnd) << "after an odd number of elements";
-  int64_t guard = 0;  // start of the guard before the next buffer
+  int64_t guard = 0;  // the start of the guard that lies before the next buffer
   for (size_t i = 0; i <= buffers_.size(); ++i) {
     const int64_t guard_end = i < buffers_.size() ? buffers_[i].first : kMemoryFloats;
     for (int64_t at = guard; at < guard_end; ++at) {

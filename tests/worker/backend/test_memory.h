@@ -1,6 +1,6 @@
-// TestMemory: buffers for one op under test. Each is 256-byte aligned and lies between guards, so that a write outside
-// of it is noticed. Outputs start as NaN, so that an op that reads what it should overwrite is noticed too. Owns its
-// buffers.
+// TestMemory provides buffers for one op under test. Each buffer is 256-byte aligned and lies between guards, so that a write
+// outside of it is noticed. Outputs begin as NaN, so that the test notices if an op reads memory that it should overwrite. Owns
+// its buffers.
 #ifndef LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 #define LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 
@@ -16,34 +16,36 @@ namespace lynx::worker {
 
 class TestMemory {
  public:
-  // `skip`: shifts all buffers by this many times 256 bytes.
+  // `skip`: all buffers are `skip` * 256 bytes further on.
   explicit TestMemory(int64_t skip = 0);
 
-  // Uniform in [-scale, scale), a pure function of the seed.
+  // The numbers are uniform in [-scale, scale) and depend only on the seed.
   float* Random(int64_t count, uint64_t seed, float scale = 1);
   float* Output(int64_t count) { return Constant(count, std::numeric_limits<float>::quiet_NaN()); }
   float* Constant(int64_t count, float value);
   float* Copy(const std::vector<float>& values);
   double* Double(double value);
-  // The numbers of Random and Copy, rounded to bfloat16.
+  // The functions whose names end with Bfloat16 return the numbers of Random and Copy, rounded to bfloat16.
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);
   Bfloat16* CopyBfloat16(const std::vector<float>& values);
-  int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // in [0, end)
+  int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // the tokens are in [0, end)
 
   // Fails the test if something was written outside of the buffers.
   void ExpectGuardsIntact() const;
 
  private:
   struct Buffer {
-    int64_t first, count;  // floats in memory_
+    int64_t first, count;  // counted in floats of memory_
   };
   float* Place(int64_t count);
 
   const TestFloats memory_;
-  int64_t next_;  // float in memory_; a multiple of 256 bytes in the address space
+  // The index of the next float in memory_. Its address is a multiple of 256 bytes.
+  int64_t next_;
   std::vector<Buffer> buffers_;
-  std::vector<const Bfloat16*> odd_ends_;  // the ends of buffers with an odd number of elements, which lie inside a float
+  // The ends of buffers with an odd number of bfloat16 elements. Each of these ends lies inside a float.
+  std::vector<const Bfloat16*> odd_ends_;
 };
 
 // Returns the same numbers as TestMemory::Random.
@@ -51,9 +53,9 @@ std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1);
 std::vector<double> ToDouble(const float* x, int64_t count);
 std::vector<double> ToDouble(const Bfloat16* x, int64_t count);
 
-// |got - want| <= tolerance * (|want| + largest |want|), for each element; at most one failure is printed.
+// Expects |got - want| <= tolerance * (|want| + largest |want|) for each element. Prints at most one failure.
 void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what);
-// The same, with an additional tolerance for one rounding to bfloat16.
+// Does the same, with an additional tolerance for one rounding to bfloat16.
 void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double tolerance, const std::string& what);
 
 }  // namespace lynx::worker

@@ -1,6 +1,6 @@
-// Publishes a checkpoint while the k-th call of the file system fails, for k = 1, 2, ... until a run completes. After
-// every failure there is a complete checkpoint, the old one or the new one, from which the next generation can
-// continue.
+// Publishes a checkpoint while call number k of the file system fails, for k = 1, 2, ... until all calls have succeeded. After
+// every failure there must be a complete checkpoint, the old one or the new one, and the next generation must be able to
+// continue from it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr char kDirectory[] = "/run/checkpoints";
-// More calls than a checkpoint of the small model ever makes.
+// A checkpoint of the small model never makes so many calls.
 constexpr int kCallLimit = 5000;
 
 struct FaultMode {
@@ -30,8 +30,8 @@ constexpr FaultMode kModes[] = {{"one call fails", Fault::kFailOnce, Unsynced::k
                                 {"killed, what was not synced is lost", Fault::kStop, Unsynced::kLost},
                                 {"killed, everything written reached the disk", Fault::kStop, Unsynced::kKept}};
 
-// Runs `prepare`, which leaves a complete checkpoint of step 10. Then generation 2 writes a checkpoint of step 20, under
-// every fault.
+// Runs `prepare`, which leaves a complete checkpoint of step 10. Then generation 2 writes a checkpoint of step 20. This is
+// repeated with every fault.
 void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, FaultyFileSystem&)>& prepare,
                    const std::vector<std::string>& names_at_last) {
   for (const FaultMode& mode : kModes) {
@@ -113,7 +113,7 @@ TEST(CheckpointFault, ADiskThatFillsUpAtAnyPointLeavesTheOldCheckpoint) {
   }
 }
 
-// Tests the test's own tool: unsynced bytes and names do not survive a crash.
+// Tests the tool of these tests: bytes and names that were not synced do not survive a crash.
 TEST(FaultyFileSystem, LosesWhatWasNotSynced) {
   FaultyFileSystem files;
   ASSERT_TRUE(files.CreateFolders("/a").ok());

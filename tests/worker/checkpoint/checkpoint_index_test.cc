@@ -46,7 +46,7 @@ TEST(CheckpointIndex, ReadsEverySortOfModel) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
 }
 
-// The index also stores the fields that only some models have. A run with other values of these fields must not begin from
+// The index also stores fields that only some models have. If a run has other values in these fields, it must not begin from
 // the checkpoint.
 TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
   CheckpointIndex index = SmallIndex();
@@ -110,7 +110,7 @@ TEST(CheckpointIndex, KeepsTheSlotsOfACustomSchedule) {
   EXPECT_EQ(read->identity, index.identity);
 }
 
-// A plan may have thousands of ranks, stage after stage; the index must be able to store them.
+// A plan may have thousands of ranks, one stage after another. The index must be able to store all of them.
 TEST(CheckpointIndex, ReadsAsManyRanksAsAJobMayHave) {
   for (const ParallelLayout& layout : {ParallelLayout{1, 1, kMaxRanks}, {8, 1, kMaxRanks / 8}, {1, 5000, 1}}) {
     CheckpointIndex index = SmallIndex();
@@ -141,7 +141,7 @@ TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
   }
 }
 
-// Indexes with a correct digest that this program would not have written.
+// Reads an index with a correct digest, although this program would not have written its text.
 absl::StatusOr<CheckpointIndex> Reread(std::string text) {
   const size_t digest = text.find("\"digest\":");
   EXPECT_NE(digest, std::string::npos);
@@ -206,8 +206,7 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
   }
 }
 
-// Version 3 had no fields for the model's family and what belongs to it; version 2 had only tp, pp and dp as its
-// layout.
+// Version 3 had no fields for the model's family and the family's features. In version 2 the layout had only tp, pp and dp.
 TEST(CheckpointIndex, ReadsPreviousVersions) {
   std::string text = Replaced(EncodeIndex(SmallIndex()), "\"version\": 4", "\"version\": 3");
   const auto drop = [&](const char* line) { text = Replaced(text, line, ""); };

@@ -1,4 +1,4 @@
-// Who may change a checkpoint directory, and whose checkpoints are loaded: other generations, jobs and runs.
+// Tests who may change a checkpoint directory, and whose checkpoints are loaded: those of other generations, jobs and runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ constexpr char kDirectory[] = "/run/checkpoints";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// A file system that calls an action just before the next call of one kind.
+// A file system that runs an action just before the next call of one kind.
 class Interrupted : public FaultyFileSystem {
  public:
   std::function<void()> before_create, before_rename, before_remove;
@@ -49,7 +49,7 @@ class Interrupted : public FaultyFileSystem {
   }
 };
 
-// A generation that has begun, but not published anything yet, is protected from its predecessor.
+// A generation has begun but has not published anything yet. The older generation must not be able to change anything.
 TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});
@@ -66,7 +66,7 @@ TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   PruneCheckpoints(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_THAT(files.List(kDirectory).value(),
               ElementsAre(".fence-job-1.g2", ".step-00000030.job-1.g1", "step-00000010", "step-00000020"));
-  // The successor continues and removes the older generation's attempt.
+  // The newer generation continues and removes the attempt of the older one.
   ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(30, 2), 2, files), absl::OkStatus());
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g2", "step-00000020", "step-00000030"));
 }
@@ -77,17 +77,19 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
   const auto claim = [&](FileSystem& files) {
     ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 2), files), absl::OkStatus());
   };
-  {  // the fence is raised after the older generation has looked for fences: it stops before its checkpoint becomes visible
+  {  // the fence is raised after the older generation has looked for fences; it stops before its checkpoint becomes visible
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     ASSERT_EQ(world.Write(kDirectory, world.Identity(20, 1), files), absl::OkStatus());
-    // A fence without ClaimDirectory, which would also remove the attempt.
+    // Writes only the fence. ClaimDirectory would also remove the attempt.
     files.before_create = [&] { ASSERT_TRUE(WriteWholeFile(files, std::string(kDirectory) + "/.fence-job-1.g2", "").ok()); };
     const absl::Status status = PublishCheckpoint(kDirectory, world.Identity(20, 1), files).status();
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(world.LoadNewest(kDirectory, files), 10);
   }
-  {  // the fence is raised before the rename: the older generation's checkpoint appears, complete, and the successor's stays
+  // The fence is raised before the rename: the older generation's checkpoint appears and is complete, and the newer one's
+  // stays.
+  {
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     world.Train(20);
@@ -102,7 +104,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     EXPECT_EQ(resumed_from, 10);
     EXPECT_EQ(world.Load(kDirectory, 10, files), absl::OkStatus()) << "what the successor resumed from is gone";
   }
-  {  // the fence is raised before the removal: then the successor has seen the newest published checkpoint
+  {  // the fence is raised before the removal; the newer generation has then seen the newest published checkpoint
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     world.Train(20);
@@ -126,16 +128,16 @@ TEST(CheckpointOwner, AGenerationThatComesLateCannotClaim) {
   ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(0, 3), files), absl::OkStatus());  // the same generation may claim again
   EXPECT_TRUE(absl::IsAlreadyExists(ClaimDirectory(kDirectory, world.Identity(0, 2), files)));
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g3"));
-  // A fence that is durable outlives the machine.
+  // A fence survives a crash of the machine.
   files.Crash(Unsynced::kLost);
   EXPECT_TRUE(absl::IsAlreadyExists(ClaimDirectory(kDirectory, world.Identity(0, 2), files)));
-  // The fence of a job does not stop another job: its generations are independent.
+  // The fence of a job does not stop another job, because the generations of the jobs are independent.
   CheckpointIdentity other = world.Identity(0, 1);
   other.job = JobId("job-2");
   EXPECT_EQ(ClaimDirectory(kDirectory, other, files), absl::OkStatus());
 }
 
-// Two jobs with the same explicit directory, both at the same step and generation.
+// Two jobs have the same explicit directory, and are at the same step and generation.
 TEST(CheckpointOwner, TwoJobsNeverMixTheirShards) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});
@@ -189,12 +191,13 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   expect_refused("model.tiedEmbeddings is 0 in the checkpoint, 1 here");
   here.model.dtype = DataType::kBfloat16;
   expect_refused("model.dtype is float32 in the checkpoint, bfloat16 here");
-  here.model.dropout_masks = DropoutMasks::kStored;  // the index has no field for it, because nothing was ever written with it
+  // The index has no field for it, because no checkpoint was ever written with another value.
+  here.model.dropout_masks = DropoutMasks::kStored;
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());
 }
 
-// What another run may begin with: everything, or only the weights.
+// Tests what another run may begin with: the whole checkpoint, or only its weights.
 TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   const TestFolder folder;
   CheckpointWorld world({.tp = 2});
@@ -211,7 +214,7 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   };
   here.model.dropout = 0.5;
   here.model.attention = AttentionKernel::kFused;
-  here.model.dtype = DataType::kBfloat16;  // nothing in the checkpoint has this type
+  here.model.dtype = DataType::kBfloat16;  // no tensor of the checkpoint has this type
   reader.Poison();
   EXPECT_EQ(load(StartWith::kAll), absl::OkStatus());
   EXPECT_TRUE(reader.Holds(10));
@@ -229,13 +232,13 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   }
   EXPECT_FALSE(std::all_of(rank.state.weights().begin(), rank.state.weights().end(), [](float v) { return v <= 0; }));
 
-  here.model.heads = 4;  // the same shapes, another meaning
+  here.model.heads = 4;  // the shapes are the same, but their meaning differs
   const absl::Status other = load(StartWith::kWeights);
   EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
   EXPECT_THAT(Message(other), AllOf(HasSubstr("cannot begin with the weights of"), HasSubstr("model.heads is 2")));
 }
 
-// The index lists the shard, but the shard says that it belongs to another job or step.
+// The index lists the shard, but the shard's metadata names another job or another step.
 TEST(CheckpointOwner, AShardOfAnotherCheckpointIsRefused) {
   const TestFolder folder;
   CheckpointWorld world({1, 1, 1});
@@ -258,7 +261,7 @@ TEST(CheckpointOwner, AShardOfAnotherCheckpointIsRefused) {
   }
 }
 
-// If the index cannot express an identity, nothing is published, because it would be read as something else.
+// If the index cannot express an identity, it would be read as another identity. So no checkpoint is published.
 TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 1, 1});
@@ -281,8 +284,8 @@ TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   EXPECT_TRUE(PublishCheckpoint(kDirectory, world.Identity(10), files).ok());
 }
 
-// Every rank reads its own shard back, and rank 0 reads none of the others: verifying takes as long as writing, however
-// many ranks there are.
+// Every rank reads its own shard back, and rank 0 reads no other shard. So verifying takes as long as writing, however many
+// ranks there are.
 TEST(CheckpointOwner, EachRankVerifiesItsOwnShard) {
   FaultyFileSystem files;
   CheckpointWorld world({1, 2, 1});
@@ -295,7 +298,7 @@ TEST(CheckpointOwner, EachRankVerifiesItsOwnShard) {
   const int64_t before = files.read_bytes();
   const absl::StatusOr<Bytes> published = PublishCheckpoint(kDirectory, world.Identity(10), files);
   ASSERT_TRUE(published.ok()) << published.status();
-  EXPECT_LT(files.read_bytes() - before, 1000);  // two records
+  EXPECT_LT(files.read_bytes() - before, 1000);  // only two record files are read
   EXPECT_GT(published->value, 10'000);
 }
 

@@ -50,7 +50,7 @@ TEST(Checkpoint, LoadsWhatWasWrittenInEveryLayout) {
     ASSERT_FALSE(world.Holds(100));
     ASSERT_EQ(world.Load(folder.path(), 100), absl::OkStatus());
     EXPECT_TRUE(world.Holds(100)) << LayoutText(layout);
-    // Padding is not in the file, and loading does not change it.
+    // The file has no padding, and loading does not change the padding in memory.
     for (const WorldRank& rank : world.ranks()) {
       if (rank.tp_rank != 1 || !rank.context.has_embedding()) continue;
       const ParameterSlot& tok = rank.state.slots().front();
@@ -104,7 +104,7 @@ TEST(Checkpoint, ShardsSayWhichWeightIsACopy) {
   ASSERT_EQ(world.Load(folder.path(), world.Identity(1)), absl::OkStatus());
   EXPECT_TRUE(world.Holds(1));
 
-  CheckpointWorld whole({1, 1, 1}, model);  // this layout has it only once
+  CheckpointWorld whole({1, 1, 1}, model);  // in this layout one rank has the weight once
   ASSERT_EQ(whole.WriteAndPublish(folder.path() + "/whole", whole.Identity(1), 1), absl::OkStatus());
   const auto only = HeaderOf(folder.Read("whole/step-00000001/shard-0000-0000.safetensors"));
   ASSERT_TRUE(only.ok());
@@ -147,8 +147,8 @@ TEST(Checkpoint, KeepsTheNewestAndClearsWhatCrashesLeft) {
   }
   EXPECT_THAT(NamesIn(folder.path()), ElementsAre("step-00000020", "step-00000030"));
 
-  // Attempts and fences of an older generation, of this one and of a newer one, a half-removed checkpoint, other files, and
-  // an attempt of another job whose id begins with this job's id.
+  // The folder gets attempts and fences of an older, of this and of a newer generation, a half-removed checkpoint, and other
+  // files. It also gets an attempt of another job whose id begins with this job's id.
   for (const char* name :
        {".step-00000040.job-1.g1", ".step-00000040.job-1.g2", ".step-00000050.job-1.g3", ".removed-step-00000010",
         ".step-x.job-1.g1", ".step-00000040.job-2.g1", ".step-00000040.job-1.g.g1", ".fence-job-2.g1", "notes"}) {
@@ -270,7 +270,7 @@ TEST(Checkpoint, NothingThereIsNotFound) {
   }
 }
 
-// A directory that exists but cannot be listed must not look like a fresh start.
+// A directory exists but cannot be listed. The job must not begin as if it were new.
 TEST(Checkpoint, AnUnreadableDirectoryIsAnErrorOfItsOwn) {
   const TestFolder folder;
   folder.Write("file", "");
@@ -300,7 +300,7 @@ TEST(Checkpoint, EveryKindOfDamageIsDataLoss) {
       EXPECT_EQ(ListCheckpoints(folder.path(), &damaged)->size(), 1u) << what;
       EXPECT_THAT(damaged, ElementsAre(HasSubstr(name))) << what;
     };
-    // A bit is flipped anywhere: in the header's length, its JSON or the data, and in each field of the index.
+    // Flips a bit at many places: in the header's length, in its JSON, in the data, and in each field of the index.
     for (size_t at = 0; at < content.size(); at += file == "index.json" ? 3 : 331) {
       std::string damaged = content;
       damaged[at] ^= 0x01;

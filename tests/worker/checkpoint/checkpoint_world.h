@@ -1,4 +1,4 @@
-// The ranks of a small model and their states, for the checkpoint tests.
+// The ranks of a small model with their states, for the tests of checkpoints.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 
@@ -16,7 +16,7 @@
 
 namespace lynx::worker {
 
-// 13 words: the vocabulary has padding when it is divided by two.
+// The vocabulary has 13 words, so it has padding when it is divided by two.
 inline ModelSpec WorldModel() {
   ModelSpec model;
   model.layers = 2;
@@ -47,7 +47,7 @@ class CheckpointWorld {
     }
     identity_.job = JobId("job-1");
     identity_.generation = Generation(1);
-    identity_.seed = ~uint64_t{0};  // No seed is too large for the index.
+    identity_.seed = ~uint64_t{0};  // no seed is too large for the index
     identity_.model = model;
     identity_.layout = layout;
     identity_.data = {DataKind::kText, Bytes(1000), std::string(64, 'd')};
@@ -61,7 +61,7 @@ class CheckpointWorld {
     return identity;
   }
 
-  // Sets the state after `step` steps: every element of every array is a function of the step and its position; padding
+  // Sets the state after `step` steps. Each element of each array depends only on the step and the element's position. Padding
   // is zero.
   void Train(int64_t step) {
     for (WorldRank& rank : ranks_) {
@@ -70,7 +70,7 @@ class CheckpointWorld {
       }
     }
   }
-  // True if the weights and moments are those of Train(step), bit for bit.
+  // True if the weights and moments have the bits that Train(step) sets.
   bool Holds(int64_t step) {
     bool equal = true;
     for (WorldRank& rank : ranks_) {
@@ -81,7 +81,7 @@ class CheckpointWorld {
     }
     return equal;
   }
-  // Overwrites everything that a load should restore.
+  // Overwrites all values that a load must restore.
   void Poison() {
     for (WorldRank& rank : ranks_) {
       for (int32_t array = 0; array < 3; ++array) Fill(rank, array, [](uint32_t, uint32_t) { return -1.0f; });
@@ -114,7 +114,7 @@ class CheckpointWorld {
   absl::Status Load(const std::string& directory, int64_t step, FileSystem& files = PosixFileSystem()) {
     return Load(directory, Identity(step), files);
   }
-  // Loads the newest step that can be loaded, and returns it; -1: there is none.
+  // Loads the newest step that can be loaded. Returns this step, or -1 if there is none.
   int64_t LoadNewest(const std::string& directory, FileSystem& files = PosixFileSystem()) {
     const auto summaries = ListCheckpoints(directory, nullptr, files);
     EXPECT_TRUE(summaries.ok()) << summaries.status();
@@ -133,7 +133,8 @@ class CheckpointWorld {
   static void Fill(WorldRank& rank, int32_t array, const F& value) {
     Visit(rank, array, [&](float& out, uint32_t place, uint32_t which) { out = value(place, which); });
   }
-  // Calls `f` for every element of the model, with its position in the global parameter mixed with the parameter.
+  // Calls `visit` for every element. It passes a number that identifies the element: the position in the global parameter,
+  // mixed with the parameter.
   template <class F>
   static void Visit(WorldRank& rank, int32_t array, const F& visit) {
     const std::span<float> arrays[] = {rank.state.weights(), rank.state.first_moments(), rank.state.second_moments()};

@@ -1,5 +1,5 @@
-// FaultyFileSystem: files in memory that lose what was not synced when the machine "crashes", that fail at a chosen
-// call, and that fill up at a chosen size. It keeps two states of every file and folder: what programs see, and what is
+// FaultyFileSystem holds files in memory. When the "machine crashes", it loses what was not synced. It can fail at a chosen
+// call, and be full at a chosen size. It keeps two states of every file and folder: the state that programs see, and the state
 // on the disk. One thread at a time.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
@@ -16,7 +16,8 @@ namespace lynx::worker {
 
 enum class Fault {
   kFailOnce,  // only this call fails
-  kStop,      // this call (half done if possible) and all later ones fail, as for a process that is killed
+  // This call and all later calls fail, as for a process that is killed. If possible, this call does half of its work.
+  kStop,
 };
 enum class Unsynced { kLost, kKept };
 
@@ -25,19 +26,19 @@ class FaultyFileSystem : public FileSystem {
   FaultyFileSystem();
   ~FaultyFileSystem() override;
 
-  // The fault happens in the `call`-th call from now, counted from 1.
+  // Sets the fault. It happens in call number `call` from now on, counted from 1.
   void FailAt(int call, Fault fault);
-  // True if that call has been made.
+  // True if the call with the fault has been made.
   bool Failed() const { return fail_at_ > 0 && calls_ >= fail_at_; }
-  // The machine crashes and starts again without faults.
+  // Lets the machine crash and start again without faults.
   void Crash(Unsynced unsynced);
   void Heal() { fail_at_ = 0; }
   void SetCapacity(int64_t bytes) { capacity_bytes_ = bytes; }
   int64_t written_bytes() const { return written_bytes_; }
   int64_t read_bytes() const { return read_bytes_; }
-  // The disk damages the next file with that name when it is synced.
+  // Makes the disk damage the next file with this name when it is synced.
   void DamageNext(const std::string& name) { damage_ = name; }
-  // A file's bytes, to inspect or to damage; Crash(kKept) makes the change durable.
+  // Returns a file's bytes, so that a test can read or damage them. Crash(kKept) makes the change durable.
   std::string& Content(const std::string& path);
 
   absl::Status CreateFolders(const std::string& path) override;
@@ -54,10 +55,10 @@ class FaultyFileSystem : public FileSystem {
   class OpenReadableFile;
   using NodePtr = std::shared_ptr<Node>;
 
-  // Counts a call. Returns an error if the call must fail.
+  // Counts a call. Returns an error if this call must fail.
   absl::Status Begin(const std::string& what);
   NodePtr Find(const std::string& path) const;
-  // The folder that contains `path`, and the last part of the path.
+  // Returns the folder that contains `path`, and the last part of the path.
   std::pair<NodePtr, std::string> FindParent(const std::string& path) const;
 
   NodePtr root_;

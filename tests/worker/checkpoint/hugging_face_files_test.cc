@@ -20,7 +20,7 @@ constexpr char kModel[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 const std::set<std::string> kNeeded = {"model.a", "model.b"};
 
-// A file with one value for each tensor.
+// Returns a file with one value for each tensor.
 std::string File(const std::map<std::string, float>& values) {
   ForeignTensors tensors;
   for (const auto& [name, value] : values) tensors[name] = Floats({value});
@@ -31,9 +31,9 @@ struct Case {
   std::string name;
   std::map<std::string, std::string> files;
   std::map<std::string, float> taken;  // the values show from which file each tensor was taken
-  std::vector<std::string> notes;      // a part of each, in order
+  std::vector<std::string> notes;      // a part of each note, in order
   StatusCode code = StatusCode::kOk;
-  std::vector<std::string> error = {};  // parts of it
+  std::vector<std::string> error = {};  // parts of the error's message
 };
 
 const std::map<std::string, float> kRight = {{"model.a", 1}, {"model.b", 2}};
@@ -426,7 +426,7 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
     const absl::Status status = ParseWeightMap(c.text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.text << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.text;
-    // The import fails although the files that the text might mean exist.
+    // The folder has all files that the text could mean, but the import must fail.
     Check({c.text,
            {{kIndex, c.text}, {kModel, File(kRight)}},
            {},
@@ -441,7 +441,7 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
   EXPECT_EQ(*good, (std::map<std::string, std::string>{{"a", "x.safetensors"}, {"weight_map", "..safetensors"}}));
 }
 
-// Damage at any place causes no crash, and never leads out of the folder.
+// Damage at any place must cause no crash, and must never lead to a file outside the folder.
 TEST(HuggingFaceFiles, RandomDamageOfAnIndexIsSafe) {
   std::mt19937 random(5);
   for (int round = 0; round < 3000; ++round) {
@@ -456,7 +456,7 @@ TEST(HuggingFaceFiles, RandomDamageOfAnIndexIsSafe) {
   }
 }
 
-// Whatever fails on the disk, the result is right or an error.
+// Whatever call of the disk fails, the result must be right or an error.
 TEST(HuggingFaceFiles, EveryCallOfTheDiskMayFail) {
   const auto disk = DiskWith({{kIndex, kGoodIndex},
                               {kShard1, File({{"model.a", 1}})},

@@ -35,7 +35,7 @@ inline std::string ForeignFile(const ForeignTensors& tensors) {
   return EncodeSafetensorsHeader(header) + data;
 }
 
-// The index that transformers writes beside shards.
+// Returns the index that transformers writes beside shards.
 inline std::string WeightIndex(const std::map<std::string, std::string>& weight_map) {
   std::vector<std::string> lines;
   for (const auto& [tensor, file] : weight_map) lines.push_back("    \"" + tensor + "\": \"" + file + "\"");

@@ -1,4 +1,4 @@
-// Imports whole folders. tests/reference/test_hugging_face.py tests exports, with an independent reader.
+// Tests the import of whole folders. tests/reference/test_hugging_face.py tests exports with an independent reader.
 #include "worker/checkpoint/hugging_face.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ ForeignTensors ReadFile(FileSystem& disk, const std::string& path) {
   return tensors;
 }
 
-// A trained model that was exported to its own disk.
+// Imports a trained model that was exported to a disk of its own.
 class HuggingFaceImport : public testing::Test {
  protected:
   void Export(bool tied) {
@@ -64,7 +64,7 @@ class HuggingFaceImport : public testing::Test {
   absl::StatusOr<ImportedWeights> Import(NonFiniteWeights non_finite = NonFiniteWeights::kRefuse) {
     return ImportFromHuggingFace(kIn, model_, *ExportFamilyOf(model_).value(), kOut, non_finite, disk_);
   }
-  // Expects that the import is refused with a message that contains `parts`, and that it leaves nothing behind.
+  // Expects that the import is refused with a message that contains `parts`, and that it leaves no files.
   void ExpectRefused(const std::vector<std::string>& parts) {
     const absl::Status status = Import().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -72,7 +72,7 @@ class HuggingFaceImport : public testing::Test {
     const auto left = disk_.List(kOut);
     EXPECT_TRUE(absl::IsNotFound(left.status()) || left->empty()) << absl::StrJoin(*left, " ");
   }
-  // The weights of the imported checkpoint, in exported form.
+  // Returns the weights of the imported checkpoint, in the form of an export.
   ForeignTensors Imported() {
     const auto found = FindCheckpoints(kOut, disk_);
     EXPECT_TRUE(found.ok()) << found.status();
@@ -184,7 +184,7 @@ TEST_F(HuggingFaceImport, OtherShapesAndTensorsAreRefusedByName) {
 
 TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   Export(/*tied=*/true);
-  // (8, 24) in the file, (24, 8) in Lynx: the message names the place in the file.
+  // The shape is (8, 24) in the file and (24, 8) in Lynx. The message must name the place in the file.
   const std::string name = "transformer.h.0.attn.c_attn.weight";
   ASSERT_THAT(tensors_.at(name).shape, ElementsAre(8, 24));
   Set(name, 24 * 2 + 5, NAN);
@@ -206,7 +206,7 @@ TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   EXPECT_EQ(Imported().at(name).bytes, tensors_.at(name).bytes);
 }
 
-// Rows of positions beyond the samples are not imported.
+// Positions beyond the length of a sample are not imported.
 TEST_F(HuggingFaceImport, NonFiniteValuesThatAreNotTakenDoNotCount) {
   Export(/*tied=*/true);
   const std::string name = "transformer.wpe.weight";
@@ -248,7 +248,7 @@ TEST_F(HuggingFaceImport, ConfigMustBeThereAndNoPointer) {
   EXPECT_TRUE(absl::IsNotFound(ReadHuggingFaceConfig(kIn, disk_).status()));
 }
 
-// Some versions of transformers use `factor`, and others compute the factor from the positions. All of them must get the same
+// Some versions of transformers read `factor`, others compute the factor from the positions. All of them must get the same
 // factor.
 TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   ModelSpec model;
@@ -259,7 +259,7 @@ TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   EXPECT_THAT(config, HasSubstr("\"original_max_position_embeddings\": 10"));
 }
 
-// Whatever fails on the disk: either an error and no checkpoint, or a complete one with the right weights.
+// Whatever call of the disk fails, there must be an error and no checkpoint, or a complete checkpoint with the right weights.
 TEST_F(HuggingFaceImport, EveryCallOfTheDiskMayFail) {
   Export(/*tied=*/true);
   tensors_[kHead] = tensors_.at(kEmbedding);

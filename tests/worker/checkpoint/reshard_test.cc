@@ -1,4 +1,4 @@
-// A checkpoint written by one layout and loaded in another.
+// One layout writes a checkpoint, and another layout loads it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr ModelCase kModels[] = {{"Gpt", ModelFamily::kGpt, false},
                                  {"Llama", ModelFamily::kLlama, false},
                                  {"TiedLlama", ModelFamily::kLlama, true}};
 
-// 13 words, so that vocabulary shards have padding; five layers, so that stages have different lengths.
+// The vocabulary has 13 words, so its shards have padding. The model has five layers, so stages have different lengths.
 ModelSpec SpecOf(const ModelCase& model) {
   ModelSpec spec = WorldModel();
   spec.layers = 5;
@@ -55,7 +55,7 @@ std::vector<ParallelLayout> Layouts() {
 
 class Reshard : public testing::TestWithParam<ModelCase> {};
 
-// Every element of weights and moments, from every layout to every other. Padding stays zero.
+// Compares every element of weights and moments, from every layout to every other layout. Padding must stay zero.
 TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
   const ModelSpec model = SpecOf(GetParam());
   for (const ParallelLayout& writer : Layouts()) {
@@ -88,7 +88,7 @@ ModelSpec LargerModel() {
   return model;
 }
 
-// A rank of a pipeline reads its stage; a rank of a tensor-parallel group reads its rows and columns.
+// With a pipeline, a rank must read only its stage. With tensor parallelism, it must read only its rows and columns.
 TEST(ReshardReading, ReadsWhatIsNeeded) {
   FaultyFileSystem files;
   CheckpointWorld written({}, LargerModel());
@@ -111,7 +111,7 @@ TEST(ReshardReading, ReadsWhatIsNeeded) {
   }
 }
 
-// In the layout that wrote the checkpoint, a rank that does not have to verify anything reads only its own shard.
+// In the layout that wrote the checkpoint, a rank reads only its own shard, if it has to verify nothing.
 TEST(ReshardReading, TheOwnShardComesFirst) {
   FaultyFileSystem files;
   CheckpointWorld world({.tp = 2, .pp = 2});
@@ -124,7 +124,7 @@ TEST(ReshardReading, TheOwnShardComesFirst) {
             absl::OkStatus());
 }
 
-// For each shard one reader computes the digest, whether or not it needs any of the shard.
+// For each shard exactly one reader computes the digest, even if it needs nothing from this shard.
 TEST(ReshardReading, ReadersShareOutTheDigests) {
   for (const int shard : {0, 1, 2, 3}) {
     FaultyFileSystem files;
@@ -147,8 +147,8 @@ TEST(ReshardReading, ReadersShareOutTheDigests) {
   }
 }
 
-// A damaged header may name another job. A reader that does not verify this header must also treat it as damaged, and not as
-// one of another job.
+// A damaged header may name another job. If a reader does not verify this header, it must still treat it as damaged, and not as
+// the header of another job's shard.
 TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   FaultyFileSystem files;
   CheckpointWorld world({.pp = 2});
@@ -165,7 +165,7 @@ TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
   }
 }
 
-// The shards are complete, but they do not make up the model: both are of the first stage.
+// The shards are complete, but they are not the whole model, because both are of the first stage.
 TEST(ReshardReading, WhatNoShardHasIsNamed) {
   const TestFolder folder;
   CheckpointWorld world({.pp = 2});

@@ -25,7 +25,7 @@ SafetensorsHeader SmallHeader() {
   return header;
 }
 
-// Byte for byte as the format is described, because other programs read these files.
+// The bytes must be exactly those of the format's description, because other programs read these files.
 TEST(Safetensors, GoldenHeader) {
   const std::string json = R"({"__metadata__":{"step":"3"},"b":{"data_offsets":[24,32],"dtype":"F32","shape":[2]},)"
                            R"("empty":{"data_offsets":[24,24],"dtype":"F32","shape":[0,3]},)"
@@ -109,7 +109,7 @@ TEST(Safetensors, MalformedHeadersAreRefusedByName) {
   }
 }
 
-// Damage at any place causes no crash, and what is still accepted is consistent.
+// Damage at any place must cause no crash. A header that is still accepted must be consistent.
 TEST(Safetensors, RandomDamageIsSafe) {
   const std::string json = EncodeSafetensorsHeader(SmallHeader()).substr(8);
   std::mt19937 random(5);
@@ -129,7 +129,7 @@ TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
                            R"("brain":{"dtype":"BF16","shape":[1,3],"data_offsets":[14,20]},)"
                            R"("full":{"dtype":"F32","shape":[1],"data_offsets":[20,24]},)"
                            R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})";
-  // 1, -2, the largest, the smallest normal, the smallest, -0 and infinity of binary16.
+  // Seven binary16 numbers: 1, -2, the largest, the smallest normal one, the smallest one, -0 and infinity.
   const uint16_t half[] = {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x8000, 0x7C00};
   const uint16_t brain[] = {0x3F80, 0xC040, 0x7F80};
   const float full = 0.1f;
@@ -156,7 +156,7 @@ TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
   EXPECT_TRUE(absl::IsInvalidArgument(read(3).status()));
   EXPECT_THAT(std::string(read(3).status().message()), HasSubstr("mask is of type BOOL"));
 
-  // Our own shards have only one type.
+  // Shards of Lynx may have only one type.
   EXPECT_FALSE(DecodeSafetensorsHeader(json, 27).ok());
   for (const size_t length : {size_t{0}, size_t{7}, size_t{100}, content.size() - 1}) {
     folder.Write("a.safetensors", content.substr(0, length));
@@ -171,7 +171,7 @@ TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
       HasSubstr("which is not known"));
 }
 
-// Two tensors that are longer than a block and that differ at most in their last element.
+// The two tensors are longer than a block, and only their last elements may differ.
 TEST(SafetensorsFile, SameContentComparesValuesToTheLastOne) {
   constexpr size_t kElements = (size_t{1} << 20) + 3;
   std::vector<float> values(kElements, 1.5f);
@@ -198,7 +198,7 @@ TEST(SafetensorsFile, SameContentComparesValuesToTheLastOne) {
   EXPECT_TRUE(same(write("e", {shape, "F16", half}), a).value());
   brain.back() = '\x40';
   EXPECT_FALSE(same(a, write("f", {shape, "BF16", brain})).value());
-  // The shape matters, and so does the sign of zero; NaN is equal to itself.
+  // The shape matters, and so does the sign of zero. A NaN equals itself.
   EXPECT_FALSE(same(write("g", Floats({1, 2}, {2, 1})), write("h", Floats({1, 2}, {1, 2}))).value());
   EXPECT_FALSE(same(write("i", Floats({0.0f})), write("j", Floats({-0.0f}))).value());
   EXPECT_TRUE(same(write("k", Floats({NAN})), write("l", Floats({NAN}))).value());

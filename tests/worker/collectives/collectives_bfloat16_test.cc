@@ -1,7 +1,7 @@
-// Collectives of bfloat16 between ranks that are threads, compared with sums in double.
+// Tests collectives of bfloat16 between ranks that are threads, against sums in double.
 //
-// Partial sums are rounded when a member passes them on, members - 1 times. Each rounding changes a partial sum by at
-// most kBfloat16Rounding of it, and a partial sum is no larger than the sum of the magnitudes. This bounds the error.
+// A partial sum is rounded when a member passes it on, which happens members - 1 times. Each rounding changes it by at most
+// kBfloat16Rounding of its value, and a partial sum is at most the sum of the magnitudes. So the error has a limit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST_P(Bfloat16Collectives, AllGatherFillsEverySlot) {
 
 INSTANTIATE_TEST_SUITE_P(Members, Bfloat16Collectives, testing::Values(1, 2, 3, 5));
 
-// Half the bytes of fp32, except for headers.
+// A message has half the bytes of a message of fp32, except for its header.
 TEST(Bfloat16Transfers, SendsArriveInHalfTheBytes) {
   constexpr int64_t kCount = 100'001;
   RunRanks(ParallelLayout{.pp = 2}, [&](int32_t rank, Communicator& communicator) {
@@ -125,7 +125,7 @@ TEST(Bfloat16Transfers, RanksThatDisagreeOnTheTypeFindOut) {
   }
 }
 
-// Added in fp32 and rounded once, for every length: the loop is vectorised.
+// The elements are added in fp32 and rounded once. Every length is tested, because the loop is vectorised.
 TEST(Bfloat16Reduce, AddsInFloat) {
   for (int64_t count = 0; count < 70; ++count) {
     std::vector<Bfloat16> target = ValuesOf(0, count, 3);

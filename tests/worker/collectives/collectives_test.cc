@@ -1,4 +1,4 @@
-// Results of the collectives between ranks that are threads, over real loopback connections.
+// Tests the results of collectives between ranks that are threads, over real loopback connections.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -17,7 +17,7 @@
 namespace lynx::worker {
 namespace {
 
-// A value that depends on rank, element and salt. Its mantissa makes the order of additions matter.
+// Returns a value that depends on rank, element and salt. Its mantissa is long, so the order of additions matters.
 float ValueAt(int32_t rank, int64_t element, uint64_t salt) {
   const uint64_t bits = Mix64(salt * 1'000'003 + static_cast<uint64_t>(rank) * 7919 + static_cast<uint64_t>(element));
   return static_cast<float>(static_cast<int64_t>(bits >> 40) - (1 << 23)) / 65536.0f;
@@ -112,8 +112,8 @@ TEST_P(ReduceScatterTest, SumsTheSlotOfEveryMember) {
 
 INSTANTIATE_TEST_SUITE_P(Members, ReduceScatterTest, testing::Values(1, 2, 3, 5));
 
-// The two ranks of a bidirectional pipeline that hold the same pieces reduce each piece on its own route, so that the
-// order of the pieces does not matter. Replicas take part too.
+// In a bidirectional pipeline, two ranks hold the same pieces. They reduce each piece on its own route, so the order of the
+// pieces does not matter. Replicas take part too.
 TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
   const ParallelLayout layout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
@@ -121,7 +121,7 @@ TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
     ASSERT_EQ(stages.size(), 2u);
     std::vector<std::vector<float>> data(2, std::vector<float>(100));
     TransferTicket tickets[2];
-    // Each rank reduces its chunk 0 first. The ranks of the lower half hold the pieces in the opposite order.
+    // Each rank reduces its chunk 0 first. The ranks of the other half of the pipeline hold the pieces in the opposite order.
     for (size_t chunk : {0u, 1u}) {
       const int32_t piece = PipelineOf(layout).PieceOf(stages[chunk]);
       data[chunk].assign(100, static_cast<float>((piece + 1) * (1 << rank)));
@@ -137,12 +137,12 @@ TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
   });
 }
 
-// Every boundary between virtual stages has its own route, even between the same two ranks.
+// Every boundary between virtual stages has its own route, even if the same two ranks share several boundaries.
 TEST(CollectivesTest, BoundariesBetweenTheSameRanksDoNotHoldEachOtherUp) {
   const ParallelLayout layout{.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
     std::vector<int32_t> stages = StagesOfRank(layout, rank);
-    // One rank goes through its stages upwards, the other downwards.
+    // One rank goes through its stages from the lowest to the highest, the other one from the highest to the lowest.
     if (rank == 1) std::reverse(stages.begin(), stages.end());
     for (const int32_t stage : stages) {
       const float out = static_cast<float>(stage);
@@ -179,7 +179,7 @@ TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
   });
 }
 
-// The copies of a tied embedding add up within a replica, and the ranks between do nothing.
+// The ranks with the copies of a tied embedding add them up within a replica. The other ranks do nothing.
 TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
   const ParallelLayout layout{2, 3, 2};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
@@ -192,7 +192,7 @@ TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
   });
 }
 
-// There is no such group if one rank holds both the first and the last piece, or if two ranks hold the same pieces.
+// The group does not exist if one rank holds both the first and the last piece, or if two ranks hold the same pieces.
 TEST(TiedMembers, AreApartOnly) {
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 1).ranks, (std::vector<int32_t>{1, 5}));
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 5).index, 1);
@@ -238,7 +238,7 @@ TEST(CollectivesTest, TicketsMayBeAwaitedInAnyOrder) {
 
 TEST(CollectivesTest, StagesExchangeInOrderInBothDirectionsAtOnce) {
   constexpr int kMessages = 20;
-  constexpr int64_t kCount = 50'000;  // more than all socket buffers hold together
+  constexpr int64_t kCount = 50'000;  // more than all socket buffers can hold together
   RunRanks(ParallelLayout{.pp = 3}, [&](int32_t rank, Communicator& communicator) {
     std::vector<TransferTicket> tickets;
     std::vector<std::vector<float>> sent, from_previous, from_next;
@@ -280,7 +280,7 @@ TEST(CollectivesTest, AStalledReceiveHoldsNoOtherGroup) {
     std::vector<float> boundary(300'000, first_stage ? 0.0f : 8.0f);
     TransferTicket stalled;
     if (first_stage) stalled = *communicator.StartRecv(Group::kNextStage, boundary.data(), 300'000);
-    // The other stage sends only after all these collectives, so they complete only if the pending receive does not block
+    // The other stage sends only after all these collectives. So they can complete only if the pending receive does not block
     // them.
     for (int i = 0; i < 5; ++i) {
       std::vector<float> data(100'000, 1.0f);
@@ -295,11 +295,11 @@ TEST(CollectivesTest, AStalledReceiveHoldsNoOtherGroup) {
 }
 
 TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
-  constexpr int64_t kCount = 2'000'000;  // far beyond the socket buffers
+  constexpr int64_t kCount = 2'000'000;  // far more than the socket buffers can hold
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
     std::vector<float> data(kCount, 1.0f);
     const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), kCount);
-    // Both halves are sent before Wait is called. The second half is the peer's half, to which this rank has added its own.
+    // Both halves are sent before Wait is called. The second half is the peer's half; this rank has added its own values to it.
     while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());
@@ -340,7 +340,7 @@ TEST(CollectivesTest, PacingHoldsAConnectionBack) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.pp = 2});
   for (CommunicatorOptions& of_rank : options) of_rank.pacing_bytes_per_second = 20'000'000;
   RunRanks(options, [&](int32_t rank, Communicator& communicator) {
-    std::vector<float> data(1'500'000, 1.0f);  // 300 ms at that rate
+    std::vector<float> data(1'500'000, 1.0f);  // takes 300 ms at the paced rate
     const int64_t count = static_cast<int64_t>(data.size());
     const TransferTicket ticket = rank == 0 ? *communicator.StartSend(Group::kNextStage, data.data(), count)
                                             : *communicator.StartRecv(Group::kPreviousStage, data.data(), count);

@@ -17,7 +17,7 @@ namespace {
 
 const ParallelLayout kPair{.tp = 2};
 
-// Rank 0 of a pair. The test holds the other ends of its connections.
+// The connections of rank 0 of a pair. The test holds the other ends.
 struct Ends {
   std::vector<Link> own;
   std::vector<Link> other;
@@ -33,8 +33,8 @@ Ends MakeEnds() {
   return ends;
 }
 
-// The order to end may come while an operation that was just posted fails. If the thread took the order together with
-// the news of the failure, forgot it and slept, the destructor would never return.
+// The order to end may come while an operation that was just posted fails. Suppose that the thread takes this order together
+// with the news of the failure, forgets it and sleeps. Then the destructor never returns.
 TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
   const std::string garbage(kOperationHeaderBytes, 'x');
   float value = 0;
@@ -56,7 +56,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
   }
 }
 
-// Two ends of a TCP connection over the loopback.
+// Returns the two ends of a TCP connection over the loopback.
 std::pair<UniqueFd, UniqueFd> TcpPair() {
   const UniqueFd listener(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -72,7 +72,8 @@ std::pair<UniqueFd, UniqueFd> TcpPair() {
   return {std::move(one), std::move(other)};
 }
 
-// Fewer bytes than are worth a wake-up still count as progress: a slow link is not an idle one.
+// The bytes arrive in pieces that are too small for a wake-up, but they still count as progress: a slow link is not an idle
+// link.
 TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   constexpr int64_t kCount = 64 << 10;
   constexpr Nanos kIdle{300'000'000};
@@ -90,7 +91,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   ASSERT_TRUE(ticket.ok());
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
   ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
-  // Sends a few bytes at a time for twice as long as a link may be idle, and then the rest.
+  // Sends a few bytes at a time, for twice as long as a link may be idle. Then sends the rest.
   std::vector<float> theirs(kCount, 2.0f);
   const char* at = reinterpret_cast<const char*>(theirs.data());
   int64_t left = kCount * static_cast<int64_t>(sizeof(float));
@@ -105,11 +106,11 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   }
   hand_over(left);
   ASSERT_TRUE(board.Await(*ticket).ok());
-  EXPECT_EQ(values.front(), 2.0f);  // as the other member said: rank 0 ends with the sum of the other half only
+  EXPECT_EQ(values.front(), 2.0f);  // the other member sends this sum; rank 0 sums only the other half
   EXPECT_EQ(values.back(), 3.0f);
 }
 
-// The other end's control connection, and a thread that waits for an all-reduce in which no byte arrives.
+// The other end of the control connection, and a thread that waits for an all-reduce of which no byte arrives.
 struct Waiting {
   explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0)) : ends(MakeEnds()) {
     for (const Link& link : ends.other) {
@@ -136,10 +137,10 @@ struct Waiting {
 
 const std::string kSign = EncodeNotice({.kind = NoticeKind::kLives});
 
-// No time is measured here: a slow machine only makes the test longer.
+// The test measures no time, so a slow machine only makes it longer.
 TEST(CommunicationThread, APeerWhoseSignsOfLifeEndIsLost) {
   Waiting waiting(Nanos(200'000'000));
-  waiting.Send(kSign.substr(0, 3));  // however the bytes are divided when they arrive
+  waiting.Send(kSign.substr(0, 3));  // the notice arrives in several parts
   waiting.Send(kSign.substr(3) + kSign + kSign);
   EXPECT_EQ(waiting.board.Await(waiting.ticket).status(),
             absl::DeadlineExceededError("rank 1 (stage 0, tp 1) has given no sign of life for 200.0 ms during "
@@ -160,7 +161,7 @@ TEST(CommunicationThread, WithoutALimitSignsAreHeardAndMeanNothing) {
 
 TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
   Waiting waiting(Nanos(50'000'000), Nanos(600'000'000'000));
-  // The thread still sends signs of life, so it has not given up waiting for its peer, which is late.
+  // The thread still sends signs of life, which shows that it still waits for the late peer.
   std::string signs(20 * kSign.size(), '\0');
   size_t got = 0;
   while (got < signs.size()) {

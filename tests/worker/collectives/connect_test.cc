@@ -1,4 +1,4 @@
-// Connecting: late peers, missing peers, wrong peers and strangers.
+// Tests connecting with late peers, missing peers, wrong peers, and programs that are no peers (strangers).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ constexpr Nanos kShort{300'000'000};
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// A socket connected to `address` that has not said anything.
+// Returns a socket that is connected to `address` and has sent nothing.
 UniqueFd Stranger(const PeerAddress& address) {
   absl::StatusOr<UniqueFd> fd = BeginConnect(address);
   EXPECT_TRUE(fd.ok());
@@ -69,7 +69,7 @@ TEST(ConnectTest, ContextParallelismIsRefused) {
   EXPECT_THAT(Message(status), HasSubstr("context parallelism"));
 }
 
-// Ranks whose plans differ in any way must not train together.
+// Ranks must not train together if their plans differ in any way.
 TEST(ConnectTest, APeerWithAnotherScheduleIsRefused) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.pp = 2});
   options[1].layout.schedule = ScheduleKind::kGpipe;
@@ -95,7 +95,7 @@ TEST(ConnectTest, APeerWithAnotherCustomScheduleIsRefused) {
 
 TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
-  // Nobody listens on rank 0's port for a while, as before its process has started.
+  // For a while no process listens on rank 0's port, as if rank 0's process had not started yet.
   close(options[0].listen_fd);
   OnThreads(2, [&](int32_t rank) {
     if (rank == 0) {
@@ -120,8 +120,8 @@ TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {
 TEST(ConnectTest, TheDeadlineNamesWhoIsMissing) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{2, 2, 1});
   for (CommunicatorOptions& of_rank : options) of_rank.connect_timeout = kShort;
-  // Rank 2 never comes. Ranks 0 and 3 communicate with it directly (stage boundary, tensor group), and rank 1 in the
-  // world's ring.
+  // Rank 2 never starts. Ranks 0 and 3 communicate with it directly (stage boundary, tensor group), and rank 1 communicates
+  // with it in the world's ring.
   OnThreads(4, [&](int32_t rank) {
     if (rank == 2) return;
     const absl::Status status = ConnectTcp(options[rank]).status();
@@ -141,7 +141,7 @@ TEST(ConnectTest, AnotherGenerationIsRefusedWithAReason) {
     const absl::Status status = ConnectTcp(options[rank]).status();
     EXPECT_THAT(Message(status), HasSubstr("generation 3 of job 'job-1' was offered, generation 4 runs here"));
     if (rank == 0) {
-      // The right peer may still come, so rank 0 waits for it until its deadline.
+      // The right peer may still connect, so rank 0 waits for it until the deadline.
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     } else {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -226,7 +226,7 @@ class Told {
   std::vector<std::string> lines_;
 };
 
-// Reads that many bytes, or until the other side closes.
+// Reads `bytes` bytes, or fewer if the other side closes the connection before.
 std::string ReadFrom(const UniqueFd& fd, size_t bytes) {
   std::string text;
   pollfd polled{fd.get(), POLLIN, 0};
@@ -245,7 +245,7 @@ void SendTo(const UniqueFd& fd, std::string_view bytes) {
 
 std::string TextOf(const Mac& mac) { return std::string(mac.data(), mac.size()); }
 
-// What rank 1 of two would send to rank 0, except for the nonce.
+// Returns the Hello that rank 1 of two sends to rank 0, but without a nonce.
 Hello HelloOf(const CommunicatorOptions& options) {
   Hello hello;
   hello.job = options.job;
@@ -269,7 +269,7 @@ TEST(ConnectTest, APeerWithAnotherSecretIsNoPeer) {
   });
 }
 
-// A stranger that has recorded the messages of true peers gets no further than one that has not.
+// A stranger that has recorded the messages of true peers must not get further than one that has not.
 TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
   Told told;
@@ -311,8 +311,8 @@ TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
   rank0.join();
 }
 
-// A listener at a peer's address may say anything to a rank that connects: the rank keeps trying, because the true peer may
-// still come to that address.
+// A program that listens at a peer's address may send anything to a rank that connects. The rank must keep trying, because the
+// true peer may still start at this address.
 TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
   for (const std::string& says :
        {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kCount = 256 << 10;
 
-// One member of a ring of two. The test holds the other ends of both its connections.
+// One member of a ring of two. The test holds the other ends of both connections.
 class ExchangeTest : public testing::Test {
  protected:
   ExchangeTest() {
@@ -42,18 +42,18 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
   const OperationHeader header{OperationKind::kAllReduce, 0, kCount};
   Exchange exchange(header, PlanRingAllReduce(2, 0, kCount, sizeof(float)), reinterpret_cast<char*>(data_.data()),
                     Direction::kBoth);
-  EXPECT_EQ(exchange.Awaited(), 1);  // the beginning of the peer's data
+  EXPECT_EQ(exchange.Awaited(), 1);  // waits for the beginning of the peer's data
   const OperationHeaderBytes announced = EncodeOperationHeader(header);
   HandOver(announced.data(), announced.size());
   ReceiveAll(exchange);
   const int64_t passed_on = exchange.Awaited();
   EXPECT_GT(passed_on, 1 << 10);
   EXPECT_LT(passed_on, kCount);
-  // The half that this rank sums arrives in pieces. The exchange must not wait for more bytes than have still to come.
+  // The half that this rank sums arrives in pieces. The exchange must not wait for more bytes than are still to come.
   std::vector<float> theirs(kCount / 2, 2.0f);
   int64_t to_come = kCount / 2 * 4;
   for (const char* at = reinterpret_cast<const char*>(theirs.data()); to_come > 0;) {
-    const int64_t piece = std::min<int64_t>(to_come, 50'001);  // ends within an element
+    const int64_t piece = std::min<int64_t>(to_come, 50'001);  // a piece ends inside an element
     HandOver(at, static_cast<size_t>(piece));
     ReceiveAll(exchange);
     at += piece;

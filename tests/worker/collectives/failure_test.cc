@@ -1,4 +1,4 @@
-// What happens to the other ranks if a rank is lost, gives up, or runs another program.
+// Tests what happens to the other ranks if a rank is lost, gives up, or runs another program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ absl::Status AllReduceStatus(Communicator& communicator, Group group, int64_t co
   return communicator.Wait(*ticket).status();
 }
 
-// A communicator that has failed gives the same answer to every call.
+// Expects that every call of a communicator that has failed returns the first error.
 void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first) {
   float value = 0;
   EXPECT_EQ(communicator.StartAllReduce(Group::kWorld, &value, 1).status(), first);
@@ -40,7 +40,7 @@ void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first)
   EXPECT_EQ(communicator.Barrier(), first);
 }
 
-// A rank in a separate process, which the test can really kill. The process lives until the test kills it.
+// A rank in a separate process, so that the test can really kill it. The process lives until the test kills it.
 class RankProcess {
  public:
   RankProcess(const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) : pid_(fork()) {
@@ -100,7 +100,7 @@ TEST(FailureTest, TheMessageNamesTheOperation) {
     const absl::StatusOr<TransferTicket> second =
         communicator.StartAllReduce(Group::kTensor, data.data() + 1'000'000, 1'000'000);
     ASSERT_TRUE(first.ok() && second.ok());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first one is running
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first transfer is running
     victim.Kill();
     const absl::Status status = communicator.Wait(*second).status();
     EXPECT_EQ(status,
@@ -130,7 +130,7 @@ TEST(FailureTest, AbortFromAnotherThreadWakesTheWaiterAndThePeers) {
 TEST(FailureTest, EndingInTheMiddleOfAnOperationTellsThePeers) {
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
     if (rank == 0) {
-      // The buffer outlives the communicator.
+      // The buffer must live longer than the communicator.
       static std::vector<float> data(1'000'000);
       ASSERT_TRUE(communicator.StartAllReduce(Group::kTensor, data.data(), 1'000'000).ok());
       return;
@@ -163,7 +163,7 @@ TEST(FailureTest, ARankThatIsDoneMayLeaveWhileOthersGoOn) {
     if (rank == 1) {
       // The failure that follows concerns only this rank.
       while (!last_stage_is_done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      // What the first stage sent before it left still arrives, but nothing more.
+      // The data that the first stage sent before it left still arrives, but nothing more.
       received.assign(200'000, 0.0f);
       const TransferTicket last = *communicator.StartRecv(Group::kPreviousStage, received.data(), 200'000);
       ASSERT_TRUE(communicator.Wait(last).ok());
@@ -212,14 +212,14 @@ TEST(FailureTest, APeerThatNeverStartsRunsIntoTheIdleTimeout) {
       ExpectSameEverywhere(communicator, status);
       return;
     }
-    // The barrier belongs to another group. It never completes, because rank 0 does not come.
+    // The barrier belongs to another group. It never completes, because rank 0 does not take part.
     const absl::Status status = communicator.Barrier();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(Message(status), HasSubstr("not a byte moved between rank 0"));
   });
 }
 
-// All ranks are stopped and continued. A communication thread may be at any place in its loop when its process is stopped.
+// All ranks are stopped and continued. A process may be stopped while its communication thread is at any place in its loop.
 TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
   struct Shared {
     std::atomic<int64_t> rounds[2];

@@ -1,4 +1,4 @@
-// The same reductions with Gloo, an independent implementation, on the same values.
+// Compares reductions with those of Gloo, an independent implementation, on the same values.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
@@ -30,7 +30,7 @@ std::vector<float> ValuesOf(int32_t rank, int64_t count) {
 
 class GlooOracleTest : public testing::TestWithParam<std::tuple<int32_t, int64_t>> {
  protected:
-  // Runs `body` on every member, each with a Gloo context of its own.
+  // Runs `body` on every member. Each member has a Gloo context of its own.
   void OnGlooRanks(const std::function<void(int32_t, const std::shared_ptr<gloo::Context>&)>& body) {
     gloo::rendezvous::HashStore store;
     OnThreads(members_, [&](int32_t rank) {
@@ -62,7 +62,7 @@ TEST_P(GlooOracleTest, AllReduceAgrees) {
     std::vector<float> data = ValuesOf(rank, count_);
     ASSERT_TRUE(communicator.Wait(*communicator.StartAllReduce(Group::kData, data.data(), count_)).ok());
     for (int64_t i = 0; i < count_; ++i) {
-      // The order of additions differs, so an element may differ by the rounding of terms up to 2^15.
+      // The order of additions differs. So an element may differ by rounding, with terms up to 2^15.
       ASSERT_NEAR(data[i], expected[rank][i], 0.02) << "rank " << rank << ", element " << i << ", seed " << kSeed;
     }
   });

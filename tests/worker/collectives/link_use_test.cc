@@ -1,4 +1,4 @@
-// What the kernel says about the links between hosts. Loopback addresses represent hosts.
+// Tests what the kernel says about the use of links between hosts. Loopback addresses stand for hosts.
 #include <gtest/gtest.h>
 
 #include "tests/worker/collectives/rank_threads.h"
@@ -6,7 +6,7 @@
 namespace lynx::worker {
 namespace {
 
-// A pipeline of two ranks. The second is on another host than the first, or on the same.
+// Returns the options of a pipeline of two ranks. The second rank is on the first rank's host or on another one.
 std::vector<CommunicatorOptions> TwoStages(const char* second_host) {
   std::vector<CommunicatorOptions> options = LoopbackOptions({.pp = 2});
   const absl::StatusOr<ListeningSocket> socket = ListenTcp(second_host);
@@ -16,7 +16,7 @@ std::vector<CommunicatorOptions> TwoStages(const char* second_host) {
   return options;
 }
 
-// The first stage sends `count` floats; then all ranks meet in a barrier.
+// The first stage sends `count` floats. Then all ranks wait for each other in a barrier.
 void SendToNext(int32_t rank, Communicator& communicator, int64_t count) {
   std::vector<float> data(static_cast<size_t>(count));
   const absl::StatusOr<TransferTicket> ticket = rank == 0 ? communicator.StartSend(Group::kNextStage, data.data(), count)

@@ -1,4 +1,4 @@
-// The error of a build without NCCL.
+// Tests the error of a build without NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// RankThreads: the ranks of a small world as threads of this process, connected through loopback. Test support.
+// RankThreads runs the ranks of a small world as threads of this process, which are connected through loopback. Test support.
 #ifndef LYNX_TESTS_WORKER_COLLECTIVES_RANK_THREADS_H_
 #define LYNX_TESTS_WORKER_COLLECTIVES_RANK_THREADS_H_
 
@@ -10,12 +10,12 @@
 
 namespace lynx::worker {
 
-// Options of every rank of `layout`, each with a listening socket of its own.
+// Returns the options of every rank of `layout`, each with a listening socket of its own.
 std::vector<CommunicatorOptions> LoopbackOptions(const ParallelLayout& layout);
 
 using RankBody = std::function<void(int32_t rank, Communicator& communicator)>;
 
-// Connects all ranks, one thread each, and runs `body` on each of them. Every rank must connect.
+// Connects all ranks, each on a thread of its own, and runs `body` on each of them. Every rank must connect.
 void RunRanks(const std::vector<CommunicatorOptions>& options, const RankBody& body);
 void RunRanks(const ParallelLayout& layout, const RankBody& body);
 

@@ -1,5 +1,5 @@
-// The streams of ring collectives without a network: the streams of neighbours fit together, and they do what they
-// promise.
+// Tests the streams of ring collectives without a network: the streams of neighbours must fit together, and their effect must
+// be the promised one.
 #include "worker/collectives/ring.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count, i
     const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
     const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
     EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
-    // After the first part, a member sends exactly the bytes that it received earlier.
+    // After its first chunk, a member sends exactly the bytes that it has received before.
     for (size_t k = plan.free_bytes; k < outgoing.size(); ++k) {
       ASSERT_EQ(outgoing[k], incoming[k - plan.free_bytes]) << "byte " << k;
     }
@@ -68,7 +68,7 @@ TEST(RingTest, AllReduceSendsTheFewestBytes) {
   }
 }
 
-// Runs the streams of all members in lock step on integers. Each element moves as soon as its plan allows it.
+// Runs the streams of all members on integers, step by step. Each element moves as soon as its plan allows it.
 std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vector<std::vector<int64_t>> data, int64_t count) {
   const int32_t members = static_cast<int32_t>(data.size());
   std::vector<StreamPlan> plans;

@@ -88,7 +88,7 @@ TEST(WireTest, OperationHeadersComeBack) {
   bytes[4] = 9;
   EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
   bytes = EncodeOperationHeader(header);
-  bytes[5] = 2;  // no such type
+  bytes[5] = 2;  // a number that is no type
   EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
 }
 
@@ -105,7 +105,7 @@ TEST(WireTest, NoticesComeBack) {
   std::string lives = EncodeNotice({.kind = NoticeKind::kLives});
   ASSERT_TRUE(DecodeNotice(lives).has_value());
   EXPECT_EQ(DecodeNotice(lives)->kind, NoticeKind::kLives);
-  lives[2] = 3;  // no kind
+  lives[2] = 3;  // a number that is no kind
   EXPECT_FALSE(DecodeNotice(lives).has_value());
 }
 

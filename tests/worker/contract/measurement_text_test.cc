@@ -112,7 +112,7 @@ TEST(MeasureText, AShapeMustDivide) {
   request.shapes[0] = Shape();
   request.shapes[0].kv_heads = 3;
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
-  request.shapes[0].kv_heads = 1;  // two ranks cannot share it
+  request.shapes[0].kv_heads = 1;  // two ranks cannot share one key head
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
   request.shapes[0] = Shape();
   request.shapes[0].family = ModelFamily::kLlama;

@@ -72,7 +72,7 @@ RankConfig SomeConfig() {
   return config;
 }
 
-// The text with the first occurrence of `from` replaced.
+// Returns the configuration's text with the first occurrence of `from` replaced by `to`.
 std::string Changed(const std::string& from, const std::string& to) {
   std::string text = RankConfigText(SomeConfig());
   const size_t at = text.find(from);

@@ -56,7 +56,7 @@ TEST(CopyChoiceTest, ANewerGenerationsCopiesComeFirst) {
   EXPECT_EQ(Newest(nodes)->identity.generation, Generation(2));
 }
 
-// Generation 2 continued from step 10, so what generation 1 did after that does not belong to the run.
+// Generation 2 continued from step 10. So the later steps of generation 1 do not belong to the run.
 TEST(CopyChoiceTest, WhatWasDoneAfterANewerGenerationBeganDoesNotCount) {
   std::vector<NodeCopies> nodes = {{.copies = {Copy(1, 12, 0), Copy(1, 12, 1), Copy(1, 10, 0), Copy(1, 10, 1)}}, {}};
   EXPECT_EQ(Newest(nodes)->identity.step, 12);

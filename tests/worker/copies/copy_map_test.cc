@@ -13,7 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// The node of each rank; `each` consecutive ranks are on one node.
+// Returns the node of each rank. Each node has `each` consecutive ranks.
 std::vector<int32_t> Nodes(int32_t ranks, int32_t each) {
   std::vector<int32_t> nodes;
   for (int32_t rank = 0; rank < ranks; ++rank) nodes.push_back(rank / each);
@@ -52,7 +52,7 @@ TEST(CopyMapTest, EachShardHasTwoPlacesOnDifferentNodes) {
 }
 
 TEST(CopyMapTest, ReplicasOnTwoNodesSendNothing) {
-  // tp 2, pp 1, dp 2: replica 0 is node 0, replica 1 is node 1.
+  // tp 2, pp 1, dp 2: replica 0 is on node 0, replica 1 is on node 1.
   const std::vector<ShardKeepers> shards = KeepersOf({2, 1, 2}, Nodes(4, 2));
   ASSERT_EQ(shards.size(), 2u);
   for (const ShardKeepers& shard : shards) {
@@ -82,7 +82,7 @@ TEST(CopyMapTest, ReplicasOfOneNodeSendOneCopy) {
   for (const ShardKeepers& shard : shards) EXPECT_TRUE(shard.sent);
 }
 
-// The copies that each node keeps for others are spread over its ranks.
+// The copies that a node keeps for other nodes are spread over the node's ranks.
 TEST(CopyMapTest, PartnersAreSpreadOverRanks) {
   const std::vector<int32_t> nodes = Nodes(8, 4);
   std::map<int32_t, int> taken;

@@ -71,7 +71,7 @@ TEST_F(CopyStoreTest, AShardWithoutItsRecordIsNone) {
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
-// The copy that is overwritten is invalid from the first moment on. If it was longer, the rest is cut off.
+// The old copy becomes invalid before its file is overwritten. If it was longer than the new one, the rest is cut off.
 TEST_F(CopyStoreTest, AFileIsWrittenOverForTheNextStep) {
   const CopyRecord old = RecordOf(1, 5, 0, "long old states"), next = RecordOf(1, 6, 0, "new");
   ASSERT_TRUE(Write(old, "long old states").ok());
@@ -88,7 +88,7 @@ TEST_F(CopyStoreTest, AFileIsWrittenOverForTheNextStep) {
   ASSERT_EQ(::stat(store_.ShardPath(next.key()).c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
   EXPECT_FALSE(fs::exists(store_.ShardPath(old.key())));
-  // If the file is gone, a new one is made.
+  // If the old file does not exist any more, a new one is made.
   EXPECT_TRUE(Write(RecordOf(1, 7, 0, "x"), "x", CopyKey{Generation(1), 3, next.shard.file}).ok());
 }
 
@@ -109,7 +109,7 @@ TEST_F(CopyStoreTest, DamageIsTold) {
   EXPECT_EQ(store_.List().damaged.size(), 2u);
 }
 
-// A record under another name describes another step.
+// The file name of a record names another step than the record itself.
 TEST_F(CopyStoreTest, ARecordUnderAnotherNameIsDamage) {
   const CopyRecord one = RecordOf(1, 5, 0, "states");
   ASSERT_TRUE(Write(one, "states").ok());
@@ -124,7 +124,7 @@ TEST_F(CopyStoreTest, ARecordUnderAnotherNameIsDamage) {
 TEST_F(CopyStoreTest, AGenerationThatResumedIsAFence) {
   ASSERT_TRUE(Write(RecordOf(2, 5, 0, "states"), "states").ok());
   ASSERT_TRUE(store_.MarkResumed({Generation(2), 4}).ok());
-  EXPECT_TRUE(Write(RecordOf(2, 6, 0, "states"), "states").ok());  // its own
+  EXPECT_TRUE(Write(RecordOf(2, 6, 0, "states"), "states").ok());  // a copy of the generation that has resumed
   ASSERT_TRUE(store_.MarkResumed({Generation(3), 6}).ok());
   const absl::Status fenced = Write(RecordOf(2, 7, 0, "states"), "states");
   EXPECT_EQ(fenced.code(), absl::StatusCode::kFailedPrecondition);
@@ -136,12 +136,12 @@ TEST_F(CopyStoreTest, AGenerationThatResumedIsAFence) {
 TEST_F(CopyStoreTest, OlderGenerationsGoAndTheirMarksStay) {
   const CopyRecord old = RecordOf(1, 5, 0, "states"), own = RecordOf(2, 3, 0, "states");
   ASSERT_TRUE(Write(old, "states").ok());
-  ASSERT_TRUE(store_.BeginShard(RecordOf(1, 6, 0, "").key(), std::nullopt).ok());  // torn
+  ASSERT_TRUE(store_.BeginShard(RecordOf(1, 6, 0, "").key(), std::nullopt).ok());  // a shard that is not complete
   ASSERT_TRUE(Write(own, "states").ok());
   ASSERT_TRUE(store_.MarkResumed({Generation(2), 3}).ok());
   store_.RemoveOlderThan(Generation(2));
   EXPECT_THAT(Keys(), ElementsAre(own.key()));
-  EXPECT_EQ(std::distance(fs::directory_iterator(store_.folder()), {}), 3);  // shard, record, mark
+  EXPECT_EQ(std::distance(fs::directory_iterator(store_.folder()), {}), 3);  // a shard, its record and a mark
   store_.Remove(own.key());
   EXPECT_EQ(std::distance(fs::directory_iterator(store_.folder()), {}), 1);
 }
@@ -154,7 +154,7 @@ TEST_F(CopyStoreTest, NothingIsThereBeforeTheFirst) {
   EXPECT_FALSE(absent.BeginShard({Generation(1), 2, "shard-0000-0000.safetensors"}, std::nullopt).ok());
 }
 
-// /dev/full accepts every open and no byte.
+// /dev/full can be opened, but every write to it fails.
 TEST_F(CopyStoreTest, AFullMemoryIsResourceExhausted) {
   const UniqueFd full(::open("/dev/full", O_WRONLY));
   ASSERT_TRUE(full.valid());

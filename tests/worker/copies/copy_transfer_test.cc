@@ -1,4 +1,4 @@
-// Sending copies from rank to rank: a server, its clients, and what they do with unexpected messages.
+// Tests sending copies from rank to rank: a server and its clients, and what they do with unexpected messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -54,7 +54,7 @@ class CopyTransferTest : public testing::Test {
   }
   PeerAddress address() const { return {"127.0.0.1", server_->port()}; }
 
-  // Writes a file with that content, and its record, on node 0.
+  // Writes a file with this content, and its record, on node 0.
   CopyRecord WriteHere(int64_t step, const std::string& file, const std::string& content) {
     CopyRecord record{world_.Identity(step), {file, Bytes(static_cast<int64_t>(content.size())), Sha256Hex(content)}};
     const auto fd = here_.BeginShard(record.key(), std::nullopt);
@@ -70,7 +70,7 @@ class CopyTransferTest : public testing::Test {
   const TestFolder folder_;
   CheckpointWorld world_;
   const CopyStore here_, there_;
-  // The ends of a connection on which rank 2 asks rank 0.
+  // The ends of a connection on which rank 2 sends requests to rank 0.
   const CopyEnds ends_{.secret = NewConnectionSecret(), .generation = Generation(1), .from = 2, .to = 0};
   std::mutex mutex_;
   std::string told_;  // guarded by mutex_
@@ -153,7 +153,7 @@ TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
   EXPECT_THAT(there_.List().copies, IsEmpty());
 }
 
-// A client without the secret sends the server's own proof back. Nothing that was not requested is accepted.
+// A client without the secret sends the server's own proof back. The server must not accept it.
 TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
   CopyLink link(*ConnectForCopies(address(), 0));
   std::string opening(56, '\0');
@@ -183,7 +183,7 @@ TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
     strangers.push_back(*std::move(fd));
   }
   CopyClient client(address(), ends_, 0);
-  // The first attempt may be refused because too many strangers are being turned away.
+  // The first attempts may be refused while the server refuses too many strangers.
   absl::Status sent = absl::UnknownError("not tried");
   const CopyRecord record = WriteHere(3, file_, "states");
   for (int attempt = 0; attempt < 1000 && !sent.ok(); ++attempt) sent = Send(client, record);
@@ -210,7 +210,7 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   EXPECT_TRUE(refused([](CopyRequest& r) { r.replaced_step = -2; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.bytes = -1; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.offset = -1; }));
-  EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // asks for too much at once
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // asks for too many bytes at once
   for (size_t i = 0; i < 8; ++i) {
     CopyRequestBytes bytes = EncodeCopyRequest(request);
     bytes[i] = static_cast<char>(bytes[i] ^ 0x40);
@@ -218,7 +218,7 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   }
 }
 
-// If a sender disappears in the middle of a shard, there is no copy, and the server serves the next sender.
+// If a sender disappears in the middle of a shard, the shard does not become a copy, and the server serves the next sender.
 TEST_F(CopyTransferTest, HalfAShardIsNone) {
   {
     auto fd = ConnectForCopies(address(), 0);
@@ -292,7 +292,7 @@ TEST_F(CopyTransferTest, AServerThatStopsEndsItsConnections) {
   EXPECT_EQ(Send(client, record).code(), absl::StatusCode::kUnavailable);
 }
 
-// States that two nodes hold together can be loaded in any layout: what is not here is read from the other node.
+// Two nodes hold the states together. Any layout can load them: a rank reads from the other node what its own node lacks.
 TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
   world_.Train(9);
   WholeCopies whole{.identity = world_.Identity(9)};

@@ -1,4 +1,4 @@
-// Records of copies of a small model's two shards, for the tests of copies.
+// Makes records of copies of a small model's two shards, for the tests of copies.
 #ifndef LYNX_TESTS_WORKER_COPIES_SOME_COPY_H_
 #define LYNX_TESTS_WORKER_COPIES_SOME_COPY_H_
 

@@ -65,7 +65,7 @@ TEST_F(AllowedPathsTest, LinksAreFollowed) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--data-root"));
 }
 
-// The target of a link may exist at another time or on another node, so a path that cannot be followed is not the job's
+// The target of a link may appear later, or exist on another node. So if a path cannot be followed, this is not the job's
 // fault.
 TEST_F(AllowedPathsTest, APathThatCannotBeFollowedIsNotOneThatIsRefused) {
   fs::create_symlink(folder_ + "/outside/nothing-yet", folder_ + "/data/dangling");

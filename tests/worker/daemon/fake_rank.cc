@@ -1,5 +1,5 @@
-// A rank process for tests of the worker daemon. It takes lynx-rank's flags, computes nothing, and does what it is
-// told in the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
+// A rank process for tests of the worker daemon. It has the flags of lynx-rank and computes nothing. It executes commands that
+// the test writes to the file $LYNX_FAKE_RANK/rank<R>, one per line, as soon as the lines appear:
 //
 //   ready | step N | done N | yielded N | fail REASON | peer-lost REASON    append that report to the report file
 //   trace N          append N parts of a trace, each as large as parts are
@@ -10,8 +10,8 @@
 //   crash            SIGSEGV
 //   exit N           end
 //
-// When it starts it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>, where PORT is that of the socket
-// it was passed.
+// When it starts, it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>. PORT is the port of the socket that the
+// daemon passed to it.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -65,7 +65,7 @@ RankReport StepOf(int64_t step) {
                     .bytes_sent = 1000};
 }
 
-// The text that the signal handler appends. It is prepared in advance, because a handler may only write.
+// The text that the signal handler appends. It is prepared before, because a signal handler may not allocate memory.
 std::string g_last_words;
 int g_report_fd = -1;
 
@@ -107,7 +107,7 @@ class Rank {
       g_report_fd = ::open(report_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     }
     if (command == "crash") {
-      ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would turn it into an exit
+      ::signal(SIGSEGV, SIG_DFL);  // because a sanitizer would turn the signal into an exit
       ::raise(SIGSEGV);
     }
     if (command == "exit") ::_exit(std::stoi(rest));
@@ -124,7 +124,7 @@ class Rank {
 
 int main(int argc, char** argv) {
   ::signal(SIGTERM, EndOnTerm);
-  ::alarm(170);  // a test that was killed must not leave a rank forever
+  ::alarm(170);  // so that no rank is left forever if the test is killed
   if (argc != 11 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
       std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file" ||
       std::string(argv[9]) != "--lease-file") {
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   while (true) {
     if (BootTime() >= lease->Deadline()) ::_exit(kRankExitLeaseOver);
     if (!script.is_open()) script.open(std::string(folder) + "/rank" + suffix);
-    // A line counts when its end is there: the test writes whole lines at once.
+    // A line is a command when its line end is there. The test writes whole lines at once.
     while (script.is_open() && std::getline(script, line)) rank.Do(line);
     script.clear();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -50,7 +50,7 @@ TEST(DescribeEnding, ASuccessThatIsNoneIsAFailure) {
   EXPECT_EQ(crashed_after.exit_code, 139);
   EXPECT_EQ(crashed_after.outcome, RankOutcome::kFailed);
 
-  // The rank reported a failure but ended with exit code 0.
+  // The rank reported a failure, but its exit code is 0.
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDataFailure}).exit_code, kRankExitFailure);
 }
 

@@ -44,7 +44,7 @@ TEST_F(RankFolderTest, RecordsComeBack) {
   ASSERT_TRUE(StoreRecord(folder, record).ok());
   const absl::StatusOr<StoredRank> loaded = LoadRecord(folder, record.key);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  // Bytes that are not UTF-8 are replaced; everything else stays the same.
+  // Bytes that are not UTF-8 are replaced. Everything else is the same as before.
   record.reason = "killed \"by\" signal 9\n\xEF\xBF\xBD";
   EXPECT_EQ(*loaded, record);
 }

@@ -94,7 +94,7 @@ TEST_F(TailTest, WhatIsNotAcknowledgedComesAgainAfterRewind) {
   EXPECT_FALSE(tail.HasNext());
   tail.Rewind();
   EXPECT_EQ(Sequences(tail), (Numbers{3, 4, 5}));
-  // An older acknowledgement does not take back a newer one.
+  // An acknowledgement with a smaller number has no effect after one with a larger number.
   tail.Acknowledge(1);
   tail.Acknowledge(5);
   tail.Rewind();
@@ -125,7 +125,7 @@ TEST_F(TailTest, DamagedLinesAreNumberedAndLeftOut) {
   AppendSteps(0, 1);
   Append("{\"no report\n\n");
   AppendSteps(1, 1);
-  Append(RankReportLine(RankDone{2}));  // its line end is missing
+  Append(RankReportLine(RankDone{2}));  // the line end of this report is missing
   EXPECT_EQ(tail.Read().size(), 2u);
   EXPECT_EQ(Sequences(tail), (Numbers{1, 4}));
   EXPECT_TRUE(tail.Drained());
@@ -143,7 +143,7 @@ TEST_F(TailTest, ReadingPausesWhenTheServerAcknowledgesNothing) {
   EXPECT_GE(held, ReportTail::kWindow);
   EXPECT_LT(held, static_cast<size_t>(count));
   EXPECT_FALSE(tail.Drained());
-  // All other reports arrive as the earlier ones are acknowledged.
+  // The other reports arrive when the earlier ones are acknowledged.
   int64_t last = static_cast<int64_t>(held);
   while (!tail.Drained()) {
     tail.Acknowledge(last);
@@ -192,7 +192,8 @@ TEST_F(TailTest, LogPassesOverWhatIsTooMuch) {
   EXPECT_EQ(log.Take(10), std::vector<std::string>{"more"});
 }
 
-// A folder in the file's place has a size and can be opened, but cannot be read, like a file on a failing disk.
+// In place of the file there is a folder. It has a size and can be opened, but it cannot be read, like a file on a failing
+// disk.
 TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
   std::filesystem::create_directory(path_);
   ASSERT_GT(FileTail(path_).Unread(), 0);
@@ -210,7 +211,7 @@ TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
   EXPECT_TRUE(reports.Drained()) << "else the rank's end would never be told";
 }
 
-// The problem may be temporary, so the tail tries again to read the file.
+// The problem may be temporary, so the tail tries to read the file again.
 TEST_F(TailTest, WhatCouldNotBeReadIsReadLater) {
   std::filesystem::create_directory(path_);
   ReportTail reports = Tail();
@@ -234,10 +235,10 @@ TEST_F(TailTest, LogOfAnAdoptedRankStartsAtItsEnd) {
 TEST(CleanLine, KeepsUtf8AndReplacesTheRest) {
   EXPECT_EQ(CleanLine("plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82"), "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82");
   EXPECT_EQ(CleanLine("\xff\x80"), "??");
-  EXPECT_EQ(CleanLine("\xC0\xAF"), "??");            // overlong
+  EXPECT_EQ(CleanLine("\xC0\xAF"), "??");            // an overlong form
   EXPECT_EQ(CleanLine("\xED\xA0\x80"), "???");       // a surrogate
-  EXPECT_EQ(CleanLine("\xF4\x90\x80\x80"), "????");  // beyond the last code point
-  EXPECT_EQ(CleanLine("a\xE2\x82"), "a??");          // cut off
+  EXPECT_EQ(CleanLine("\xF4\x90\x80\x80"), "????");  // larger than the last code point
+  EXPECT_EQ(CleanLine("a\xE2\x82"), "a??");          // a character without its end
   EXPECT_EQ(CleanLine("abcdef", 3), "abc");
   EXPECT_EQ(CleanLine("ab\xE2\x82\xAC", 4), "ab");  // a character is never split
 }

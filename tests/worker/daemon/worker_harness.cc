@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
-// Kills and reaps every child of this process, including adopted ones, until there is none left.
+// Kills and reaps all children of this process, including adopted ones, until there is no child left.
 void KillChildren() {
   while (::waitpid(-1, nullptr, WNOHANG) >= 0) {
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -238,7 +238,7 @@ bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase p
 bool ProcessLives(pid_t pid) { return IdentifyProcess(pid).has_value(); }
 
 void WorkerTest::SetUp() {
-  // Ranks that outlive their daemon become this process' children, so that it can end them.
+  // If ranks outlive their daemon, they become children of this process, so that this process can end them.
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   char pattern[] = "/tmp/lynx-worker-test-XXXXXX";
   folder_ = ::mkdtemp(pattern);

@@ -1,5 +1,5 @@
-// The common parts of the tests of lynx-worker: assignments, a Cluster service in the test's own process, and a daemon
-// process that attaches to it and runs fake ranks. The fixture ends all processes.
+// What the tests of lynx-worker have in common: assignments, a Cluster service in the test's own process, and a daemon process
+// that connects to this service and runs fake ranks. The fixture ends all processes.
 #ifndef LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 #define LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 
@@ -21,24 +21,24 @@
 
 namespace lynx::worker {
 
-// A valid assignment of one rank, without peers. `ranks`: the size of the (tensor-parallel) world.
+// Returns a valid assignment of one rank, without peers. `ranks`: the size of the world, which is one tensor-parallel group.
 v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks = 1);
 // Sets the peers: `own_port` for the rank itself, invented addresses for the others.
 void SetPeers(v1::RankAssignment& assignment, int32_t own_port);
 
-// What a daemon has sent, over all its streams.
+// What the daemon has sent on all its streams.
 struct Told {
-  int attached = 0;  // number of streams begun
+  int attached = 0;  // number of streams that have begun
   std::string boot_id;
   std::vector<v1::RankStatus> ranks;           // in the newest message
-  std::vector<v1::RankReport> reports;         // all, in order of arrival, over all streams
+  std::vector<v1::RankReport> reports;         // all reports of all streams, in order of arrival
   std::vector<v1::RankReport> stream_reports;  // on the newest stream
-  std::vector<std::string> lines;              // of standard error
+  std::vector<std::string> lines;              // lines of standard error
   int32_t witness_port = 0;
   std::vector<std::string> copies_of_jobs;  // in the newest message
   int messages = 0;
   size_t largest_message = 0;      // bytes
-  bool end_before_report = false;  // a rank was EXITED before all of its reports had come
+  bool end_before_report = false;  // true if a rank was EXITED before all of its reports had arrived
 };
 
 class FakeCluster : public v1::Cluster::Service {
@@ -48,18 +48,18 @@ class FakeCluster : public v1::Cluster::Service {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // Sets the desired state. It is sent to the stream at once, and first to every new stream.
+  // Sets the desired state. It is sent to the present stream at once, and to every new stream as the first message.
   void Want(const v1::WorkerDesired& desired);
-  // From now on answers each report with these terms; the report's number and the time since the server began are
-  // filled in.
+  // From now on answers each report with these terms. The number of the report and the time since the server began are filled
+  // in.
   void Renew(const v1::LeaseRenewal& terms);
   // Stops answering reports.
   void StopRenewing();
   // Ends the present stream.
   void EndStream();
-  // Sets whether ranks that have ended and are not wanted are released, as the server does. The default is true.
+  // Sets whether ranks that have ended and are not wanted are released, as the real server releases them. The default is true.
   void SetReleases(bool releases);
-  // Waits until the predicate holds for what the daemon has sent. After 30 s fails the test with `what`.
+  // Waits until the predicate is true for what the daemon has sent. Fails the test with the text `what` after 30 s.
   bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds);
   Told told();
 
@@ -68,7 +68,7 @@ class FakeCluster : public v1::Cluster::Service {
 
  private:
   void Record(const v1::WorkerReport& report);
-  void ReleaseEnded();  // call under the lock
+  void ReleaseEnded();  // the caller must hold the lock
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -76,7 +76,7 @@ class FakeCluster : public v1::Cluster::Service {
   v1::WorkerDesired desired_;
   int64_t desired_version_ = 0;
   std::optional<v1::LeaseRenewal> terms_;
-  int64_t reported_ = 0;  // number of the newest report
+  int64_t reported_ = 0;  // the number of the newest report
   const Nanos began_ = BootTime();
   int64_t end_streams_ = 0;
   bool releases_ = true;
@@ -84,7 +84,7 @@ class FakeCluster : public v1::Cluster::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A rank's status in the newest message; nullopt if the message does not name the rank.
+// Returns a rank's status in the newest message, or nullopt if the message does not name the rank.
 std::optional<v1::RankStatus> StatusOf(const Told& told, int64_t generation, int32_t rank);
 bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase phase);
 
@@ -98,7 +98,7 @@ class WorkerTest : public testing::Test {
   // Sends the signal and waits until the daemon has ended.
   ExitStatus EndDaemon(int signal);
   ExitStatus WaitForDaemon();
-  // What the daemon has written to standard error.
+  // Returns what the daemon has written to standard error.
   std::string DaemonLog() const;
 
   // Sends the command to the rank (see fake_rank.cc).
@@ -106,7 +106,7 @@ class WorkerTest : public testing::Test {
   // Pids of the processes that were started for the rank, oldest first.
   std::vector<pid_t> StartedPids(int32_t rank) const;
 
-  // Wants the rank, sets its own address as its peer, and waits until it runs. Returns its pid.
+  // Makes the server want the rank, sets the rank's own address as its peer, and waits until the rank runs. Returns its pid.
   pid_t RunRank(v1::RankAssignment assignment);
   void WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks = {});
 

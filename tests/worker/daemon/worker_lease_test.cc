@@ -1,5 +1,5 @@
-// lynx-worker as a process that is cut off: its ranks end if a witness still hears from the server, and go on if none
-// does.
+// Tests lynx-worker as a process that is cut off from the server. If a witness still hears from the server, its ranks must end.
+// If no witness hears from it, they must go on.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kLong = 3'600'000'000'000;  // longer than anything here takes
+constexpr int64_t kLong = 3'600'000'000'000;  // longer than any test here runs
 
 // The daemon of another node, which is a witness.
 class FakeWitness : public v1::Witness::Service {
@@ -72,7 +72,7 @@ class WorkerLeaseTest : public WorkerTest {
     AwaitDeadline([](Nanos deadline) { return deadline.value != INT64_MAX; });
     return pid;
   }
-  // Shortens the lease: from now on the ranks may go on for only a few seconds. `port`: that of the witness.
+  // Shortens the lease: from now on the ranks may go on for only a few seconds. `port`: the port of the witness.
   void Shorten(int port) {
     Renew(4'000'000'000, port);
     AwaitDeadline([](Nanos deadline) { return deadline < BootTime() + Nanos(4'000'000'000); });
@@ -124,7 +124,7 @@ TEST_F(WorkerLeaseTest, EndsRanksWhenNobodyAnswers) {
   EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->exit_code(), kRankExitLeaseOver);
 }
 
-// Whatever happens to the daemon, its ranks end in time, and the next daemon knows which witnesses to ask.
+// Even if the daemon is killed, its ranks must end in time, and the next daemon must know which witnesses to ask.
 TEST_F(WorkerLeaseTest, TheDeadlineOutlivesTheDaemon) {
   const pid_t pid = Run();
   Shorten(witness_.port());

@@ -1,4 +1,4 @@
-// lynx-worker as a process: starting, watching and ending ranks.
+// Tests lynx-worker as a process: how it starts, watches and ends ranks.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -55,14 +55,14 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
       << "it has the secret of the ranks' connections";
 
-  // The rank is no longer wanted, so the daemon forgets it, but the rank's files stay.
+  // The server does not want the rank any more, so the daemon forgets the rank. But the rank's files stay.
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& t) { return t.ranks.empty(); });
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.jsonl"));
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// Copies are reported, outlive the daemon, and are deleted when the server says that their job has ended.
+// The daemon reports in-memory copies. They outlive the daemon, and are deleted when the server says that their job has ended.
 TEST_F(WorkerTest, CopiesOfEndedJobsGoAndOthersStay) {
   const std::string copies = folder_ + "/copies";
   for (const char* job : {"ended", "running"}) {
@@ -96,7 +96,7 @@ TEST_F(WorkerTest, ADaemonThatCannotKeepCopiesGoesWithout) {
   EXPECT_NE(DaemonLog().find("keeps no copies of ranks' states in memory"), std::string::npos) << DaemonLog();
 }
 
-// The kernel's counters distinguish a rank that was killed because memory ran out from one that somebody killed.
+// A rank may be killed because memory ran out, or by somebody. The kernel's counters show which of the two happened.
 TEST_F(WorkerTest, ARankThatIsKilledForMemoryIsToldFromOneThatIsKilled) {
   const std::string counter = folder_ + "/memory.events";
   ASSERT_TRUE(WriteFileDurably(counter, "oom 1\noom_kill 4\n").ok());
@@ -120,7 +120,7 @@ TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
   StartDaemon();
   RunRank(MakeAssignment("j1", 1, 0));
   const int port = StatusOf(cluster_.told(), 1, 0)->port();
-  // fake_rank listens but never accepts: the kernel makes the connection as long as some process holds the socket.
+  // fake_rank listens but never accepts. The kernel makes the connection as long as some process holds the socket.
   const auto connects = [&] {
     const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -219,7 +219,7 @@ TEST_F(WorkerTest, ARankThatDoesNotEndIsKilled) {
   StartDaemon({"--stop-grace-ms", "300"});
   const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
   Tell(0, "ignore-term");
-  Tell(0, "step 0");  // after this step the rank ignores the signal
+  Tell(0, "step 0");  // after this step the rank ignores the signal SIGTERM
   cluster_.WaitUntil("the step", [](const Told& told) { return !told.reports.empty(); });
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });

@@ -1,4 +1,4 @@
-// lynx-worker as a process: reports to a server that goes away and comes back.
+// Tests lynx-worker as a process: its reports to a server that goes away and comes back.
 #include <signal.h>
 
 #include "tests/worker/daemon/worker_harness.h"
@@ -24,7 +24,7 @@ v1::ReportAck AckOf(int64_t sequence) {
 
 class WorkerReportsTest : public WorkerTest {
  protected:
-  // Runs rank 0 of j1. assignment_ then is its assignment.
+  // Runs rank 0 of j1, and sets assignment_ to its assignment.
   pid_t Run() {
     assignment_ = MakeAssignment("j1", 1, 0);
     const pid_t pid = RunRank(assignment_);
@@ -56,7 +56,7 @@ TEST_F(WorkerReportsTest, WhatIsNotAcknowledgedIsSentAgainAfterReconnecting) {
   EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2, 3, 4}));
 
   WantOnly({assignment_}, {AckOf(3)});
-  // When a later report has arrived here, the daemon has processed the acknowledgement.
+  // When a later report arrives here, the daemon has processed the acknowledgement.
   Tell(0, "step 3");
   WaitForReports(5);
   Tell(0, "step 4");
@@ -84,7 +84,7 @@ TEST_F(WorkerReportsTest, ReportsMadeWithoutAServerArriveInOrder) {
   EXPECT_EQ(told.stream_reports.back().done().steps(), 1200);
 }
 
-// 80 parts of 40,960 times with 8 bytes each: all at once would be 26 MiB.
+// The trace has 80 parts, each with 40,960 times of 8 bytes. One message with all of them would have 26 MiB.
 TEST_F(WorkerReportsTest, LargeReportsTravelInSeveralMessages) {
   StartDaemon();
   Run();
@@ -96,7 +96,7 @@ TEST_F(WorkerReportsTest, LargeReportsTravelInSeveralMessages) {
   EXPECT_EQ(told.stream_reports.back().trace().first(), 79 * 8192);
 }
 
-// A rank that ends because it is not wanted may also have something to report, such as the checkpoint that it has just
+// If a rank ends because it is not wanted, it may still have something to report, such as the checkpoint that it has just
 // written.
 TEST_F(WorkerReportsTest, TheLastWordsOfARankThatIsNotWantedArrive) {
   cluster_.SetReleases(false);
@@ -111,7 +111,7 @@ TEST_F(WorkerReportsTest, TheLastWordsOfARankThatIsNotWantedArrive) {
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   EXPECT_FALSE(cluster_.told().end_before_report);
   EXPECT_FALSE(ProcessLives(pid));
-  // The stream may have lost the reports, so the daemon sends them again until the rank is released.
+  // The stream may have lost the reports. So the daemon sends them again until the rank is released.
   Reattach();
   WaitForReports(2);
   EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2}));

@@ -1,4 +1,4 @@
-// lynx-worker as a process: the daemon dies, restarts, or leaves, and its ranks go on.
+// Tests lynx-worker as a process: the daemon is killed, restarts or ends, and its ranks go on.
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class WorkerRestartTest : public WorkerTest {
  protected:
-  // Runs rank 0 of j1. assignment_ then is its assignment.
+  // Runs rank 0 of j1, and sets assignment_ to its assignment.
   pid_t Run() {
     assignment_ = MakeAssignment("j1", 1, 0);
     const pid_t pid = RunRank(assignment_);
@@ -41,7 +41,7 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
 
   KillDaemon();
   EXPECT_TRUE(ProcessLives(pid));
-  Tell(0, "step 1");  // while no daemon runs
+  Tell(0, "step 1");  // the rank does this step while no daemon runs
   StartDaemon();
   cluster_.WaitUntil("three reports", [](const Told& told) { return told.stream_reports.size() >= 3; });
   Told told = cluster_.told();
@@ -56,7 +56,7 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// The request to give way is a file, so it outlives the daemon that made it, and the next daemon can withdraw it.
+// A request to give way is a file. So it outlives the daemon that made it, and the next daemon can withdraw it.
 TEST_F(WorkerRestartTest, ARankIsAskedToGiveWayUntilThatIsTakenBack) {
   StartDaemon();
   Run();
@@ -192,7 +192,7 @@ TEST_F(WorkerRestartTest, ALostSocketThatPeersKnowIsSaidAndNothingIsStarted) {
   EXPECT_TRUE(StartedPids(0).empty());
 }
 
-// The daemon died between starting the process and recording it.
+// The daemon was killed after it started the process and before it recorded this.
 TEST_F(WorkerRestartTest, ARankThatWasBeingStartedIsFoundByItsArguments) {
   StartDaemon();
   const pid_t pid = Run();
@@ -212,7 +212,7 @@ TEST_F(WorkerRestartTest, AProcessIdThatIsUsedAgainIsNotTrusted) {
   StartDaemon();
   const pid_t pid = Run();
   KillDaemon();
-  // The record now looks as if the rank had ended and another process, here this one, had got its id.
+  // The record now looks as if the rank had ended and another process had got its process id.
   StoredRank record = *LoadRecord(folder(), key());
   record.process.start_ticks -= 1;
   ASSERT_TRUE(StoreRecord(folder(), record).ok());
@@ -262,7 +262,7 @@ TEST_F(WorkerRestartTest, StopAllEndsWhatADeadDaemonHasLeft) {
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
   EXPECT_FALSE(ProcessLives(pid));
-  // The second call has nothing left to stop.
+  // The second call has no ranks left to stop.
   StartDaemon({"--stop-all"});
   EXPECT_EQ(WaitForDaemon().code, 0);
 }

@@ -32,12 +32,12 @@ TEST(DataFingerprint, EveryByteOfAFileOfOrdinarySizeCounts) {
     EXPECT_NE(DigestOf(other), DigestOf(text)) << i;
   }
   EXPECT_NE(DigestOf(text + " "), DigestOf(text));
-  // The files have the same bytes in all, but divided differently.
+  // Both data sets have the same bytes, but they are divided into files differently.
   EXPECT_NE(FingerprintOf(DataKind::kMegatron, {AsBytes("ab"), AsBytes("c")}).sha256,
             FingerprintOf(DataKind::kMegatron, {AsBytes("a"), AsBytes("bc")}).sha256);
 }
 
-// The fingerprint of a file beyond the limit covers its size, its beginning, its end, and blocks spread over it.
+// If a file is larger than the limit, its fingerprint covers its size, its beginning, its end, and blocks between them.
 TEST(DataFingerprint, AHugeFileIsSampled) {
   const int64_t covered = kFingerprintBlock.value * kFingerprintBlocks;
   const std::vector<std::byte> whole(static_cast<size_t>(covered * 3 + 12'345));
@@ -49,7 +49,7 @@ TEST(DataFingerprint, AHugeFileIsSampled) {
   };
   EXPECT_TRUE(changes(0));
   EXPECT_TRUE(changes(whole.size() - 1));
-  // Blocks are about three of their lengths apart, so a change of this length always touches one.
+  // The distance between blocks is about three lengths of a block. So a change of this length always touches a block.
   std::vector<std::byte> other = whole;
   std::fill_n(other.begin() + covered, 3 * kFingerprintBlock.value, std::byte{1});
   EXPECT_NE(DigestOf(other), digest);

@@ -20,8 +20,8 @@ void Append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// A Megatron file pair (.bin and .idx) with tokens 0, 1, 2, ... in sequences of these lengths. A test may damage fields
-// before it calls Index().
+// A Megatron file pair (.bin and .idx). Its tokens are 0, 1, 2, ..., in sequences of the lengths `sizes`. A test may damage
+// fields before it calls Index().
 struct Pair {
   std::vector<int32_t> sizes = {3, 0, 5, 2};
   std::vector<int64_t> pointers, documents;
@@ -110,7 +110,8 @@ TEST(MegatronDataset, NegativeAndLargeTokensAreNamed) {
   }
 }
 
-// The other documents change no token that is read, but the index is a part of the data set.
+// Other documents in the index change no token that is read. But the index is a part of the data set, so the fingerprint
+// changes.
 TEST(MegatronDataset, FingerprintCoversBothFiles) {
   const TestFolder folder;
   Pair pair = Pair::Of<uint16_t>(8);
@@ -187,7 +188,7 @@ TEST(MegatronDataset, InconsistentPairsAreRefused) {
   ExpectInvalid(StatusOf(folder, bad.Index(), bad.bin), "document entry 1");
 }
 
-// Sequences that are longer than any file, and counts whose products overflow.
+// The index has sequences that are longer than any file, and counts whose products overflow.
 TEST(MegatronDataset, HostileCountsAreRefused) {
   const TestFolder folder;
   const Pair pair = Pair::Of<uint16_t>(8);
@@ -201,7 +202,7 @@ TEST(MegatronDataset, HostileCountsAreRefused) {
   }
 }
 
-// Damage at any place causes no crash: the pair is refused, or each sample is read or refused.
+// Damage at any place must cause no crash: the pair is refused, or each sample is read or refused.
 TEST(MegatronDataset, RandomDamageIsSafe) {
   const TestFolder folder;
   const Pair pair = Pair::Of<int32_t>(4);

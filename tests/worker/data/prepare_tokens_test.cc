@@ -1,4 +1,4 @@
-// scripts/prepare_tokens.py writes files that the engine can read.
+// scripts/prepare_tokens.py must write files that the engine can read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ struct Answer {
   std::string text;  // standard output and error
 };
 
-// Runs the script in the folder. `before`: environment variables.
+// Runs the script in the folder. `before`: environment variables, which are put before the command.
 Answer Prepare(const TestFolder& folder, const std::string& arguments, const std::string& before = "") {
   const std::string command = absl::StrCat("cd ", folder.path(), " && ", before, " python3 -B ", LYNX_SOURCE_DIR,
                                            "/scripts/prepare_tokens.py ", arguments, " > answer 2>&1 < /dev/null");
@@ -30,7 +30,7 @@ Answer Prepare(const TestFolder& folder, const std::string& arguments, const std
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, folder.Read("answer")};
 }
 
-// Reads all tokens of the Megatron file pair (.bin and .idx) "out", which has `count` tokens, as one sample.
+// Reads all tokens of the Megatron file pair "out" (.bin and .idx), which has `count` tokens. They are read as one sample.
 std::vector<int32_t> TokensOf(const TestFolder& folder, int32_t count, int32_t vocab) {
   const auto dataset = OpenDataset({DataKind::kMegatron, folder.Path("out")}, count - 1, vocab, 1);
   EXPECT_TRUE(dataset.ok()) << dataset.status();
@@ -52,7 +52,7 @@ TEST(PrepareTokens, IdsComeBackAsTheyWere) {
   EXPECT_EQ(std::filesystem::file_size(folder.Path("out.bin")), 14u);
   EXPECT_EQ(TokensOf(folder, 7, 65536), (std::vector<int32_t>{5, 0, 65535, 7, 50256, 1, 2}));
 
-  // Larger ids, with an end after each document; each file is one document.
+  // The ids are larger, each file is one document, and each document gets an end token.
   answer = Prepare(folder, "--ids --whole-files --end-of-document 100000 --out out a b");
   EXPECT_EQ(answer.exit_code, 0) << answer.text;
   EXPECT_THAT(answer.text, HasSubstr("2 documents, 9 tokens, the largest 100000"));
@@ -60,7 +60,7 @@ TEST(PrepareTokens, IdsComeBackAsTheyWere) {
   EXPECT_EQ(TokensOf(folder, 9, 100001), (std::vector<int32_t>{5, 0, 65535, 7, 100000, 50256, 1, 2, 100000}));
 }
 
-// A stand-in for the library gives each character's code, and says from which files it was made.
+// A fake of the library returns each character's code, and says from which files it was made.
 TEST(PrepareTokens, AsksTheLibraryForBpe) {
   const TestFolder folder;
   folder.Write("tokenizers.py",

@@ -35,7 +35,7 @@ TEST(SampleOrder, DiffersBetweenEpochsAndSeedsAndIsPure) {
   }
 }
 
-// On average a random permutation has one fixed point, and one pair of neighbours that stay neighbours.
+// A random permutation has on average one fixed point, and one pair of neighbours that stay neighbours.
 TEST(SampleOrder, LooksShuffled) {
   const std::vector<int64_t> order = EpochOf(1000, 0, 1234);
   int fixed = 0, neighbours = 0;
@@ -50,7 +50,7 @@ TEST(SampleOrder, LooksShuffled) {
   EXPECT_NEAR(displacement / 1000, 333, 40);
 }
 
-// With few samples, each sample comes first about equally often over many epochs.
+// With three samples, each sample is about equally often the first one, over many epochs.
 TEST(SampleOrder, IsUniformForThreeSamples) {
   std::vector<int> first(3);
   for (int64_t epoch = 0; epoch < 3000; ++epoch) ++first[static_cast<size_t>(SampleAt(0, 3, epoch, 7))];

@@ -1,5 +1,5 @@
-// When each queue has reached its largest length, nothing is allocated during a step: not by the engine, the backend,
-// the data set or the communication. Counts every call of operator new in the process, except those in which oneDNN
+// When each queue has reached its largest length, a step must allocate no memory: not in the engine, the backend, the data set
+// or the communication. The test counts every call of operator new in the process. It does not count those in which oneDNN
 // manages the arguments of a product (on processors that multiply bfloat16).
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -26,7 +26,7 @@ bool InOneDnn(const void* code) {
 
 void* Allocate(std::size_t size, std::size_t alignment, const void* caller) {
   if (counting && !InOneDnn(caller) && allocations++ < 3) {
-    counting = false;  // the trace below allocates
+    counting = false;  // the trace below allocates memory
     void* frames[24];
     backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
     counting = true;

@@ -25,10 +25,10 @@ TEST(ArenaWatch, SeesTheHighestWordWritten) {
   ASSERT_EQ(w.watch.arena().size(), kWords);
   w.watch.Look(w.watch.arena());
   EXPECT_EQ(w.watch.peak(), Bytes(0));
-  w.memory[3] = 0;  // writing zero counts too
+  w.memory[3] = 0;  // a zero counts as written too
   w.watch.Look(w.watch.arena());
   EXPECT_EQ(w.watch.peak(), Bytes(256));
-  w.memory[64] = std::numeric_limits<float>::quiet_NaN();  // and so does an ordinary NaN
+  w.memory[64] = std::numeric_limits<float>::quiet_NaN();  // an ordinary NaN counts as written too
   w.watch.Look(w.watch.arena());
   EXPECT_EQ(w.watch.peak(), Bytes(512));
   w.memory[kWords - 1] = 1;

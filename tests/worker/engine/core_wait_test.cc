@@ -25,7 +25,7 @@ TEST(CoreWait, OfAnythingElseIsZero) {
   }
 }
 
-// Returns whether the kernel keeps the times in /proc/self/schedstat. A kernel that does not keep them says 0 for everything.
+// True if the kernel keeps the times in /proc/self/schedstat. A kernel that does not keep them reports 0 for all of them.
 bool KernelKeepsIt() {
   std::ifstream file("/proc/self/schedstat");
   int64_t ran = 0;
@@ -40,7 +40,7 @@ void BindTo(int core) {
   ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof cores, &cores), 0);
 }
 
-// Two threads that never sleep share a core. So each waits while the other runs, whatever else the machine does.
+// Two threads that never sleep share a core. So each thread waits while the other one runs, whatever else the machine does.
 TEST(CoreWait, GrowsWhileAnotherHasTheCore) {
   if (!KernelKeepsIt()) GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
   const int core = sched_getcpu();

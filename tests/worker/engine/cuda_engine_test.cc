@@ -1,6 +1,6 @@
-// The engine on ranks whose device has its own memory: CUDA's, run on the host, where a direct access of the engine to
-// that memory would crash (tests/worker/backend/cuda_on_host). The claims for CPU ranks hold here too: the policy
-// changes no bit, the arena is used to its last byte, and layouts agree up to rounding.
+// Tests the engine on ranks whose device has its own memory. CUDA runs on the host (tests/worker/backend/cuda_on_host), and a
+// direct access of the engine to device memory would crash. The promises for CPU ranks must hold here too: the policy changes
+// no bit, the arena is used to its last byte, and layouts agree up to rounding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,7 +104,8 @@ TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   }
 }
 
-// Offloaded tensors leave and return while ops run. This is tested in every order in which the device may do its work.
+// Offloaded tensors are copied to the host and back while ops run. The test runs in every order in which the device may do its
+// work.
 TEST(CudaEngine, OffloadingChangesNoBit) {
   TinyJob job = JobOf({});
   job.Lower({}, RecomputeMode::kNone);
@@ -123,7 +124,7 @@ TEST(CudaEngine, OffloadingChangesNoBit) {
   cuda_on_host::SetOrder(Order::kEager);
 }
 
-// The times in a step's report are the device's: they are in order and within the step.
+// The times in a step's report come from the device. They must be in order and within the step.
 TEST(CudaEngine, ActionsHaveTheirTimes) {
   TinyJob job = JobOf({});
   job.Lower({.tp = 2}, RecomputeMode::kFull);

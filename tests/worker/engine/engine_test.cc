@@ -1,4 +1,4 @@
-// What the engine refuses, and what it reports.
+// Tests what the engine refuses, and what it reports.
 #include "worker/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ TEST(Engine, RefusesAnArenaThatDiffersFromThePlanned) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value - 256)));
 }
 
-// The workspace of unfused attention must not have more rows than the backend uses. Train compares the peak with the arena,
-// so it would find unused rows.
+// The workspace of unfused attention must not have more rows than the backend uses. Train compares the arena's peak with its
+// size, so it finds unused rows.
 TEST(Engine, FillsItsArenaWithLongSamplesToo) {
   TinyJob job;
   job.model.seq = 96;
@@ -101,7 +101,7 @@ TEST(Engine, ReportsHowLongItWaitedForACore) {
   ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
-  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);  // the ranks' threads inherit this
+  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);  // the threads of the ranks inherit this
   const TinyRun run = Train(SmallJob({2, 2, 1}), 3);
   ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof before, &before), 0);
   Nanos waited;
@@ -129,12 +129,12 @@ TEST(Engine, TracesEveryActionInOrder) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// One rank's weights become invalid. Every rank stops in the same step, before it has updated its weights.
+// The weights of one rank become invalid. Every rank must stop in the same step, before it updates its weights.
 TEST(Engine, EndsWhenTheLossIsNotANumber) {
   const TinyJob job = SmallJob({1, 2, 1});
   std::vector<absl::Status> ends(job.layout.ranks());
-  // The bodies return OK: a body that fails would abort the communication, perhaps before the other rank finds the
-  // problem itself.
+  // The bodies return OK. If a body failed, it would abort the communication, perhaps before the other rank finds the problem
+  // itself.
   const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
     LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
     if (rank.rank == 0) *WeightOf(*rank.state, 0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
@@ -151,7 +151,7 @@ TEST(Engine, EndsWhenTheLossIsNotANumber) {
   }
 }
 
-// Every rank leaves out the update of the same step, and the next step is an ordinary step.
+// Every rank must skip the update of the same step, and the next step must be normal.
 TEST(Engine, SkipsTheUpdateOfALossThatIsNotANumberWhereItIsTold) {
   TinyJob job = SmallJob({2, 2, 1});
   job.train.on_non_finite = NonFinitePolicy::kSkip;
@@ -206,7 +206,7 @@ TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
 TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
   const TinyJob job = SmallJob(kSingle);
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
-    // Without queries, keys and values attention gives zeros, so the huge weights of proj matter only in the backward
+    // Without queries, keys and values, attention gives zeros. So the huge weights of proj have an effect only in the backward
     // pass.
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kProjWeight), 16 * 16, 3e38f);
@@ -219,7 +219,8 @@ TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
 }
 
 TEST(Engine, ClippingBoundsTheUpdateOfPlainGradients) {
-  // AdamW hides the scale of gradients, except for epsilon. A large epsilon makes the update proportional to them.
+  // AdamW's update does not depend on the scale of the gradients, except through epsilon. With a large epsilon the update is
+  // proportional to the gradients.
   TinyJob job = SmallJob(kSingle);
   job.train.optimizer = {.lr = 1, .beta1 = 0, .beta2 = 0, .eps = 1e6, .weight_decay = 0, .clip_norm = 1e-3};
   job.train.warmup_steps = 0;
@@ -245,7 +246,7 @@ TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
   });
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(absl::IsUnavailable(statuses[rank])) << statuses[rank];
-    // A rank fails in step 1, or at the end of step 0 if it hears of the failure early.
+    // A rank fails in step 1. It may also fail at the end of step 0, if it hears of the failure early.
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr(", action "));
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("out of luck"));
   }

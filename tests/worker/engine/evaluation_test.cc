@@ -1,5 +1,5 @@
-// The loss of held-out data: only the forward pass, with any schedule, without dropout, and without any effect on
-// training.
+// Tests the loss of held-out data. It needs only the forward pass, works with any schedule, uses no dropout, and has no effect
+// on training.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace lynx::worker {
 namespace {
 
-constexpr double kTolerance = 1e-4;  // relative, between layouts; as in layouts_test.cc
+constexpr double kTolerance = 1e-4;  // relative difference between layouts, as in layouts_test.cc
 constexpr int32_t kBatches = 2;
 
 std::vector<ParallelLayout> SomeLayouts() {
@@ -27,8 +27,8 @@ std::vector<ParallelLayout> SomeLayouts() {
 
 class Evaluation : public testing::TestWithParam<TinySetting> {};
 
-// Here the held-out samples are those with which training begins. Without dropout, a step reports the loss of its batch
-// before the step. So the evaluation of one batch must give the same loss, to the bit.
+// Here the held-out samples are the first samples of the training. Without dropout, a step reports the loss that its batch has
+// before the step. So the evaluation of one batch must give exactly the same loss.
 TEST_P(Evaluation, IsTheLossOfAStepWithoutDropout) {
   TinyJob plain{.model = SpecOf(GetParam().model)};
   plain.model.dropout = 0;

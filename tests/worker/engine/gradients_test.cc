@@ -10,16 +10,16 @@
 namespace lynx::worker {
 namespace {
 
-// fp32 rounds the loss by about 1e-7, so a difference over 2 * kStep has an error of about 1e-5, for gradients of 0.01
-// to 1. The error of the curvature, proportional to kStep squared, is about as large.
+// fp32 rounds the loss by about 1e-7. So a difference over 2 * kStep has an error of about 1e-5, for gradients of 0.01 to 1.
+// The error that comes from the curvature is proportional to kStep squared, and about as large.
 constexpr float kStep = 3e-3f;
-constexpr double kRelative = 1e-3;  // of each parameter's gradient, in the Euclidean norm
-constexpr double kAbsolute = 2e-5;  // root mean square over the elements
-// Initial matrices are small; with larger ones every gradient matters.
+constexpr double kRelative = 1e-3;  // relative error of each parameter's gradient, in the Euclidean norm
+constexpr double kAbsolute = 2e-5;  // absolute error: root mean square over the elements
+// Initial matrices are small. They are multiplied by this factor, so that every gradient has an effect.
 constexpr float kWeightFactor = 15;
 
-// Two tensor-parallel ranks spend most time in collectives, so they test only every StrideOf'th element. The stride is
-// coprime to all sizes, so that every row and column is tested.
+// Returns the distance between the elements that are tested. Two tensor-parallel ranks spend most time in collectives, so they
+// test only some elements. The distance has no common divisor with the sizes, so every row and column is tested.
 int64_t StrideOf(const ParallelLayout& layout) { return layout.tp == 1 ? 1 : 5; }
 
 TinyJob GradientJob(const TinySetting& setting) {
@@ -27,7 +27,7 @@ TinyJob GradientJob(const TinySetting& setting) {
   TinyJob job{.model = SpecOf(setting.model)};
   job.model.layers = 2;
   job.model.hidden = 8;
-  job.model.heads = job.model.family == ModelFamily::kLlama ? 4 : 2;  // two, and two keys, on a rank at least
+  job.model.heads = job.model.family == ModelFamily::kLlama ? 4 : 2;  // so each rank has at least two heads and two key heads
   job.model.ffn = 16;
   job.model.seq = 4;
   job.model.vocab = 61;
@@ -57,8 +57,8 @@ absl::StatusOr<double> LossWith(TinyRank& rank, float* element, float value) {
   return report.loss;
 }
 
-// The differences for every stride'th element. All ranks step through the elements together; without pipeline stages
-// every rank has a piece of every parameter.
+// Computes the differences for every element at the distance StrideOf. All ranks go through the elements together. Without
+// pipeline stages every rank has a piece of every parameter.
 absl::Status Differences(TinyRank& rank, Parameters& differences) {
   const int64_t stride = StrideOf(rank.job->layout);
   for (const ParameterSlot& slot : rank.state->slots()) {

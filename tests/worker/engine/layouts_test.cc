@@ -1,4 +1,5 @@
-// Every parallel layout trains the same model: losses over 50 steps, with dropout, agree with those of a single rank.
+// Every parallel layout must train the same model: over 50 steps, with dropout, its losses must agree with those of a single
+// rank.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,8 +12,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr int64_t kSteps = 50;
-// The relative difference that is allowed. The layouts differ only in the order of sums. In bfloat16 partial sums are rounded
-// before they are reduced, and the effect grows from step to step.
+// The relative difference that is allowed. The layouts differ only in the order of sums. In bfloat16, partial sums are rounded
+// before they are reduced, and the difference grows from step to step.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 
@@ -40,7 +41,7 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   for (int64_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << "step " << step;
   }
-  EXPECT_LT(expected.back(), 0.95 * expected.front());  // the model does learn
+  EXPECT_LT(expected.back(), 0.95 * expected.front());  // the model must learn something
 }
 
 std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }
@@ -84,7 +85,7 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
-// Two replicas add the same two gradients, no matter which replica keeps the sum. With more replicas the order of sums
+// With two replicas the sum has the same two gradients, whichever replica keeps it. With more replicas the order of the sum
 // changes.
 TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
@@ -107,7 +108,7 @@ TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   }
 }
 
-// Rounding of stored values changes the curve, but not much: weights are updated in fp32.
+// Stored values are rounded, which changes the curve only a little, because weights are updated in fp32.
 TEST(Bfloat16, TrainsAlmostAsFloatDoes) {
   for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedLlama}) {
     std::vector<std::vector<double>> losses;
@@ -141,7 +142,7 @@ TEST(Kernels, OfAttentionTrainTheSameModel) {
   }
 }
 
-// The copies of a tied embedding on the first and the last stage stay one weight, to the bit.
+// The copies of a tied embedding on the first and on the last stage must always have the same bits.
 TEST(TiedEmbeddings, CopiesStayEqualAndCountOnce) {
   TinyJob single{.model = SpecOf(TinyModel::kTiedGpt)};
   single.Lower({1, 1, 1}, RecomputeMode::kNone);
@@ -158,10 +159,10 @@ TEST(TiedEmbeddings, CopiesStayEqualAndCountOnce) {
   }
   TinyJob job{.model = SpecOf(TinyModel::kTiedGpt)};
   job.Lower({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, RecomputeMode::kFull);
-  EXPECT_FALSE(Train(job, 1).weights.contains("head.out.weight"));  // one rank has both
+  EXPECT_FALSE(Train(job, 1).weights.contains("head.out.weight"));  // one rank has both the embedding and the output projection
 }
 
-// A custom order: in a V, with separate weight gradients, all of which are at the end of each half of the batch.
+// A custom schedule: stages are placed in a V, and weight gradients are separate, at the end of each half of the batch.
 TEST(CustomSchedule, TrainsToTheSameLosses) {
   TinyJob job;
   job.train.global_batch = 4;
@@ -183,13 +184,13 @@ TEST(CustomSchedule, TrainsToTheSameLosses) {
   }
 }
 
-// The division of the batch into replicas and microbatches does not change the result either.
+// The number of replicas and the size of microbatches must not change the result either.
 TEST(Microbatches, TheirSizeDoesNotMatter) {
   TinyJob job;
   job.Lower({1, 1, 1}, RecomputeMode::kNone);
   const std::vector<double> expected = Train(job, 10).losses();
   job.train.micro_batch = 4;
-  // With sequence parallelism a rank has tokens of some samples only.
+  // With sequence parallelism, a rank may have tokens of only some samples.
   for (const ParallelLayout& layout : {ParallelLayout{.tp = 2}, ParallelLayout{.tp = 2, .sequence_parallel = true}}) {
     job.Lower(layout, RecomputeMode::kNone);
     const std::vector<double> losses = Train(job, 10).losses();

@@ -36,7 +36,7 @@ TEST(LrSchedule, LinearEndsAtTheMinimumInTheLastStep) {
 TEST(LrSchedule, CosineEndsAtTheMinimumInTheLastStep) {
   const TrainSpec train = Train(LrSchedule::kCosine);
   EXPECT_DOUBLE_EQ(LearningRate(train, 9), 5);
-  EXPECT_GT(LearningRate(train, 6), 8 - 6 * 0.2);  // slower than linear at first
+  EXPECT_GT(LearningRate(train, 6), 8 - 6 * 0.2);  // falls more slowly than a line at first
   EXPECT_DOUBLE_EQ(LearningRate(train, 14), 2);
 }
 

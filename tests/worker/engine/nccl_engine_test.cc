@@ -1,6 +1,7 @@
-// The engine on ranks whose devices communicate by NCCL, both on the host (tests/worker/backend/cuda_on_host), in every
-// order in which devices may do their work: if ops and transfers lacked a mark, one of the orders would give other
-// bits. Also tests that every rank ends when one is lost, at any place in a step.
+// Tests the engine on ranks whose devices communicate by NCCL. CUDA and NCCL run on the host
+// (tests/worker/backend/cuda_on_host), in every order in which devices may do their work. If a mark between ops and transfers
+// were missing, one of the orders would give other bits. Also tests that every rank ends if one rank is lost, at any place in a
+// step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -24,7 +25,7 @@ using cuda_on_host::SetOrder;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-constexpr int64_t kSteps = 2;  // in the second step, nothing looks at the arena while it runs
+constexpr int64_t kSteps = 2;  // in the second step, the engine does not look at the arena
 
 std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value()); }
 
@@ -77,7 +78,7 @@ TEST_P(NcclEngine, PoliciesHaveTheSameBits) {
   }
 }
 
-// A transfer's times are before the end of the wait for it.
+// The times of a transfer must be before the end of the wait for it.
 TEST_P(NcclEngine, ActionsAndTransfersHaveTheirTimes) {
   const auto statuses = OnRanks(JobOf(GetParam()), [](TinyRank& rank) -> absl::Status {
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -86,7 +87,7 @@ TEST_P(NcclEngine, ActionsAndTransfersHaveTheirTimes) {
       const Program& program = rank.engine->program();
       const std::vector<ActionTrace>& trace = rank.engine->trace();
       const std::vector<int32_t> starts = StartsOfWaits(program);
-      constexpr Nanos kPrecision(2000);  // of an event's time
+      constexpr Nanos kPrecision(2000);  // the precision of an event's time
       for (size_t i = 0; i < program.size(); ++i) {
         EXPECT_GT(trace[i].begin, Nanos(0));
         EXPECT_GE(trace[i].end + kPrecision, trace[i].begin);
@@ -114,11 +115,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(NcclName, TellsTheVersion) { EXPECT_EQ(NcclName(), "NCCL 2.28.3"); }
 
-// A communicator that counts the transfers that a rank starts, and does something else at one of them.
+// A communicator that counts the transfers that a rank starts, and calls a function at one of them.
 class StartsUntil : public Communicator {
  public:
-  // When the rank starts its `number`-th transfer, `then` is called. If it returns OK, the transfer starts normally; else its
-  // error is returned.
+  // When the rank starts transfer number `number`, `then` is called. If it returns OK, the transfer starts normally. Otherwise
+  // its error is returned.
   StartsUntil(std::unique_ptr<Communicator> inner, int64_t number, std::function<absl::Status()> then)
       : inner_(std::move(inner)), left_(number), then_(std::move(then)) {}
 
@@ -158,10 +159,10 @@ class StartsUntil : public Communicator {
   const std::function<absl::Status()> then_;
 };
 
-// Two stages of two tensor-parallel ranks: every kind of transfer except those of the data group.
+// Returns a job with two stages of two tensor-parallel ranks. It has every kind of transfer except those of the data group.
 TinyJob FaultyJob() { return JobOf({TinyModel::kGpt, {.tp = 2, .pp = 2, .sequence_parallel = true}}); }
 
-// FaultyJob(), but the last rank calls `then` when it starts its `number`-th transfer.
+// Returns FaultyJob(), in which the last rank calls `then` when it starts transfer number `number`.
 TinyJob FaultyJob(int64_t number, const std::function<absl::Status()>& then, Nanos idle_timeout = Nanos(0)) {
   TinyJob job = FaultyJob();
   job.make_communicator = [=, layout = job.layout](int32_t rank, Communicator& host,
@@ -204,7 +205,7 @@ TEST_P(NcclFault, ARankThatEndsAnywhereEndsAll) {
   EXPECT_GT(number, 100);
 }
 
-// The rank stops like a rank whose machine is frozen: the other ranks are not told.
+// The rank stops as if its machine were frozen, so the other ranks are not told.
 TEST_P(NcclFault, ARankThatStopsAnywhereEndsAllWhenTheyHaveIdled) {
   for (const int64_t number : {2, 11, 30}) {
     std::mutex mutex;
@@ -251,8 +252,8 @@ TEST_P(NcclFault, AnErrorOfNcclAnywhereEndsAll) {
   EXPECT_GT(number, 400);
 }
 
-// From the k-th on, every call of CUDA, cuBLASLt and NCCL fails, on all ranks at once. No rank ends before all have
-// trained; otherwise some could end successfully before a call late in the last step fails.
+// From call number k on, every call of CUDA, cuBLASLt and NCCL fails, on all ranks at once. No rank ends before all ranks have
+// trained. Otherwise some ranks could end successfully before a call late in the last step fails.
 TEST_P(NcclFault, AnyCallMayFail) {
   int64_t calls = 1;
   for (;; calls += calls / 2 + 1) {
@@ -260,7 +261,7 @@ TEST_P(NcclFault, AnyCallMayFail) {
     TinyJob job = FaultyJob();
     job.make_backend = []() -> std::unique_ptr<Backend> {
       absl::StatusOr<std::unique_ptr<Backend>> backend = MakeCudaBackend(0);
-      return backend.ok() ? std::move(*backend) : MakeCpuBackend(1);  // the latter is refused
+      return backend.ok() ? std::move(*backend) : MakeCpuBackend(1);  // the CPU's backend is refused later
     };
     const std::vector<absl::Status> statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
       LYNX_RETURN_IF_ERROR(RunSteps(rank));
@@ -277,7 +278,7 @@ TEST_P(NcclFault, AnyCallMayFail) {
 INSTANTIATE_TEST_SUITE_P(, NcclFault, testing::Values(Order::kEager, Order::kLate),
                          [](const auto& info) { return OrderName(info.param); });
 
-// --- the communicator alone
+// --- Tests of the communicator alone.
 
 absl::Status Make(const NcclOptions& options, Communicator& host, Backend& backend) {
   return MakeNcclCommunicator(options, host, backend).status();
@@ -356,7 +357,7 @@ TEST(NcclCommunicator, OfARankAloneIsDoneAtOnce) {
   const auto communicator = MakeNcclCommunicator({}, *host, *backend).value();
   const std::span<float> memory = backend->Allocate(Bytes(64), "a buffer").value();
   std::vector<TransferTicket> tickets;
-  for (int i = 0; i < 1000; ++i) {  // more transfers than the communicator is prepared for at first
+  for (int i = 0; i < 1000; ++i) {  // more transfers than the communicator has room for at first
     tickets.push_back(communicator->StartAllReduce(Group::kTensor, memory.data(), 16).value());
   }
   for (const TransferTicket ticket : tickets) EXPECT_TRUE(communicator->Wait(ticket)->completed.is_mark());

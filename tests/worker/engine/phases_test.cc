@@ -12,8 +12,8 @@ struct Case {
   std::vector<ActionTrace> trace;
 };
 
-// A program and the trace of its actions, which run one after another and take `lengths` ns. Transfers have no end until a
-// test sets it.
+// Returns a program and the trace of its actions. The actions run one after another and take `lengths` ns. The transfers have
+// no end until a test sets one.
 Case Make(const std::string& text, const std::vector<int64_t>& lengths) {
   Case c{ParseProgram(text).value(), {}};
   EXPECT_EQ(c.program.size(), lengths.size());

@@ -1,4 +1,4 @@
-// The product's invariant: recomputation changes no bit. Losses and final weights are equal for every recomputation
+// The main promise of Lynx: recomputation changes no bit. Losses and final weights must be equal for every recomputation
 // policy, with dropout, while every dead buffer holds NaN.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// Any placement for any tensor: if a placement is not possible, lowering moves the work to where it is.
+// Returns a policy with a random placement for every tensor. If a placement is not possible, lowering moves the work to a place
+// that is possible.
 StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, uint64_t seed) {
   StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
   uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(slice.stage) << 32);
@@ -81,7 +82,7 @@ TEST_P(Policies, WeavingHasTheSameBits) {
   }
 }
 
-// Policies recompute some tensors, and keep a share of the stored tensors in the host's memory.
+// The policies recompute some tensors, and keep some of the stored tensors in the host's memory.
 TEST_P(Policies, OffloadingHasTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -102,7 +103,8 @@ TEST_P(Policies, OffloadingHasTheSameBits) {
   EXPECT_GT(copies, 0);
 }
 
-// Layers compute the inputs of the layers above again: in groups, as in Megatron-LM's uniform method, and at random.
+// Some layers store no input, and the layers below them run again to compute it. The groups of layers are uniform, as in
+// Megatron-LM, or random.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -125,7 +127,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   }
 }
 
-// The results without poison (NaN in dead buffers) are the same, so poison is not the reason why other results are equal.
+// Without poison (NaN in dead buffers) the results must be the same. So poison is not the reason why other results are equal.
 TEST_P(Policies, PoisonChangesNoBit) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);
@@ -134,8 +136,8 @@ TEST_P(Policies, PoisonChangesNoBit) {
   ExpectSameBits(Train(job, kSteps), expected, "without poison");
 }
 
-// HEU's programs, with a limit half way between recomputing and storing everything: on links so slow that every
-// collective is a window, or with a host to which copies are free.
+// Returns programs of HEU. The memory limit is half way between recomputing and storing everything. Links are so slow that
+// every collective is a window, or copies to the host cost nothing.
 TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   const ParallelLayout& layout = setting.layout;
   TinyJob job{.model = SpecOf(setting)};
@@ -194,7 +196,7 @@ TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
 
-// GPipe has so much in flight that even these few layers leave the device for a while.
+// With GPipe so much is in flight that tensors of even these few layers are offloaded for a while.
 TEST(AutomaticPlans, ThatOffloadHaveTheSameBits) {
   const ParallelLayout layout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe};
   for (const TinySetting& setting : ModelsIn({layout}, {layout})) {

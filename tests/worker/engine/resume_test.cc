@@ -1,5 +1,5 @@
-// Training continues from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
-// layout with the same losses up to rounding. In both cases every sample of an epoch is used once, in the same order.
+// After a checkpoint, training must continue as if it had never stopped: in the same layout with the same bits, in another
+// layout with the same losses up to rounding. In both cases every sample of an epoch must be used once, in the same order.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@
 namespace lynx::worker {
 namespace {
 
-// The relative difference between layouts that is allowed; the same as in layouts_test.cc.
+// The relative difference between layouts that is allowed, as in layouts_test.cc.
 constexpr double kTolerance = 1e-4;
 constexpr double kBfloat16Tolerance = 1e-2;
 
@@ -36,7 +36,7 @@ absl::Status TrainSteps(TinyRank& rank, int64_t begin, int64_t end, std::vector<
   return absl::OkStatus();
 }
 
-// Trains steps [0, end), then writes a checkpoint.
+// Trains the steps [0, end), then writes a checkpoint.
 void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory, std::vector<double>& losses) {
   const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
@@ -84,7 +84,8 @@ std::string DirectoryOf(const std::string& name) { return TemporaryFolder() + "/
 
 class Resume : public testing::TestWithParam<TinySetting> {};
 
-// Steps 0..9 in one run, compared with steps 0..4, a checkpoint, and steps 5..9 on new ranks.
+// Compares two runs. The first one trains steps 0..9. The second one trains steps 0..4, writes a checkpoint, and trains steps
+// 5..9 on new ranks.
 TEST_P(Resume, ContinuesWithTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);
@@ -121,8 +122,8 @@ ParallelLayout CustomV() {
   return layout;
 }
 
-// Trains five steps in one layout, and continues in another layout for five steps. The layouts have every feature that
-// layouts can have.
+// Trains five steps in one layout, and five more steps in another layout. Together, the layouts have every feature that a
+// layout can have.
 class ResumeElsewhere : public testing::TestWithParam<TinySetting> {};
 
 TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
@@ -154,7 +155,7 @@ TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
     const Continued same = LoadAndTrain(job, kStepsEach, kStepsEach, directory, losses);
     job.Lower(next, RecomputeMode::kSelective);
     const Continued continued = LoadAndTrain(job, kStepsEach, 2 * kStepsEach, directory, losses);
-    // If two ranks hold a tied embedding, it has a second name.
+    // If two ranks hold a tied embedding, one of them has it under a second name.
     for (const auto& [name, weights] : same.loaded) {
       const auto other = continued.loaded.find(name);
       EXPECT_TRUE(other == continued.loaded.end() || other->second == weights) << name;
@@ -173,15 +174,15 @@ INSTANTIATE_TEST_SUITE_P(, ResumeElsewhere,
                                          TinySetting{TinyModel::kTiedLlama, {}, DataType::kBfloat16}),
                          [](const auto& info) { return TestName(info.param); });
 
-// What every rank of a run reads, by the number of the sample in training.
+// Records which samples the ranks of a run read, by the number of the sample in the training.
 class Ledger {
  public:
   void Enter(int64_t sample_number, int32_t sample) {
     const std::lock_guard lock(mutex_);
     entries_[sample_number].push_back(sample);
   }
-  // The samples with numbers [begin, end), in order. Fails the test unless exactly these were read, all equally often
-  // (by each rank of a replica that needs tokens), and all readers of a number got the same sample.
+  // Returns the samples with the numbers [begin, end), in order. Fails the test unless exactly these numbers were read, all
+  // equally often (each rank that needs tokens reads them), and all readers of a number got the same sample.
   std::vector<int32_t> Order(int64_t begin, int64_t end) const {
     std::vector<int32_t> order;
     for (const auto& [number, read] : entries_) {
@@ -199,7 +200,7 @@ class Ledger {
   std::map<int64_t, std::vector<int32_t>> entries_;
 };
 
-// Enters every sample that is read in the ledger. The text must be one in which every token of sample i is i.
+// A data set that enters every sample that is read in the ledger. In its text, every token of sample i must be i.
 class LedgerDataset : public Dataset {
  public:
   LedgerDataset(std::unique_ptr<Dataset> dataset, Ledger& ledger) : dataset_(std::move(dataset)), ledger_(ledger) {}
@@ -216,8 +217,8 @@ class LedgerDataset : public Dataset {
   Ledger& ledger_;
 };
 
-// Two epochs of 20 samples in batches of 8, so that the third step has samples of both epochs. After two steps the run
-// continues in the next layout.
+// There are two epochs of 20 samples, in batches of 8. So the third step has samples of both epochs. After every two steps the
+// run continues in the next layout.
 TEST(SampleLedger, EverySampleIsUsedOnceAnEpochInOneOrderForAnyLayout) {
   constexpr int32_t kSamples = 20;
   TinyJob job;

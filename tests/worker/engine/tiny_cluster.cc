@@ -37,7 +37,7 @@ struct Folder {
   std::string path;
 };
 
-// A text with some structure, so that losses decrease: each byte probably follows from the previous one.
+// Makes a file of text with some structure, so that losses decrease: each byte depends on the previous one.
 std::string MakeTextFile() {
   const std::string path = TemporaryFolder() + "/text";
   std::string text;
@@ -189,7 +189,7 @@ void TinyJob::Lower(const ParallelLayout& new_layout, RecomputeMode mode) {
 
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body) {
   const int32_t ranks = job.layout.ranks();
-  TextFile();  // made before the threads that read it
+  TextFile();  // makes the file before threads read it
   std::vector<CommunicatorOptions> options(ranks);
   std::vector<PeerAddress> peers;
   for (CommunicatorOptions& one : options) {

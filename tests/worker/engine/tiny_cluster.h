@@ -1,5 +1,5 @@
-// TinyCluster: all ranks of a tiny job as threads of one process. Each has its own backend, states and engine; they are
-// connected through loopback. Test support.
+// TinyCluster runs all ranks of a tiny job as threads of one process. Each rank has its own backend, states and engine. The
+// ranks are connected through loopback. Test support.
 #ifndef LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
 #define LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
 
@@ -22,11 +22,11 @@ struct StageProgram {
   Bytes arena;
 };
 
-// One model of each kind that the engine trains, with dropout if the family has it; the tied ones have fused attention.
-// From kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every
-// part of them matters: GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; a head
-// size of its own and linear scaling, as in Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly
-// rotated heads.
+// One model of each kind that the engine trains, with dropout if the family has it. The models with tied embeddings have fused
+// attention. From kGroupedGpt on, each model belongs to a family of planner/problem/model_families.h, and its sizes and factors
+// make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
+// (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
+// norms of queries and keys; partly rotated heads.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -53,24 +53,24 @@ struct TinyJob {
                   .warmup_steps = 5,
                   .min_lr = 1e-3,
                   .seed = 7};
-  std::vector<StageProgram> stages;  // see Lower; may be edited
+  std::vector<StageProgram> stages;  // set by Lower; a test may change them
   ParallelLayout layout;
   int64_t link_bytes_per_second = 50'000'000;  // for which programs are woven, if the layout says so
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
   std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's
-  // Makes the communicator of ranks that have such a backend, on top of what ConnectTcp gave. Null: a
+  // Makes a rank's communicator between devices, if `make_backend` is set. `host` is the result of ConnectTcp. Null: a
   // StagedCommunicator.
   std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int32_t rank, Communicator& host, Backend& backend)>
       make_communicator;
   std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // opens each rank's data; null: TextFile()
 
-  // Sets `layout` and `stages`: equal shares of the layers, and programs lowered from the policies that `policy_of`
-  // gives for the slices.
+  // Sets `layout` and `stages`: each stage gets an equal share of the layers, and programs are lowered from the policies that
+  // `policy_of` returns for the slices.
   void Lower(const ParallelLayout& layout, const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
   void Lower(const ParallelLayout& layout, RecomputeMode mode);
 };
 
-// One rank, as the body on its thread sees it.
+// One rank, as the body that runs on its thread sees it.
 struct TinyRank {
   int32_t rank = 0;
   RankCoordinates coordinates;
@@ -83,18 +83,18 @@ struct TinyRank {
   const StageContext& context() const { return job->stages[coordinates.stage].context; }
 };
 
-// Runs `body` on every rank. Returns each rank's first error in body or set-up, by rank. A rank that fails aborts the
+// Runs `body` on every rank. Returns for each rank its first error, in the set-up or in `body`. A rank that fails aborts the
 // communication of the others.
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body);
 
 // Complete parameters by name, row-major.
 using Parameters = std::map<std::string, std::vector<float>>;
-// Copies this rank's pieces into the complete parameters: pieces of the gradients, or of the fp32 weights that it
+// Copies the pieces that this rank has into the complete parameters: its pieces of the gradients, or the fp32 weights that it
 // updates.
 void CollectGradients(ModelState& state, Parameters& parameters);
 void CollectWeights(ModelState& state, Parameters& parameters);
 
-// The beginning of a parameter in the fp32 weights of a state that is not sharded.
+// Returns the address of a parameter's first element in the fp32 weights of a state that is not sharded.
 float* WeightOf(ModelState& state, int32_t layer, Parameter parameter);
 
 struct TinyRun {
@@ -102,7 +102,7 @@ struct TinyRun {
   Parameters weights;                            // after the last step
   std::vector<double> losses() const;            // of rank 0
 };
-// Trains steps [0, steps). Expects every rank to succeed with the same losses, and to use its arena to the last byte.
+// Trains the steps [0, steps). Expects that every rank succeeds with the same losses and uses its arena to the last byte.
 TinyRun Train(const TinyJob& job, int64_t steps);
 
 // A combination of a model and a layout.
@@ -112,21 +112,22 @@ struct TinySetting {
   DataType dtype = DataType::kFloat32;
 };
 ModelSpec SpecOf(const TinySetting& setting);
-// For each layout: GPT, Llama, a tied one of these with fused attention, and one other family, if the layout divides
-// them. The last two change from layout to layout.
+// Returns for each layout GPT, Llama, one of these with a tied embedding and fused attention, and a model of one other family,
+// if the layout divides them. The last two change from layout to layout.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
-// Every model in each layout that divides it.
+// Returns every model in each layout that divides it.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
-// The settings of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) with that type.
+// Returns the settings of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) with the type bfloat16.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16);
-// The setting as a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
+// Returns the setting as a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
 std::string TestName(const TinySetting& setting);
-// The layout as a test's name: "tp2pp2dp1interleaved".
+// Returns the layout as a test's name: "tp2pp2dp1interleaved".
 std::string TestName(const ParallelLayout& layout);
 
-// A temporary folder of this process; it is removed when the process ends.
+// Returns a temporary folder of this process. It is removed when the process ends.
 const std::string& TemporaryFolder();
-// A file with a few thousand words of text: letters, digits and spaces, all bytes below 67; the same in every run.
+// Returns a file with a few thousand words of text: letters, digits and spaces. All bytes are below 67. The text is the same in
+// every run.
 const std::string& TextFile();
 
 }  // namespace lynx::worker

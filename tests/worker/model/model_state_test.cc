@@ -11,7 +11,7 @@
 namespace lynx::worker {
 namespace {
 
-// With a vocabulary of 13, shards have padding for tp 2 and 4; for tp 8 the last shard is only padding.
+// The vocabulary has 13 words. So with tp 2 and 4 its shards have padding, and with tp 8 the last shard is only padding.
 ModelSpec SmallModel() {
   ModelSpec model;
   model.layers = 4;
@@ -49,10 +49,10 @@ void Fill(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std:
 
 struct Gathered {
   std::vector<float> values;
-  std::vector<int> owners;  // ranks that hold each element
+  std::vector<int> owners;  // for each element, the number of ranks that hold it
 };
 
-// The initial weights of the whole model, from all ranks of a layout.
+// Returns the initial weights of the whole model, gathered from all ranks of a layout.
 std::map<std::string, Gathered> Gather(const ModelSpec& model, int32_t tp, int32_t pp, uint64_t seed) {
   std::map<std::string, Gathered> whole;
   for (int32_t stage = 0; stage < pp; ++stage) {
@@ -101,8 +101,8 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
                                              "head.ln.weight", "head.out.weight"}));
 }
 
-// Heads have size 4: 8 of queries, 4 of keys and 4 of values, in rows 0..31, 32..47 and 48..63. 48 rows of the gate,
-// then 48 of up.
+// A head has 4 elements. There are 8 query heads in rows 0..31, 4 key heads in rows 32..47, and 4 value heads in rows 48..63.
+// fc1 has 48 rows of the gate, then 48 rows of up.
 TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallLlama(), 2, 1, 0), 1);
   const ParameterSlot& qkv = slots[2];
@@ -123,7 +123,7 @@ TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
   EXPECT_EQ(fc1.pieces[1].rows, 24);
 }
 
-// Each model with a tensor-parallel size that divides it.
+// Returns each model with each tensor-parallel size that divides it.
 std::vector<std::pair<ModelSpec, int32_t>> ModelsAndSizes() {
   std::vector<std::pair<ModelSpec, int32_t>> all;
   for (const ModelSpec& model : {SmallModel(), SmallLlama()}) {
@@ -198,8 +198,8 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
   EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
 }
 
-// The members together hold every element that is in a checkpoint file exactly once, with the initial value that it has in
-// any layout. Also checks everything that the plan says about memory.
+// All members together must hold every element of a checkpoint file exactly once, with the initial value that it has in any
+// layout. Also checks everything that the plan says about the memory of states.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (auto [model, tp] : ModelsAndSizes()) {
@@ -257,7 +257,7 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
             whole.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, 1, 1, 0)).weights.value);
-  EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm
+  EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm of the head
 
   for (int32_t r = 0; r < 2; ++r) {
     ModelState first = ModelState::Create(ContextOf(model, 2, 2, 0), r, 0, 42, *backend).value();
@@ -274,7 +274,7 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   }
 }
 
-// What ops read in a bfloat16 model: the rounded fp32 weights, rounded again when they have changed.
+// The ops of a bfloat16 model read the rounded fp32 weights. They must be rounded again when the fp32 weights have changed.
 TEST(Bfloat16Weights, FollowTheFloatOnes) {
   ModelSpec model = SmallModel();
   model.dtype = DataType::kBfloat16;
@@ -350,7 +350,7 @@ TEST(InitialWeights, HaveTheStatedMomentsAndDependOnSeedAndName) {
   EXPECT_NE(a.at("layers.0.fc1.weight").values, a.at("layers.1.fc1.weight").values);
 }
 
-// Computed by a second implementation of the header's description, in Python. These values must never change, because
+// A second implementation of the header's description, in Python, has computed these values. They must never change, because
 // recorded losses depend on them.
 TEST(InitialWeights, KnownValues) {
   const std::vector<float> values = Gather(SmallModel(), 1, 1, 1234).at("embed.tok").values;

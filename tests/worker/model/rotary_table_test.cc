@@ -1,5 +1,5 @@
-// Frequencies of rotary positions. The expected numbers come from the formulas of docs and papers, computed by another
-// program in double.
+// Tests the frequencies of rotary positions. Another program has computed the expected numbers in double, from the formulas of
+// documentation and papers.
 #include "worker/model/rotary_table.h"
 
 #include <gtest/gtest.h>
@@ -49,14 +49,14 @@ TEST(RotaryTable, LinearScalingDividesEveryAngle) {
   ExpectSlope(table, 16, 0.0025);
 }
 
-// Up to the original positions the base is unchanged; beyond them it grows.
+// Up to the original number of positions the base does not change; beyond it the base grows.
 TEST(RotaryTable, DynamicScalingFollowsTheSequence) {
   const RotarySpec rotary{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096};
   ExpectSlope(RotaryTableOf(Model(rotary, 0, 2048)), 16, 0.01);
   ExpectSlope(RotaryTableOf(Model(rotary, 0, 8192)), 5, 0.19863005319821675);
 }
 
-// Llama 3.1's scaling: pairs up to 29 rotate as before, those from 35 on one eighth as far.
+// Llama 3.1's scaling: pairs up to 29 rotate as far as without scaling, pairs from 35 on rotate one eighth as far.
 TEST(RotaryTable, Llama3ScalingLeavesFastPairs) {
   const RotaryTable table =
       RotaryTableOf(Model({.theta = 500000, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}, 128, 131072));

@@ -1,9 +1,9 @@
-// A rank process that fails at an exact place in an exact step: lynx-rank with another backend, and with some system
-// calls of its own in front of those of the C library.
+// A rank process that fails at an exact place in an exact step. It is lynx-rank with another backend, and some functions of its
+// own replace system calls of the C library.
 //
 //   faulty_rank --config FILE --listen-fd N --report-file FILE FAULT STEP
 //
-// The faults are listed below. STEP is 0-based; for faults of a checkpoint it is the number of steps done.
+// The enum below lists the faults. STEP is counted from 0; for faults of a checkpoint it is the number of steps done.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,10 +42,10 @@ enum class Fault : uint8_t {
   kKillCollective,     // killed when half of a message is sent
   kKillOptimizer,      // killed when some weights of the step are updated and others are not
   kKillShard,          // killed when its shard of the checkpoint is written and not durable
-  kKillBeforePublish,  // killed before the checkpoint becomes visible
+  kKillBeforePublish,  // killed when its shard of the checkpoint is written but not durable
   kKillAfterPublish,   // killed when it is visible and nobody has been told
-  kSlowShard,          // takes a second to make its shard of the checkpoint durable
-  kSlowUncopiedShard,  // takes longer than ranks wait for each other in a step, and has no memory for a copy to write beside
+  kSlowShard,          // killed when the checkpoint is visible, but before the rank has reported it
+  kSlowUncopiedShard,  // needs a second to make its shard of the checkpoint durable
                        // the steps
   kStopForward,        // stopped (SIGSTOP) at the place of kKillForward
   kStopBeforePublish,  // stopped at the place of kKillBeforePublish
@@ -64,7 +64,7 @@ constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",     
                                     "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
                                     "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
                                     "refuse-thread",       "wrong-product",       "corrupt-link",        "slow-link"};
-// In a step, ranks wait ten seconds for a byte.
+// The fault lasts longer than ranks wait for a byte within a step, which is ten seconds.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
 Fault fault;
@@ -76,7 +76,7 @@ std::atomic<bool> send_is_fatal = false;
   while (true) pause();
 }
 
-// Returns the function of the C library with that name.
+// Returns the function of the C library with this name.
 template <class Function>
 Function* Next(const char* name) {
   auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -84,7 +84,7 @@ Function* Next(const char* name) {
   return found;
 }
 
-// Limits the process to little more memory than it has now, and then allocates more than the limit.
+// Limits the process to a little more memory than it has now, and then allocates more than this limit.
 void ExhaustMemory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -96,7 +96,8 @@ void ExhaustMemory() {
   LYNX_CHECK(false && "there was memory");
 }
 
-// There is memory for everything except a thread's stack, and no stack that ended threads have left is large enough.
+// Starts a thread for whose stack there is no memory. There is memory for everything else, and no ended thread has left a stack
+// that is large enough.
 void RefuseStack() {
   constexpr size_t kStack = 64 << 20;
   pthread_attr_t attributes;
@@ -157,11 +158,12 @@ class FaultyBackend : public cpu::CpuBackend {
   }
 
  private:
-  // True if `one` is the fault of this process and the step of the fault has come. Every earlier step has updated weights.
+  // True if this process has the fault `one` and has reached the fault's step. The step is known because each earlier step has
+  // updated the weights.
   bool In(Fault one) const { return fault == one && next_step_ == fault_step; }
 
   int64_t next_step_ = 0;
-  int calls_ = 0;  // in the fault's step
+  int calls_ = 0;  // number of calls in the fault's step
 };
 
 // Flips one bit in a message of at least kLarge bytes.
@@ -199,7 +201,7 @@ int Main(int argc, char** argv) {
   RankConfig changed = *config;
   if (fault == Fault::kSlowLink) changed.pacing_bytes_per_second = 512 * 1024;
   Cancellation cancellation;
-  MakeCpuBackend(config->threads);  // for the global state that it sets up in this process
+  MakeCpuBackend(config->threads);  // called for the settings of the process that it changes
   FaultyBackend backend;
   return RunRank(changed, std::atoi(argv[4]), backend, *reports, cancellation);
 }
@@ -227,7 +229,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return lynx::worker::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
-// The function with which C++ streams open files.
+// C++ streams open files with this function.
 FILE* fopen64(const char* path, const char* mode) {
   static auto* const next = lynx::worker::Next<FILE*(const char*, const char*)>("fopen64");
   if (lynx::worker::fault == lynx::worker::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo")

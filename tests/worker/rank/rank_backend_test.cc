@@ -1,4 +1,4 @@
-// On which device a rank's backend is, with CUDA on the host.
+// Tests on which device a rank's backend is, with CUDA on the host.
 #include "worker/rank/rank_backend.h"
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// Real rank processes that check their nodes before they train: good ones train normally, bad ones are reported.
+// Tests real rank processes that check their nodes before they train. Good nodes train normally, bad nodes are reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// lynx-rank as real processes: what it resumes from, when it gives way, and checkpoints that cannot be written.
+// Tests lynx-rank as real processes: what it resumes from, when it gives way, and what it does if a checkpoint cannot be
+// written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,7 +21,7 @@ using testing::IsEmpty;
 constexpr int kShards = 4;
 const char* const kAnyShard = "shard-0001-0000.safetensors";
 
-// A checkpoint every four steps; all are kept.
+// Writes a checkpoint every four steps, and keeps all of them.
 void EveryFour(RankConfig& config) {
   config.spec.checkpoint.every_steps = 4;
   config.spec.checkpoint.keep = 10;
@@ -60,7 +61,7 @@ std::vector<int64_t> StepsOf(const std::vector<CheckpointReport>& reports) {
 
 std::vector<double> TailOf(const std::vector<double>& losses, int64_t from) { return {losses.begin() + from, losses.end()}; }
 
-// Ten steps with checkpoints at 4, 8 and 10. Returns all losses.
+// Trains ten steps with checkpoints at 4, 8 and 10. Returns all losses.
 std::vector<double> TrainTen(const TestFolder& folder) {
   RankProcesses ranks(folder, Configs(folder, 10, EveryFour));
   ranks.ExpectAllExit(kRankExitOk);
@@ -73,7 +74,8 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
     const TestFolder folder;
     const std::vector<double> losses = TrainTen(folder);
     fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
-    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // as if removed because of a newer checkpoint
+    // As if it had been removed because of a newer checkpoint.
+    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));
     RankProcesses next(folder,
                        Configs(folder, 10,
                                [&](RankConfig& config) {
@@ -92,7 +94,7 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
   }
 }
 
-// The last checkpoint was published, but the rank was killed before it could report this.
+// The last checkpoint was published, but the rank was killed before it could report the checkpoint.
 TEST(RankCheckpoint, AFinishedRunFinishesAgain) {
   const TestFolder folder;
   TrainTen(folder);
@@ -143,7 +145,7 @@ TEST(RankCheckpoint, AnotherLayoutGoesOn) {
     const std::vector<double> continued = next.Losses();
     ASSERT_EQ(continued.size(), 6u);
     for (size_t i = 0; i < continued.size(); ++i) {
-      EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
+      EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // the tolerance between all layouts is relative
     }
   }
 }
@@ -166,13 +168,13 @@ TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
   }
 }
 
-// It is not known which job wrote the checkpoint, so it may be a checkpoint of this job.
+// It is not known which job wrote the checkpoint. It may be a checkpoint of this job.
 TEST(RankCheckpoint, AnUnreadableOneIsNoReasonForAFreshStartEither) {
   const TestFolder folder;
   fs::create_directories(DirectoryOf(folder) + "/step-00000004");
   RankProcesses second(folder, Configs(folder, 2), /*generation=*/2);
   ExpectRefused(second, "index.json is missing");
-  // The first generation of a job cannot have written a checkpoint earlier, so it does not stop because of this one.
+  // The first generation of a job cannot have written a checkpoint before. So it does not stop because of this one.
   const TestFolder another;
   fs::create_directories(DirectoryOf(another) + "/step-00000004");
   RankProcesses first(another, Configs(another, 2), /*generation=*/1);
@@ -195,7 +197,7 @@ TEST(RankCheckpoint, ChangedDataIsRefused) {
   ExpectRefused(next, "the data is text of");
 }
 
-// The older generation is on nodes that cannot be reached, so it goes on training when its successor begins.
+// The older generation is on nodes that cannot be reached. So it goes on training when the newer generation begins.
 TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
   const TestFolder folder;
   RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);
@@ -207,7 +209,7 @@ TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code << older.Log(rank);
     EXPECT_THAT(Only<RankFailure>(older.Reports(rank)).at(0).reason, HasSubstr("(generation 4) has been replaced"));
   }
-  // The successor began with the newest checkpoint that was published before its fence, and lost nothing that it needs.
+  // The newer generation began with the newest checkpoint that was published before its fence. It lost nothing that it needs.
   const int64_t first = Only<RankReady>(newer.Reports(0)).at(0).next_step;
   EXPECT_GE(first, 2);
   EXPECT_GE(first + 2, StepsOf(Only<CheckpointReport>(older.Reports(0))).back());
@@ -221,7 +223,7 @@ TEST(RankCheckpoint, AnOlderGenerationThatComesLateTrainsNothing) {
   ExpectRefused(older, "(generation 4) has been replaced");
 }
 
-// The same job file is submitted again, with an explicit checkpoint.directory.
+// The same job file, with an explicit checkpoint.directory, is submitted again.
 TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   const TestFolder folder;
   TrainTen(folder);
@@ -229,13 +231,13 @@ TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   RankProcesses again(folder, Configs(folder, 10, another_job), /*generation=*/2);
   ExpectRefused(again, "step-00000010 is a checkpoint of another run, of job small");
   EXPECT_THAT(Only<RankFailure>(again.Reports(0)).at(0).reason, HasSubstr("checkpoint.directory"));
-  // A job that checkpoints at none of the same steps is accepted, and leaves the checkpoints of the other job unchanged.
+  // If a job writes no checkpoint of the same steps, it is accepted, and it does not change the checkpoints of the other job.
   RankProcesses apart(folder, Configs(folder, 9, another_job), /*generation=*/3);
   apart.ExpectAllExit(kRankExitOk);
   for (const int64_t step : {4, 8, 9, 10}) EXPECT_TRUE(fs::exists(CheckpointPath(DirectoryOf(folder), step))) << step;
 }
 
-// A second job, which begins from a checkpoint of the first job and has its own directory.
+// Sets up a second job, which begins with a checkpoint of the first job and has a directory of its own.
 void GoOnFromTheFirst(const TestFolder& folder, RankConfig& config) {
   EveryFour(config);
   config.job = JobId("second");
@@ -258,12 +260,12 @@ TEST(RankCheckpoint, AnotherJobGoesOnInAnotherLayout) {
   ASSERT_EQ(Only<RankReady>(second.Reports(0)).size(), 1u);
   EXPECT_EQ(Only<RankReady>(second.Reports(0))[0].next_step, 4);
   EXPECT_THAT(second.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008")));
-  // The checkpoint from which the second job began does not belong to it, so the job does not report it.
+  // The second job does not own the checkpoint with which it began, so it does not report it.
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(second.Reports(0))), (std::vector<int64_t>{8, 10}));
   const std::vector<double> continued = second.Losses();
   ASSERT_EQ(continued.size(), 6u);
   for (size_t i = 0; i < continued.size(); ++i) {
-    EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
+    EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // the tolerance between all layouts is relative
   }
   // Later generations of the second job resume from its own checkpoints.
   fs::remove_all(DirectoryOf(folder));
@@ -335,7 +337,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   }
   EXPECT_GT(steps_before, 41) << "of 40 steps done, published when more were";
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(ranks.Reports(0))), (std::vector<int64_t>{40, 60}));
-  // The checkpoint has the states of its step, not those of steps trained meanwhile.
+  // The checkpoint must have the states of its own step, not those of steps that ran while it was written.
   const std::vector<double> losses = ranks.Losses();
   fs::remove_all(CheckpointPath(DirectoryOf(folder), 60));
   RankProcesses next(folder, Configs(folder, steps), /*generation=*/2);
@@ -345,7 +347,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
 
 TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   const TestFolder folder;
-  // Writes to the shards of step 3 fail as on a full disk. This ends when the attempt is removed.
+  // Writes to the shards of step 3 fail, as on a full disk. This ends when the attempt is removed.
   for (int shard = 0; shard < kShards; ++shard) {
     const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
     fs::create_directories(attempt);
@@ -393,7 +395,7 @@ TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
   }
   const std::vector<RankReport> reports = ranks.Reports(0);
   EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
-  EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // of step 3, and once of step 6
+  EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // one for step 3, and one for step 6
   ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
   // The first rank that notices the last failure ends with the reason. The others may notice only that this rank has ended.
   std::vector<std::string> own_reasons;

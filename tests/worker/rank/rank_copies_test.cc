@@ -1,5 +1,5 @@
-// lynx-rank as real processes: copies of the states in the memory of nodes, and what a generation resumes from when
-// ranks or whole nodes are lost. The ranks of a stage share a node, which is a directory of copies.
+// Tests lynx-rank as real processes: copies of the states in the memory of nodes, and what a generation resumes from if ranks
+// or whole nodes are lost. The ranks of a stage share a node. A node is a directory of copies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,14 +26,14 @@ using testing::IsEmpty;
 using testing::Le;
 
 constexpr int64_t kSteps = 24;
-constexpr int64_t kFaultStep = 15;  // 0-based, so as many are done before
+constexpr int64_t kFaultStep = 15;  // counted from 0; so this number of steps is done before the fault
 const JobId kJob("small");
 const std::vector<std::string> kAllShards = {"shard-0000-0000.safetensors", "shard-0000-0001.safetensors",
                                              "shard-0001-0000.safetensors", "shard-0001-0001.safetensors"};
 
 std::string NodeDirectory(const TestFolder& folder, int32_t node) { return folder.Path(absl::StrCat("node", node)); }
 
-// Ranks 0 and 1 are on node 0, ranks 2 and 3 on node 1. There is only the last checkpoint.
+// Ranks 0 and 1 are on node 0, ranks 2 and 3 on node 1. Only the last checkpoint is written to disk.
 std::vector<RankConfig> OnTwoNodes(const TestFolder& folder, int64_t steps = kSteps, int64_t every = 1,
                                    const ParallelLayout& layout = kSmallLayout) {
   return Configs(
@@ -55,7 +55,8 @@ std::vector<RankConfig> OnOneNode(const TestFolder& folder, int32_t node, const 
       layout);
 }
 
-// Weights and moments in the shards of the last checkpoint: everything after their headers, which name the generation.
+// Returns the weights and moments in the shards of the last checkpoint. It leaves out the headers, because they name the
+// generation.
 std::string LastStates(const TestFolder& folder) {
   std::string states;
   for (const std::string& shard : kAllShards) {
@@ -80,7 +81,7 @@ Undisturbed RunUndisturbed(const TestFolder& folder) {
   return run;
 }
 
-// Runs a first generation from the beginning until rank 3 is killed; see LoseRank3. Returns 0 if there were no copies.
+// Runs a first generation from the beginning until rank 3 is killed (see LoseRank3). Returns 0 if there were no copies.
 int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   for (const int32_t node : {0, 1}) fs::remove_all(NodeDirectory(folder, node));
   fs::remove_all(folder.Path("checkpoints"));
@@ -94,8 +95,8 @@ int64_t TryToLoseRank3(const TestFolder& folder, const std::vector<RankConfig>& 
   return known;
 }
 
-// Runs a first generation in which rank 3 is killed in the middle of a step. Returns the step of the newest copies that a
-// rank knew to be complete. On a busy machine rank 3 may be killed before there are copies; then the run is repeated.
+// Runs a first generation in which rank 3 is killed in the middle of a step. Returns the step of the newest copies that a rank
+// knew to be complete. On a busy machine rank 3 may be killed before there are copies. Then the run is repeated.
 int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
   int64_t known = 0;
   for (int i = 0; i < 20 && known == 0; ++i) known = TryToLoseRank3(folder, configs);
@@ -105,8 +106,8 @@ int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& confi
 
 std::vector<double> TailOf(const Undisturbed& run, int64_t from) { return {run.losses.begin() + from, run.losses.end()}; }
 
-// The next generation continues from copies of at least that step, and ends like the run without faults: in the same
-// layout to the bit.
+// Expects that the next generation continues from copies of step `at_least` or later, and ends like the run without faults. In
+// the same layout the results must have the same bits.
 void ExpectResumed(const TestFolder& folder, const std::vector<RankConfig>& configs, int64_t at_least,
                    const Undisturbed& undisturbed) {
   RankProcesses next(folder, configs, /*generation=*/2);
@@ -143,7 +144,7 @@ TEST(RankCopies, AKilledRankCostsTheStepsSinceTheNewestCopy) {
   for (const int32_t node : {0, 1}) EXPECT_THAT(ShardsIn(folder, node), IsEmpty());
 }
 
-// The node of ranks 2 and 3 is lost with its memory; the copies on the other node have all states.
+// The node of ranks 2 and 3 is lost together with its memory. The copies on the other node have all states.
 TEST(RankCopies, ALostNodesStatesAreInTheMemoryOfAnother) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -162,7 +163,7 @@ TEST(RankCopies, AnotherLayoutGoesOnFromCopies) {
   }
 }
 
-// Node 0 has nothing left, and its ranks read everything that they need from node 1.
+// Node 0 has lost its copies. Its ranks read everything that they need from node 1.
 TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -188,7 +189,7 @@ std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32
   return steps;
 }
 
-// True if the damaged copy is one of the step that the next generation resumes from. A copy of that step may not have
+// True if the damaged copy belongs to the step from which the next generation resumes. It does not if no copy of this step has
 // reached the damaged node.
 bool ResumesBesideADamagedCopy() {
   const TestFolder folder;
@@ -252,7 +253,7 @@ TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
   ExpectResumed(folder, configs, known, undisturbed);
 }
 
-// If a generation continued from an earlier step, what an older generation did after that step no longer belongs to the run.
+// If a generation continued from an earlier step, later steps of an older generation do not belong to the run any more.
 TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   const TestFolder folder;
   LoseRank3(folder, OnTwoNodes(folder));
@@ -264,7 +265,7 @@ TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
 }
 
-// The replaced generation goes on training, and reports once that it makes no more copies.
+// The older generation goes on training, and reports once that it makes no more copies.
 TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));
@@ -310,7 +311,7 @@ TEST(RankCopies, ANodeThatCannotKeepThemIsNamed) {
   EXPECT_THAT(notices[0].reason, AllOf(HasSubstr("rank 2"), HasSubstr("is not a directory of this user")));
 }
 
-// Ranks that give way write a checkpoint of the same step, so the copies are deleted.
+// Ranks that give way write a checkpoint of the step after which they end, so the copies are deleted.
 TEST(RankCopies, RanksThatGiveWayLeaveNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));

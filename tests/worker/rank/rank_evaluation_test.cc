@@ -1,4 +1,4 @@
-// lynx-rank as real processes: the validation loss, and the files with the run's figures beside its checkpoints.
+// Tests lynx-rank as real processes: the validation loss, and the files with the run's figures beside its checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::StartsWith;
 
 constexpr int64_t kSteps = 8;
 
-// An evaluation every second step, on a separate text; a checkpoint every third step.
+// The job evaluates every second step, on a separate text, and writes a checkpoint every third step.
 std::vector<RankConfig> EvaluatingConfigs(const TestFolder& folder, int64_t steps = kSteps) {
   std::string text;
   for (int i = 0; i < 300; ++i) absl::StrAppend(&text, i * 7, ";");
@@ -38,7 +38,7 @@ std::vector<RankConfig> EvaluatingConfigs(const TestFolder& folder, int64_t step
 
 std::string Csv(const TestFolder& folder) { return folder.Read("checkpoints/metrics-small/metrics.csv"); }
 
-// Names of the event files, in the order of generations.
+// Returns the names of the event files, in the order of generations.
 std::vector<std::string> EventFiles(const TestFolder& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path() + "/checkpoints/metrics-small")) {
@@ -87,7 +87,7 @@ TEST(RankEvaluation, IsReportedAndStandsInTheFilesBesideTheRun) {
   std::vector<std::string> events;
   ASSERT_TRUE(ReadEventRecords(folder.Read(files[0]), events));
   ASSERT_EQ(events.size(), 2u + kSteps);
-  // Except for the time of day, at bytes 1 to 8, the events are as event_file_test expects them.
+  // Bytes 1 to 8 hold the time of day. All other bytes of the events must be as event_file_test expects them.
   const auto timeless = [](std::string event) { return event.replace(1, 8, 8, '\0'); };
   EXPECT_EQ(timeless(events[0]), timeless(VersionEvent(Nanos(0))));
   EXPECT_EQ(timeless(events[1]), timeless(StartEvent(Nanos(0), 1)));
@@ -115,7 +115,7 @@ TEST(RankEvaluation, AResumedRunsFilesHaveEveryStepOnce) {
   }
   RankProcesses second(folder, EvaluatingConfigs(folder), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
-  // The checkpoint of step 6 had waited for that of step 3, and may or may not have become visible.
+  // The checkpoint of step 6 had to wait for that of step 3. It may have become visible or not.
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
   ASSERT_TRUE(resumed == 3 || resumed == 6) << resumed;
   EXPECT_EQ(Csv(folder), expected);

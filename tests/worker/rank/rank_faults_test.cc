@@ -1,5 +1,5 @@
-// Real rank processes that are killed in every phase of a step and of a checkpoint: the others end and say which rank
-// was lost, and the next generation continues with the losses of a run without faults.
+// Kills real rank processes in every phase of a step and of a checkpoint. The other ranks must end and say which rank was lost.
+// The next generation must continue with the losses of a run without faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -56,7 +56,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   }
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
 
-  const TestFolder folder;  // an empty folder, unlike that of the run above
+  const TestFolder folder;  // this folder is empty, unlike that of the run above
   RankProcesses first(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/1, /*absent=*/{},
                       {{c.victim, {c.fault, c.step}}});
   EXPECT_EQ(first.ExitCode(c.victim), RankProcesses::kKilled);
@@ -82,7 +82,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
-  // The checkpoint of step 6, which is written beside the step of the fault, may already be visible.
+  // The checkpoint of step 6 may already be visible, because it is written while the step of the fault runs.
   EXPECT_TRUE(resumed == c.resumes_from || (!c.OfCheckpoint() && resumed == 6)) << resumed;
   EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + resumed, expected.end()));
 }
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayout
                            return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
                          });
 
-// A stopped process differs from a slow one only in that it sends nothing. With steps as short as these, the others wait ten
+// A stopped process differs from a slow one only because it sends nothing. The steps are so short that the other ranks wait ten
 // seconds for it.
 TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   const TestFolder folder;
@@ -118,8 +118,8 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
 }
 
-// All ranks are stopped for longer than ranks wait for each other, as when a batch system suspends a job, or a host suspends
-// its machine.
+// All ranks are stopped for longer than ranks wait for each other. This happens if a batch system suspends a job, or a host
+// suspends a virtual machine.
 TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   const TestFolder folder;
   const RankProcesses ranks(folder, Configs(folder, kEndless));
@@ -132,7 +132,7 @@ TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) EXPECT_TRUE(Only<RankFailure>(ranks.Reports(rank)).empty());
 }
 
-// While a rank writes to a disk, the others wait minutes for it, but only as long as it sends signs of life.
+// While a rank writes to a disk, the other ranks wait minutes for it, but only if it sends signs of life.
 TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless, EveryThree), /*generation=*/1, /*absent=*/{},
@@ -163,7 +163,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"nan-loss", 4}}});
   int own = 0;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first rank that finds the bad loss ends. The others may hear of that before they find the loss themselves.
+    // The first rank that finds the bad loss ends. The other ranks may hear of this end before they find the loss themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     own += exit_code == kRankExitFailure ? 1 : 0;
@@ -175,7 +175,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   EXPECT_GE(own, 1);
 }
 
-// The losses of all ranks as bits, because not-a-number is not equal to itself.
+// Returns the losses of all ranks as bits, because a NaN is not equal to itself.
 std::vector<uint64_t> LossBits(const RankProcesses& ranks) {
   std::vector<uint64_t> bits;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -215,7 +215,7 @@ TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
   }
 }
 
-// The report of a rank that ended by its own fault.
+// Returns the report of a rank that ended by its own fault.
 RankFailure OwnFault(RankProcesses& ranks, int rank) {
   EXPECT_EQ(ranks.ExitCode(rank), kRankExitFailure) << ranks.Log(rank);
   const auto failures = Only<RankFailure>(ranks.Reports(rank));
@@ -223,7 +223,8 @@ RankFailure OwnFault(RankProcesses& ranks, int rank) {
   return failures.empty() ? RankFailure{} : failures.front();
 }
 
-// Even if no byte is left for the text of an error, the rank reports that it has no memory, and the cause says what to do.
+// Even if there is no memory for the text of an error, the rank must report that it has no memory. The cause tells the server
+// what to do.
 TEST(RankFaults, ARankWithoutMemorySaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"exhaust-memory", 3}}});
@@ -239,7 +240,7 @@ TEST(RankFaults, ARankWithoutMemorySaysSo) {
   }
 }
 
-// Everything else works: there is only no room for the stack of a thread, usually 8 MiB.
+// Only memory for the stack of a thread is missing, usually 8 MiB. Everything else works.
 TEST(RankFaults, ARankWithoutMemoryForAThreadSaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"refuse-stack", 3}}});
@@ -256,7 +257,7 @@ TEST(RankFaults, ARankThatMayHaveNoMoreThreadsNamesTheLimit) {
   EXPECT_EQ(own.cause, FaultCause::kUnknown);
 }
 
-// The arena needs more memory than there can be.
+// The arena needs more memory than the machine has.
 TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"refuse-memory", 0}}});
@@ -273,12 +274,12 @@ TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
     ranks.ExitCode(rank);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
-    // Some ranks may first hear that others have given up.
+    // Some ranks may hear that other ranks have given up, before they notice the fault.
     EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kData) << failures[0].reason;
   }
 }
 
-// The ranks train as long as the tokens are valid, and then report what is wrong, and where.
+// The ranks train as long as the tokens are valid. Then they report what is wrong, and where.
 TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
   for (const bool held_out : {false, true}) {
     SCOPED_TRACE(held_out ? "of the validation data" : "of the training data");

@@ -1,4 +1,4 @@
-// lynx-rank as real processes: they end when their node's lease is over, even if nobody is left to tell them.
+// Tests lynx-rank as real processes: they must end when their node's lease is over, even if there is no daemon to tell them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(RankLease, RanksEndWhenItIsOver) {
   bool one_by_itself = false;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     const int code = ranks.ExitCode(rank);
-    EXPECT_THAT(code, AnyOf(kRankExitLeaseOver, kRankExitPeerLost));  // another rank may have been first
+    EXPECT_THAT(code, AnyOf(kRankExitLeaseOver, kRankExitPeerLost));  // another rank may have ended first
     one_by_itself |= code == kRankExitLeaseOver;
     if (code == kRankExitLeaseOver) EXPECT_THAT(ranks.Log(rank), HasSubstr("the lease of this node is over"));
   }

@@ -1,4 +1,4 @@
-// lynx-rank as real processes: a complete run, resuming, and every way to end early.
+// Tests lynx-rank as real processes: a complete run, resuming, and every way to end early.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -38,7 +38,7 @@ TEST(RankProcess, TrainsReportsAndResumes) {
       EXPECT_EQ(step.arena_peak, ready.arena);
       EXPECT_GT(step.resident, ready.arena) << "the arena is a part of it";
     }
-    EXPECT_EQ(Only<CheckpointReport>(reports).size(), rank == 0 ? 3u : 0u);  // of steps 4, 8 and 10
+    EXPECT_EQ(Only<CheckpointReport>(reports).size(), rank == 0 ? 3u : 0u);  // for the steps 4, 8 and 10
   }
 
   // Without the later checkpoints, the folder looks as if the run had ended after step 4.
@@ -71,7 +71,7 @@ TEST(RankProcess, SurvivorsOfAKilledRankEndSoon) {
   }
 }
 
-// Cpus_allowed_list of every thread of the process.
+// Returns the Cpus_allowed_list of every thread of the process.
 std::vector<std::string> CoresOfThreads(pid_t pid) {
   std::vector<std::string> cores;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
@@ -95,7 +95,7 @@ TEST(RankProcess, KeepsEveryThreadToItsCores) {
                       }));
   ranks.WaitForSteps(2, 1);
   const std::vector<std::string> cores = CoresOfThreads(ranks.pid(2));
-  EXPECT_GE(cores.size(), 3u);  // compute, communication, cancellation; the BLAS may have one more
+  EXPECT_GE(cores.size(), 3u);  // threads for compute, communication and cancellation; the BLAS may have one more
   EXPECT_THAT(cores, testing::Each(std::to_string(core)));
 }
 
@@ -111,7 +111,7 @@ TEST(RankProcess, TerminatedRanksEndSoon) {
   }
 }
 
-// This also holds with two BLAS threads. The BLAS starts its threads before the program begins.
+// The test also runs with two BLAS threads. The BLAS starts its threads before the program begins.
 TEST(RankProcess, OneTerminatedRankIsCancelledAndTheOthersLoseIt) {
   for (const int threads : {1, 2}) {
     const TestFolder folder;
@@ -124,8 +124,8 @@ TEST(RankProcess, OneTerminatedRankIsCancelledAndTheOthersLoseIt) {
   }
 }
 
-// True if a thread blocks SIGTERM but not all signals. (Every thread blocks all signals for a moment when it starts
-// another.)
+// True if a thread blocks SIGTERM but not all signals. (Every thread blocks all signals for a moment when it starts another
+// thread.)
 bool BlocksTerm(const std::filesystem::path& task) {
   std::ifstream status(task / "status");
   for (std::string line; std::getline(status, line);) {
@@ -136,7 +136,7 @@ bool BlocksTerm(const std::filesystem::path& task) {
   return false;
 }
 
-// Waits until a thread of the process waits for SIGTERM and no other thread would receive it.
+// Waits until one thread of the process waits for SIGTERM, and no other thread would receive it.
 void AwaitCancellation(pid_t pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -151,7 +151,7 @@ void AwaitCancellation(pid_t pid) {
   ADD_FAILURE() << "process " << pid << " does not block SIGTERM";
 }
 
-// Rank 3 is absent. Rank 0 has not connected to it and would wait for a long time.
+// Rank 3 does not run. Rank 0 has not connected to it, and would wait for it for a long time.
 TEST(RankProcess, ATerminatedRankDoesNotWaitForItsPeers) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{3});
@@ -173,8 +173,7 @@ TEST(RankProcess, AMissingDataFileIsNamed) {
   }
 }
 
-// A rank connects to its peers before it opens its data, so it can tell them at once why it ends, and they do not wait in
-// vain.
+// A rank connects to its peers before it opens its data. So it can tell them at once why it ends, and they do not wait for it.
 TEST(RankProcess, PeersHearWhyARankCannotReadItsData) {
   const TestFolder folder;
   const std::string missing = folder.path() + "/no-such-text";
@@ -196,7 +195,8 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   configs[1].spec.data.path = folder.Write("other", std::string(1000, 'x'));
   RankProcesses ranks(folder, configs);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    // The first rank that notices the different data ends. The others may hear of that before they notice it themselves.
+    // The first rank that notices the different data ends. The other ranks may hear of this end before they notice the
+    // difference themselves.
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
     const std::vector<RankReport> reports = ranks.Reports(rank);
@@ -207,7 +207,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   EXPECT_FALSE(std::filesystem::exists(configs[0].checkpoint_directory));
 }
 
-// One arena is smaller than any layout of the program's buffers, the other is larger than the first layout that is tried.
+// One arena is smaller than any layout of the program's buffers. The other is larger than the first layout that is tried.
 TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
   for (const Bytes difference : {Bytes(-256), Bytes(1 << 20)}) {
     const TestFolder folder;
@@ -225,7 +225,7 @@ TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
   const TestFolder folder;
   RankProcesses ranks(folder,
                       Configs(folder, 5, [](RankConfig& config) { config.context.layout.zero = ZeroStage::kGradients; }));
-  std::string reasons;  // a rank may only notice that another has ended
+  std::string reasons;  // a rank may only notice that another rank has ended
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     const int exit_code = ranks.ExitCode(rank);
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;

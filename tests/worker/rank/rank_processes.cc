@@ -34,7 +34,7 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// Starts the binary with stdout and stderr in files. `keep_fd` stays open in it; -1: no descriptor.
+// Starts the binary, with stdout and stderr in files. The descriptor `keep_fd` stays open in it; -1: none stays open.
 pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const std::string& out, const std::string& err,
             int keep_fd) {
   std::vector<char*> argv = {const_cast<char*>(binary)};
@@ -50,7 +50,7 @@ pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const
   _exit(127);
 }
 
-// Sets the exit code, or kKilled. False while the process runs.
+// Sets the exit code, or kKilled. Returns false if the process still runs.
 bool Ended(pid_t pid, int& exit_code) {
   int status = 0;
   const pid_t ended = waitpid(pid, &status, WNOHANG);

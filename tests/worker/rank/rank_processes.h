@@ -1,4 +1,4 @@
-// RankProcesses: the ranks of a small job as real lynx-rank processes that share a folder. Test support.
+// RankProcesses runs the ranks of a small job as real lynx-rank processes that share a folder. Test support.
 #ifndef LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
 #define LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
 
@@ -17,51 +17,52 @@
 namespace lynx::worker {
 
 inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
-// A job of `steps` steps that recomputes everything and keeps checkpoints in the folder. The configurations lack only
-// peers and `rank`. `layout`: four ranks, 1F1B.
+// Returns the configuration of a job of `steps` steps that recomputes everything and keeps its checkpoints in the folder. It
+// lacks only `peers` and `rank`. `layout` must have four ranks and the schedule 1F1B.
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout);
-// One configuration for each stage, each changed by `change` unless that is null.
+// Returns one configuration for each stage. If `change` is not null, it changes each of them.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const std::function<void(RankConfig&)>& change = nullptr,
                                 const ParallelLayout& layout = kSmallLayout);
-// A directory in which a short name can be made but a long one cannot: a fence can be made, a shard cannot.
+// Returns a directory in which a file with a short name can be made, but not one with a long name: a fence can be made, a shard
+// cannot.
 std::string DirectoryForShortNames(const TestFolder& folder);
-// The lease file. The ranks get it if it exists when they start.
+// Returns the path of the lease file. If the file exists when the ranks start, they use it.
 inline std::string LeaseOf(const TestFolder& folder) { return folder.path() + "/lease"; }
-// More steps than any test runs.
+// No test runs so many steps.
 inline constexpr int64_t kEndless = 1'000'000;
 
 class RankProcesses {
  public:
-  static constexpr int kKilled = -1;  // exit code of a process that a signal ended
+  static constexpr int kKilled = -1;  // stands for the exit code of a process that a signal ended
   static constexpr int kRanks = 4;
 
-  // A fault for a rank: one of faulty_rank.cc, and the step in which it happens.
+  // A fault of a rank: its name in faulty_rank.cc, and the step in which it happens.
   struct RankFault {
     std::string name;
     int64_t step = 0;
   };
-  // Starts the ranks of one generation except those in `absent`. `configs`: by stage. `faults`: by rank. `yields`: the
-  // ranks find that they are asked to give way (faulty ranks do not look).
+  // Starts the ranks of one generation, without those in `absent`. `configs`: one for each stage. `faults`: by rank. `yields`:
+  // the ranks are asked to give way from the beginning (faulty ranks do not notice this).
   RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1,
                 const std::vector<int>& absent = {}, const std::map<int, RankFault>& faults = {}, bool yields = false);
-  ~RankProcesses();  // kills and reaps those that still run
+  ~RankProcesses();  // kills and reaps the processes that still run
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   pid_t pid(int rank) const { return processes_[rank]; }
   void Signal(int rank, int signal) const;
   void AskToYield(int rank) const;
-  // Waits for the process to end. After a minute, which is more than anything here needs, fails the test and kills the
+  // Waits for the process to end. After a minute, which is longer than any test here needs, fails the test and kills the
   // process.
   int ExitCode(int rank);
   std::vector<RankReport> Reports(int rank) const;
-  // Waits until the rank has reported that many steps. Fails the test after a minute.
+  // Waits until the rank has reported `steps` steps. Fails the test after a minute.
   void WaitForSteps(int rank, int64_t steps) const;
-  std::string Log(int rank) const;  // its stderr
+  std::string Log(int rank) const;  // the stderr of the rank
   // Expects all ranks to end with this exit code.
   void ExpectAllExit(int expected);
-  // The losses of all ranks, which must be the same.
+  // Returns the losses of all ranks, which must be the same.
   std::vector<double> Losses() const;
 
  private:
@@ -70,7 +71,7 @@ class RankProcesses {
 
   const TestFolder& folder_;
   const int64_t generation_;
-  std::vector<pid_t> processes_;  // -1: reaped or never started
+  std::vector<pid_t> processes_;  // -1: the process was reaped or never started
 };
 
 template <class T>
@@ -83,7 +84,7 @@ std::vector<T> Only(const std::vector<RankReport>& reports) {
 }
 
 inline constexpr char kLynxRank[] = LYNX_BINARY_DIR "/bin/lynx-rank";
-inline constexpr char kStandInRank[] = LYNX_BINARY_DIR "/bin/stand_in_rank";  // has CUDA on the host as its GPU
+inline constexpr char kStandInRank[] = LYNX_BINARY_DIR "/bin/stand_in_rank";  // uses CUDA on the host as its GPU
 
 // Runs the binary with these arguments until it ends. Returns the exit code and the output.
 struct Output {

@@ -1,5 +1,5 @@
-// lynx-rank as real processes: ranks that are asked to give way do so after the same step on all, with a checkpoint of
-// it.
+// Tests lynx-rank as real processes that are asked to give way. All ranks must give way after the same step, and the step must
+// have a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The number of steps after which the ranks gave way, which must be the same on all.
+// Returns the number of steps after which the ranks gave way. It must be the same on all ranks.
 int64_t ExpectYield(RankProcesses& ranks) {
   ranks.ExpectAllExit(kRankExitYielded);
   const auto first = Only<RankYielded>(ranks.Reports(0));
@@ -42,7 +42,7 @@ TEST(RankYield, OneRankThatIsAskedIsEnough) {
   EXPECT_EQ(Only<CheckpointReport>(ranks.Reports(0))[0].step, steps);
 }
 
-// The next generation ends like a run without the interruption: with the same bits in the same layout, and with the same
+// The next generation must end like a run without the interruption: with the same bits in the same layout, and with the same
 // steps in another layout.
 TEST(RankYield, TheNextGenerationGoesOnFromThatVeryStep) {
   const TestFolder undisturbed_folder;

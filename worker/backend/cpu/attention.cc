@@ -3,9 +3,9 @@
 // dS^T Q / sqrt(d).
 //
 // Computes blocks of rows. A block is only as wide as the visible part of its last row, so most of the masked half costs
-// nothing. fp32 Q, K and V are read in place, as columns of qkv's rows (a + 2k, d). bfloat16 ones are first copied into fp32: K
-// and V once, Q one block at a time. The gradients of heads that share keys and values are added in fp32, in the order of
-// heads.
+// nothing. fp32 Q, K and V are columns of qkv's rows (a + 2k, d), and are read there without a copy. bfloat16 Q, K and V are
+// first copied into fp32: K and V once, Q one block at a time. If heads share keys and values, their gradients are added in
+// fp32, in the order of heads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// row (s): replaces the scores of the first `visible` columns by their softmax, and the others by 0.
+// Replaces the scores of the first `visible` columns of row (s) by their softmax, and all other scores by 0.
 LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
   float max = row[0];
 #pragma omp simd reduction(max : max)
@@ -42,7 +42,7 @@ LYNX_SIMD void Multiply(const T* x, const float* factors, int64_t count, float* 
   for (int64_t i = 0; i < count; ++i) out[i] = x[i] * factors[i];
 }
 
-// dS = P (dP - rowsum(dP P)), in place of dP.
+// Computes dS = P (dP - rowsum(dP P)), which overwrites dP.
 template <class T>
 LYNX_SIMD void SoftmaxBackwardRow(const T* probs, int64_t count, float* gradient) {
   float sum = 0;
@@ -64,8 +64,8 @@ void ClearFrom(int64_t visible, int64_t end, float* row) {
   std::memset(row + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
 }
 
-// dropped = probs M over the visible columns, and 0 in the other columns before `end`. Does the same to `gradient` in place,
-// unless it is null.
+// Sets dropped = probs M in the visible columns, and 0 in the other columns before `end`. If `gradient` is not null, does the
+// same to it in place.
 template <class T>
 void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped, float* gradient) {
   for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
@@ -154,8 +154,8 @@ struct BlockGradient {
   MatrixView<const float> keys, values;
   MatrixView<float> dkeys, dvalues;
 
-  // probs, queries, dout and dqueries begin with the block's first row. `where`: the place of that row. `beta`: factor for the
-  // old content of the gradients of keys and values, 0 or 1.
+  // The first row of probs, queries, dout and dqueries is the block's first row. `where`: the place of that row. `beta`: the
+  // factor for the old content of the gradients of keys and values, 0 or 1.
   void Add(ProbsRow where, int64_t rows, float beta, MatrixView<const T> probs, MatrixView<const float> queries,
            MatrixView<const float> dout, MatrixView<float> dqueries) const {
     const int64_t end = where.row + rows;
@@ -192,15 +192,15 @@ void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, c
       const HeadView<const T> in(qkv, shape, sample, head);
       const HeadView<T> out(dqkv, shape, sample, head);
       const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
-      const bool writes = IsFirstOfKeys(shape, head);  // it overwrites the shared gradients; the other heads add
+      const bool writes = IsFirstOfKeys(shape, head);  // this head overwrites the shared gradients; the other heads add to them
       if (writes) {
         block.keys = Widened(in.k, s, d, wide_keys);
         block.values = Widened(in.v, s, d, wide_values);
         block.dkeys = Accumulator(out.k, d, wide_dkeys);
         block.dvalues = Accumulator(out.v, d, wide_dvalues);
       }
-      // The last block comes first. It sees every column, so with `writes` it overwrites all of dK and dV, and the earlier
-      // blocks add to them.
+      // The last block of rows comes first. It sees every column. So with `writes` it overwrites all of dK and dV, and the
+      // other blocks add to them.
       for (int64_t first = (s - 1) / kAttentionRows * kAttentionRows; first >= 0; first -= kAttentionRows) {
         const int64_t rows = std::min(kAttentionRows, s - first);
         const MatrixView<float> dqueries = Accumulator(FromRow(out.q, first), d, wide_dqueries);

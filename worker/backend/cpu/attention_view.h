@@ -1,4 +1,4 @@
-// Views of the heads of an attention in qkv: the q, k and v of a head are columns of qkv's rows, (a + 2k, d). Attention on fp32
+// Views of the heads of an attention in qkv. The q, k and v of a head are columns of qkv's rows (a + 2k, d). Attention on fp32
 // reads them there without a copy. Pure.
 #ifndef LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 #define LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
@@ -27,7 +27,7 @@ struct HeadView {
   }
 };
 
-// The view of the head in context (b, s, a, d) or of its gradient: a matrix (s, d).
+// Returns the view of the head in context (b, s, a, d) or in its gradient: a matrix (s, d).
 template <class T>
 MatrixView<T> ContextView(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d};
@@ -38,12 +38,12 @@ MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
 
-// Hands out the matrices that WideHeadFloats<T> counts, one after another, from an op's workspace. On fp32, which needs no
-// copies, Whole and Rows return null.
+// Gives out the matrices that WideHeadFloats<T> counts, one after another, from an op's workspace. fp32 needs no copies, so
+// Whole and Rows then return null.
 template <class T>
 class WideHead {
  public:
-  // The matrices begin `after` floats into the workspace, which may be null on fp32.
+  // The matrices begin `after` floats after the start of the workspace. For fp32 the workspace may be null.
   WideHead(const AttentionShape& shape, float* workspace, int64_t after)
       : shape_(shape), next_(std::is_same_v<T, float> ? nullptr : workspace + after) {}
 
@@ -62,7 +62,7 @@ class WideHead {
   float* next_;
 };
 
-// True if a query head is the first (or the last) of the heads that use the same keys.
+// True if a query head is the first, or the last, of the heads that use the same keys.
 inline bool IsFirstOfKeys(const AttentionShape& shape, int64_t head) { return head % (shape.a / shape.k) == 0; }
 inline bool IsLastOfKeys(const AttentionShape& shape, int64_t head) { return (head + 1) % (shape.a / shape.k) == 0; }
 

@@ -8,23 +8,24 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// Sizes of the panels in floats: blocks of a, b and c. They are as large as a part of a core's outer cache, so that each block
-// of a is converted to fp32 only a few times. A product touches only the part of the panels that it needs.
+// The sizes, in floats, of the panels that hold blocks of a, b and c. They are as large as a part of a core's outer cache, so
+// that each block of a is converted to fp32 only a few times. A product uses only the part of the panels that it needs.
 constexpr int64_t kPanelA = int64_t{1} << 20, kPanelB = int64_t{1} << 19, kPanelC = int64_t{1} << 20;
-constexpr int64_t kDepth = 1024;  // size of a block along k
+constexpr int64_t kDepth = 1024;  // the size of a block along k
 
 LYNX_SIMD void AddRow(const Bfloat16* row, int64_t count, float* sum) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
 }
 
-// A block of one operand in fp32. It is converted again only when another block is requested.
+// One block of an operand, converted to fp32. A new conversion is made only when another block is requested.
 class WideBlock {
  public:
   WideBlock(Transpose transpose, MatrixView<const Bfloat16> matrix, float* panel)
       : transpose_(transpose), matrix_(matrix), panel_(panel) {}
 
-  // Rows [row, row + rows) and columns [column, column + columns) of op(matrix): they are op of the returned view.
+  // Returns a view of the block with rows [row, row + rows) and columns [column, column + columns) of op(matrix). The block is
+  // op of the view.
   MatrixView<const float> At(int64_t row, int64_t rows, int64_t column, int64_t columns) {
     if (transpose_ == Transpose::kYes) {
       std::swap(row, column);
@@ -58,7 +59,7 @@ Bfloat16Gemm::Bfloat16Gemm() {
   if (OneDnnGemm::IsFast()) {
     one_dnn_ = std::make_unique<OneDnnGemm>(OneDnnGemm::Operands::kBfloat16);
   } else {
-    // The panels are not initialised, so memory that no product needs is never touched.
+    // The panels are not initialised, so the system provides no memory for parts that no product needs.
     panels_ = std::unique_ptr<float[]>(new float[kPanelA + kPanelB + kPanelC]);
   }
 }

@@ -1,8 +1,8 @@
-// Bfloat16Gemm: products of bfloat16 matrices, summed in fp32 and rounded once.
+// Bfloat16Gemm computes products of bfloat16 matrices. They are summed in fp32 and rounded once.
 //
-// On a processor that multiplies bfloat16 (AVX512-BF16, AMX), oneDNN computes them (one_dnn_gemm.h). On any other processor,
-// OpenBLAS computes them in single precision from fp32 copies, which are made block by block in panels of fixed size. The
-// choice depends only on the machine, and the order of a sum only on the shapes, so the same product gives the same bits on one
+// If the processor multiplies bfloat16 (AVX512-BF16, AMX), oneDNN computes the products (one_dnn_gemm.h). Otherwise OpenBLAS
+// computes them in single precision, from fp32 copies that are made block by block in panels of fixed size. The choice depends
+// only on the machine, and the order of a sum depends only on the shapes. So the same product has the same bits on the same
 // machine. One thread at a time; owns the panels.
 #ifndef LYNX_WORKER_BACKEND_CPU_BFLOAT16_GEMM_H_
 #define LYNX_WORKER_BACKEND_CPU_BFLOAT16_GEMM_H_
@@ -32,8 +32,8 @@ class Bfloat16Gemm {
   void MultiplyWidened(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
                        const Bfloat16* bias, float beta, MatrixView<C> c);
 
-  std::unique_ptr<OneDnnGemm> one_dnn_;  // null where oneDNN has no fast bfloat16 product
-  std::unique_ptr<float[]> panels_;      // used where one_dnn_ is null
+  std::unique_ptr<OneDnnGemm> one_dnn_;  // null if oneDNN has no fast bfloat16 product
+  std::unique_ptr<float[]> panels_;      // used if one_dnn_ is null
 };
 
 }  // namespace lynx::worker::cpu

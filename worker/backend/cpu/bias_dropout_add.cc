@@ -46,7 +46,7 @@ LYNX_SIMD void AddRows(const T* rows, int64_t n, int64_t h, float* sums) {
   }
 }
 
-// Calls apply(first column, count, factors) over the chunks of a token's row.
+// Calls apply(first column, count, factors) for each chunk of a token's row.
 template <class Apply>
 void ForFactors(DropoutStream& dropout, int64_t token, int64_t s, int64_t h, const Apply& apply) {
   for (int64_t column = 0; column < h; column += DropoutStream::kChunk) {

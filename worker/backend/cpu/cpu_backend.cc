@@ -1,4 +1,4 @@
-// Construction, memory and name of the CPU backend; the ops are the other files of this folder.
+// Construction, memory and name of the CPU backend. The ops are in the other files of this folder.
 #include "worker/backend/cpu/cpu_backend.h"
 
 #include <cblas.h>
@@ -21,7 +21,8 @@ namespace lynx::worker {
 namespace cpu {
 namespace {
 
-// Arithmetic on denormal numbers is several times slower, and their exact values do not matter for training.
+// Makes the processor round denormal numbers to zero. Arithmetic on them is several times slower, and their exact values do not
+// matter for training.
 void FlushDenormalsToZero() {
 #if defined(__x86_64__)
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuBackend::MakeQueue() {
 }
 
 std::string CpuBackend::Name() const {
-  // The configuration reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version are its first two words.
+  // The text is "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...". Its first two words are name and version.
   std::string config = openblas_get_config();
   const size_t first_space = config.find(' ');
   if (first_space != std::string::npos) config.resize(std::min(config.size(), config.find(' ', first_space + 1)));
@@ -92,8 +93,9 @@ std::string CpuBackend::Name() const {
 
 namespace {
 
-// OpenBLAS allocates its buffer in the first large product. If there is no memory, it retries forever. This function makes it
-// allocate the buffer before anything else is allocated. So a lack of memory is noticed later, where an error can be returned.
+// Makes OpenBLAS allocate its buffer now, before anything else is allocated. OpenBLAS allocates it in the first large product,
+// and tries again forever if there is no memory. With this call, a lack of memory is noticed later, in a place where an error
+// can be returned.
 void TakeBlasMemory() {
   constexpr int kSize = 256;
   const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);

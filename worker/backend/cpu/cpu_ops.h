@@ -1,6 +1,6 @@
-// CpuOps: the ops of layers on the cores of one machine, for elements stored as T. Each op is a file of this folder. Matrix
-// products use gemm.h and bfloat16_gemm.h; everything else is loops that the compiler vectorises (simd.h). cpu_backend.h says
-// what the ops guarantee.
+// CpuOps: the ops of layers on the cores of one machine, for elements that are stored as T. Each op has a file in this folder.
+// Matrix products use gemm.h and bfloat16_gemm.h. All other ops are loops that the compiler vectorises (simd.h). cpu_backend.h
+// says what the ops guarantee.
 #ifndef LYNX_WORKER_BACKEND_CPU_CPU_OPS_H_
 #define LYNX_WORKER_BACKEND_CPU_CPU_OPS_H_
 
@@ -12,7 +12,7 @@
 
 namespace lynx::worker::cpu {
 
-// For fp32, CpuOps is the base of the backend itself.
+// For fp32, CpuOps is the base class of the backend itself.
 template <class T>
 using InterfaceOf = std::conditional_t<std::is_same_v<T, float>, Backend, LayerBackend<T>>;
 

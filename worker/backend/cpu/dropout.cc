@@ -1,4 +1,4 @@
-// Philox4x32-10 for many counters at once; see dropout.h. It gives the same words as common/rng.h.
+// Computes Philox4x32-10 for many counters at once (see dropout.h). The words are the same as those of common/rng.h.
 #include "worker/backend/cpu/dropout.h"
 
 #if defined(__x86_64__)
@@ -22,10 +22,10 @@ void DrawFactorsPortable(const FactorRange& range, float* factors) {
 
 namespace {
 
-// The four words of four counters, each in the low half of a 64-bit lane. The widening multiplication needs them there, and
-// leaves both halves of its result without any shuffling. (A loop over 32-bit words, left to the compiler, takes almost three
-// times as long, because it shuffles words into such lanes and back in every round.) The high halves hold garbage, which no
-// step reads.
+// The four words of four counters. Each word is in the low half of a 64-bit lane, where the widening multiplication needs it,
+// and this multiplication leaves both halves of its result in the right place. (If the compiler vectorises a loop over 32-bit
+// words, the loop takes almost three times as long, because it moves words into such lanes and back in every round.) The high
+// halves hold values without meaning, which no step reads.
 struct Words {
   __m256i c0, c1, c2, c3;
 };
@@ -39,7 +39,7 @@ __attribute__((target("avx2"))) inline void Round(Words& words, __m256i key0, __
   words.c3 = product0;
 }
 
-// Writes sixteen factors, the four of each counter next to each other.
+// Writes sixteen factors. The four factors of one counter are next to each other.
 __attribute__((target("avx2"))) inline void StoreFactors(const Words& words, __m256i threshold, __m256 keep_factor,
                                                          float* factors) {
   const __m256i pair01 = _mm256_blend_epi32(words.c0, _mm256_slli_epi64(words.c1, 32), 0xAA);
@@ -49,7 +49,7 @@ __attribute__((target("avx2"))) inline void StoreFactors(const Words& words, __m
   const __m256i halves[2] = {_mm256_permute2x128_si256(counters02, counters13, 0x20),
                              _mm256_permute2x128_si256(counters02, counters13, 0x31)};
   for (int half = 0; half < 2; ++half) {
-    // word >= threshold, unsigned
+    // compares word >= threshold, as unsigned numbers
     const __m256i kept = _mm256_cmpeq_epi32(_mm256_max_epu32(halves[half], threshold), halves[half]);
     _mm256_storeu_ps(factors + 8 * half, _mm256_and_ps(_mm256_castsi256_ps(kept), keep_factor));
   }
@@ -68,7 +68,7 @@ __attribute__((target("avx2"))) void DrawFactorsAvx2(const FactorRange& range, f
   const __m256i threshold = _mm256_set1_epi32(static_cast<int>(range.threshold));
   const __m256 keep_factor = _mm256_set1_ps(range.keep_factor);
   for (int64_t i = 0; i < range.blocks; i += kBlocksAtOnce, factors += 4 * kBlocksAtOnce) {
-    // Works on two groups of four counters. While one group waits for its multiplications, the other continues.
+    // Works on two groups of four counters. While one group waits for its multiplications, the other one continues.
     const __m256i first =
         _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(range.first_block) + i), _mm256_set_epi64x(3, 2, 1, 0));
     const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));

@@ -1,4 +1,5 @@
-// DropoutStream: the dropout decisions that a DropoutKey names. They are drawn again wherever they are needed and never stored.
+// DropoutStream gives the dropout decisions that a DropoutKey names. They are drawn again each time they are needed, and never
+// stored.
 //
 // dropout_words.h defines the decisions. Not thread-safe: the object owns the buffer that it draws into.
 #ifndef LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
@@ -11,16 +12,16 @@
 
 namespace lynx::worker::cpu {
 
-// A range of consecutive counters; each gives the factors of four elements.
+// A range of consecutive counters. Each counter gives the factors of four elements.
 struct FactorRange {
   std::array<uint32_t, 2> key;
-  uint64_t sample;  // in the global batch
+  uint64_t sample;  // the number of the sample in the global batch
   uint64_t first_block;
   int64_t blocks;
   uint32_t threshold;
   float keep_factor;
 };
-// Write factors (blocks, 4). Both functions give the same bits; the machine decides which of them is used. The AVX2 version
+// These functions write factors (blocks, 4). Both give the same bits; the machine decides which one is used. The AVX2 version
 // writes up to the next multiple of kBlocksAtOnce blocks, and exists only on x86.
 inline constexpr int64_t kBlocksAtOnce = 8;
 void DrawFactorsPortable(const FactorRange& range, float* factors);
@@ -28,19 +29,21 @@ void DrawFactorsAvx2(const FactorRange& range, float* factors);
 
 class DropoutStream {
  public:
-  static constexpr int64_t kChunk = 1024;  // elements per draw: 4 KiB, small beside the tensors it is applied to
+  // Elements of one draw: 4 KiB, which is little beside the tensors that it is used for.
+  static constexpr int64_t kChunk = 1024;
 
   explicit DropoutStream(const DropoutKey& key);
 
   bool identity() const { return range_.threshold == 0; }
-  // Factors, 0 or 1/(1-rate), of the elements [first, first + count) of sample `sample` of the microbatch. count <= kChunk.
-  // Valid until the next call.
+  // Returns the factors, 0 or 1/(1-rate), of the elements [first, first + count) of sample `sample` of the microbatch. count <=
+  // kChunk. The factors are valid until the next call.
   const float* Factors(int64_t sample, int64_t first, int64_t count);
 
  private:
-  FactorRange range_;  // of the latest draw
+  FactorRange range_;  // the range of the latest draw
   int64_t first_sample_;
-  // Has room for a range that begins and ends within a block of four, and for drawing kBlocksAtOnce blocks at a time.
+  // The range may begin and end within a block of four, and kBlocksAtOnce blocks are drawn at a time. The array has room for
+  // both.
   alignas(64) float factors_[kChunk + 4 * (1 + kBlocksAtOnce)];
 };
 

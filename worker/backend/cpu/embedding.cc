@@ -1,4 +1,4 @@
-// Token embedding of one vocabulary shard: a gather of rows and its transpose, a scatter.
+// The token embedding of one vocabulary shard. The forward pass gathers rows; the backward pass adds rows to their places.
 #include <cstring>
 
 #include "worker/backend/cpu/cpu_ops.h"

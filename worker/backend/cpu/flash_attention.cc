@@ -1,10 +1,10 @@
 // Fused causal attention (FlashAttention-2, Dao 2023): the scores are computed tile by tile and never stored. The forward pass
-// keeps for each row the largest score m so far and the sum l of e^(score - m) so far, and rescales the partial result when m
-// grows; at the end it divides by l. The log-sum-exp of a row, m + log l, is all that the backward pass needs to compute a
-// tile's probabilities again: P = e^(S - lse). With M the dropout factors and C the result,
+// keeps for each row the largest score m so far, and the sum l of e^(score - m) so far. If m grows, it rescales the partial
+// result. At the end it divides the result by l. The backward pass needs only the log-sum-exp of each row, m + log l, to
+// compute the probabilities of a tile again: P = e^(S - lse). With the dropout factors M and the result C,
 //   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dC C)),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d).
 //
-// The dropout decisions are those of unfused attention. Tiles right of the diagonal are never visited.
+// The dropout decisions are those of unfused attention. Tiles that lie completely above the diagonal are not computed.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -32,26 +32,27 @@ struct alignas(64) Tile {
   MatrixView<const float> const_view() const { return {values.data(), kColumns}; }
 };
 
-// Rows [first_row, first_row + rows) and columns [first_column, first_column + columns) of one head's scores.
+// The place of a tile: rows [first_row, first_row + rows) and columns [first_column, first_column + columns) of one head's
+// scores.
 struct TilePlace {
   int64_t sample, head, s;  // head: counted over all ranks
   int64_t first_row, rows, first_column, columns;
 
-  // The number of the tile's columns that are visible to its row `row`.
+  // Returns how many of the tile's columns its row `row` may use.
   int64_t VisibleIn(int64_t row) const { return std::min(first_row + row + 1 - first_column, columns); }
   const float* Factors(DropoutStream& dropout, int64_t row) const {
     return dropout.Factors(sample, (head * s + first_row + row) * s + first_column, VisibleIn(row));
   }
 };
 
-// The largest score and the sum of a row so far.
+// The largest score and the sum of a row, over the tiles so far.
 struct RowSums {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;
 };
 
-// Replaces scores (count) by e^(score - m) and adds them to the row's sums. Returns the factor by which earlier results must be
-// multiplied. count > 0.
+// Replaces scores (count) by e^(score - m), and adds them to the row's sums. Returns the factor by which the earlier results of
+// the row must be multiplied. count > 0.
 LYNX_SIMD float TakeIn(float* scores, int64_t count, RowSums* sums) {
   float max = sums->max;
 #pragma omp simd reduction(max : max)
@@ -86,7 +87,7 @@ LYNX_SIMD float Dot(const T* x, const T* y, int64_t count) {
   return sum;
 }
 
-// Replaces scores by P, and gradient by dS. `row_sum`: of dC C.
+// Replaces the scores by P, and the gradient dP by dS. `row_sum`: the sum of the row of dC C.
 LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* scores, float* gradient) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -95,7 +96,7 @@ LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* sco
   }
 }
 
-// Like ScoreGradient, with dropout: replaces scores by P M, and gradient by dS.
+// Does the same with dropout: replaces the scores by P M, and the gradient by dS.
 LYNX_SIMD void DroppedScoreGradient(const float* factors, float lse, float row_sum, int64_t count, float* scores,
                                     float* gradient) {
 #pragma omp simd
@@ -114,16 +115,17 @@ void ClearFrom(int64_t visible, int64_t columns, float* row) {
 struct Head {
   MatrixView<const float> keys, values;
   int64_t d;
-  float scale;  // factor of the scores
+  float scale;  // the factor of the scores
 
-  // scores = scale * queries keys^T for one tile. queries: begin with the tile's first row.
+  // Computes scores = scale * queries keys^T for one tile. The first row of `queries` is the tile's first row.
   void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
     Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column), 0.0f,
          scores.view());
   }
 };
 
-// Computes the result's rows for one row of tiles, and their log-sum-exps. queries, out, lse: begin with its first row.
+// Computes the rows of the result for one row of tiles, and their log-sum-exps. queries, out and lse begin with the first row
+// of these tiles.
 void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, MatrixView<const float> queries, Tile& probs,
                  MatrixView<float> out, float* lse) {
   std::array<RowSums, kRows> sums;
@@ -152,7 +154,7 @@ struct BackwardTiles {
   Tile gradient;  // dP, then dS
 };
 
-// The tensors of one row of tiles. They begin with its first row, except dkeys and dvalues, which are whole.
+// The tensors of one row of tiles. They begin with the first row of these tiles. Only dkeys and dvalues are whole.
 struct BackwardRowsOf {
   MatrixView<const float> queries, dcontext;
   const float *lse, *row_sums;
@@ -160,7 +162,7 @@ struct BackwardRowsOf {
 };
 
 // Computes what one row of tiles adds to the gradients. `writes`: the gradients of keys and values are overwritten, because
-// this row of tiles is the first and covers all of them.
+// this row of tiles is computed first and covers all of them.
 void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const BackwardRowsOf& row, bool writes,
                   BackwardTiles& tiles) {
   const float beta = writes ? 0.0f : 1.0f;
@@ -250,7 +252,8 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       for (int64_t row = 0; row < s; ++row) {
         row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
       }
-      const bool first_of_keys = IsFirstOfKeys(shape, head);  // it overwrites the shared gradients; the other heads add
+      // This head overwrites the shared gradients; the other heads add to them.
+      const bool first_of_keys = IsFirstOfKeys(shape, head);
       if (first_of_keys) {
         one.keys = Widened(in.k, s, d, wide_keys);
         one.values = Widened(in.v, s, d, wide_values);

@@ -1,4 +1,4 @@
-// GELU: applies gelu_formula.h to every element.
+// GELU applies gelu_formula.h to every element.
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 #include "worker/backend/gelu_formula.h"

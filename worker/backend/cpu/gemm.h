@@ -1,5 +1,5 @@
-// Gemm: OpenBLAS's single-precision matrix product, row-major. Deterministic for given shapes and a given number of BLAS
-// threads: the order in which an element is summed depends on nothing else. Thread-safe for distinct results.
+// Gemm is the single-precision matrix product of OpenBLAS, row-major. It is deterministic for given shapes and a given number
+// of BLAS threads, because the order of each element's sum depends on nothing else. Thread-safe for distinct results.
 #ifndef LYNX_WORKER_BACKEND_CPU_GEMM_H_
 #define LYNX_WORKER_BACKEND_CPU_GEMM_H_
 
@@ -13,7 +13,7 @@ namespace lynx::worker::cpu {
 
 enum class Transpose { kNo, kYes };
 
-// A matrix whose rows begin `stride` elements apart.
+// A matrix in memory. Each row begins `stride` elements after the row before it.
 template <class T>
 struct MatrixView {
   T* data;

@@ -13,7 +13,8 @@ struct RowStats {
   float mean, rstd;
 };
 
-// Two passes: computing the variance about the mean just found loses no precision if the mean is large.
+// Uses two passes. The second one computes the variance from the differences to the mean, so it loses no precision if the mean
+// is large.
 template <class T>
 inline RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;

@@ -30,8 +30,8 @@ void Multiply(const ProductShape& shape, MatrixView<const float> a, MatrixView<c
 template <>
 void CpuOps<float>::LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
                                   float* y) {
-  // Writes the bias into the rows of y first, and then adds the product. This costs no time, because OpenBLAS would otherwise
-  // fill the rows with zeros first.
+  // First writes the bias into the rows of y, then adds the product. This costs no time, because without a bias OpenBLAS fills
+  // the rows with zeros first.
   if (bias != nullptr) {
     for (int64_t row = 0; row < n; ++row) std::memcpy(y + row * out, bias, static_cast<size_t>(out) * sizeof(float));
   }

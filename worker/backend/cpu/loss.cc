@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard reduces its logits to three
-// numbers for each token; the numbers of all shards together give loss and gradient.
+// Cross-entropy over a vocabulary that is split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard computes three
+// numbers for each token from its logits. The numbers of all shards together give the loss and the gradient.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -34,18 +34,18 @@ LYNX_SIMD void ScaledExp(float max, float factor, const float* x, int64_t count,
   for (int64_t i = 0; i < count; ++i) y[i] = factor * Exp(x[i] - max);
 }
 
-// The gradient of one token: factor e^(x - max), minus scale in the target's column.
+// Computes the gradient of one token: factor e^(x - max), minus `scale` in the target's column.
 struct RowGradient {
   float max, factor, scale;
-  int64_t target;  // -1: the target is in none of these columns
+  int64_t target;  // -1: no column of this shard is the target
 
   // dlogits (count) may be the same memory as logits.
   void Write(const float* logits, int64_t count, float* dlogits) const {
     ScaledExp(max, factor, logits, count, dlogits);
     if (target >= 0) dlogits[target] -= scale;
   }
-  // Writes in chunks. So even if dlogits begins at the same address as logits, a write never overlaps logits that are still to
-  // be read.
+  // Writes in chunks. So even if dlogits begins at the same address as logits, no write overlaps logits that must still be
+  // read.
   void Write(const float* logits, int64_t count, Bfloat16* dlogits) const {
     std::array<float, 1024> chunk;
     const auto most = static_cast<int64_t>(chunk.size());
@@ -58,12 +58,12 @@ struct RowGradient {
   }
 };
 
-// One token's softmax denominator over all shards: sum exp(logit - max).
+// The denominator of one token's softmax over all shards: sum exp(logit - max).
 struct Denominator {
   double max, sum;
 };
 
-// `stats` points to the token's entry of the first shard; the entries of the shards are n entries apart.
+// `stats` points to the token's entry of the first shard. The entry of the next shard is n entries later.
 Denominator Combine(const float* stats, int64_t t, int64_t n) {
   Denominator all{-std::numeric_limits<double>::infinity(), 0};
   for (int64_t shard = 0; shard < t; ++shard) all.max = std::fmax(all.max, stats[shard * n * kStats]);

@@ -13,7 +13,7 @@ namespace {
 using dnnl::memory;
 using Type = memory::data_type;
 
-// Everything that determines a primitive.
+// All values that determine a oneDNN primitive.
 struct Key {
   Transpose a, b;
   int64_t m, n, k, stride_a, stride_b, stride_c;
@@ -21,7 +21,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// The descriptor of op(matrix), (rows, columns).
+// Returns the descriptor of op(matrix), which is (rows, columns).
 memory::desc MatrixOf(int64_t rows, int64_t columns, Type type, Transpose transpose, int64_t stride) {
   return {{rows, columns}, type, transpose == Transpose::kYes ? memory::dims{1, stride} : memory::dims{stride, 1}};
 }
@@ -37,7 +37,7 @@ class OneDnnGemm::Primitives {
   // Uses the C interface, because the C++ interface allocates memory in every call.
   void Run(const Key& key, const void* a, const void* b, const void* bias, void* c) {
     Product& product = Of(key);
-    // oneDNN only reads the sources.
+    // The casts are safe, because oneDNN only reads the sources.
     product.a.set_data_handle(const_cast<void*>(a), stream_);
     product.b.set_data_handle(const_cast<void*>(b), stream_);
     product.c.set_data_handle(c, stream_);
@@ -53,7 +53,7 @@ class OneDnnGemm::Primitives {
 
  private:
   struct Product {
-    memory a, b, bias, c;  // with the addresses of the last call
+    memory a, b, bias, c;  // they hold the addresses of the last call
     dnnl::matmul primitive;
   };
 

@@ -1,8 +1,8 @@
-// OneDnnGemm: oneDNN's matrix products, with fp32 sums, of bfloat16 operands, for processors that multiply bfloat16. It can
-// also be made for fp32 operands; the same code then runs on any processor, so that machines without bfloat16 units can test
-// it.
+// OneDnnGemm computes matrix products of bfloat16 operands with oneDNN, summed in fp32. It is for processors that multiply
+// bfloat16. It can also be made for fp32 operands. The same code then runs on any processor, so that machines without bfloat16
+// units can test it.
 //
-// A oneDNN primitive is made when a shape is first seen, and kept. One thread at a time.
+// A oneDNN primitive is made when its shape occurs for the first time, and is then kept. One thread at a time.
 #ifndef LYNX_WORKER_BACKEND_CPU_ONE_DNN_GEMM_H_
 #define LYNX_WORKER_BACKEND_CPU_ONE_DNN_GEMM_H_
 
@@ -26,14 +26,16 @@ class OneDnnGemm {
  public:
   enum class Operands : uint8_t { kBfloat16, kFloat };
 
-  // True if this processor multiplies bfloat16. oneDNN decides this, so the result follows DNNL_MAX_CPU_ISA.
+  // True if this processor multiplies bfloat16. oneDNN decides this, so the environment variable DNNL_MAX_CPU_ISA can change
+  // the result.
   static bool IsFast();
 
-  // kBfloat16 is allowed only where IsFast().
+  // kBfloat16 is allowed only if IsFast() is true.
   explicit OneDnnGemm(Operands operands);
   ~OneDnnGemm();
 
-  // c = op(a) op(b) + bias. The bias is one row that is added to every row; null: no bias. All have the type of the operands.
+  // c = op(a) op(b) + bias. The bias is one row that is added to every row; null: no bias. The bias and c have the type of the
+  // operands.
   template <class T>
   void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, const T* bias, MatrixView<T> c) {
     Run({.shape = shape, .wide = false, .into = ProductInto::kOverwrite}, a, b, bias, c.data, c.stride);
@@ -49,7 +51,7 @@ class OneDnnGemm {
  private:
   struct Request {
     ProductShape shape;
-    bool wide;  // c is fp32
+    bool wide;  // true: c is fp32
     ProductInto into;
   };
   class Primitives;

@@ -1,4 +1,4 @@
-// Learned position embedding, and the dropout after it.
+// The learned position embedding, and the dropout that follows it.
 #include <algorithm>
 
 #include "worker/backend/cpu/cpu_ops.h"
@@ -30,8 +30,8 @@ LYNX_SIMD void DropAndSum(const float* factors, int64_t count, T* dx, float* dpo
   }
 }
 
-// Calls apply(sample, element of the sample, count, element of the rows) for each range of rows within one sample, in pieces of
-// at most kChunk elements.
+// Calls apply(sample, element of the sample, count, element of the rows) for each range of rows within one sample. It calls it
+// with at most kChunk elements at a time.
 template <class Apply>
 void ForRuns(int64_t first_token, int64_t n, int64_t s, int64_t h, const Apply& apply) {
   for (int64_t row = 0; row < n;) {

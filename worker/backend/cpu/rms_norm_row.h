@@ -1,5 +1,5 @@
-// Root mean square normalisation (Zhang and Sennrich 2019) of one row of h elements. The compiler vectorises the loops where an
-// LYNX_SIMD function calls them.
+// Root mean square normalisation (Zhang and Sennrich 2019) of one row of h elements. If a function marked LYNX_SIMD calls these
+// functions, the compiler vectorises their loops.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 // Pure; thread-safe.
@@ -27,8 +27,8 @@ inline void NormRow(const T* x, const T* gamma, int64_t h, float epsilon, T* y) 
   for (int64_t i = 0; i < h; ++i) y[i] = x[i] * rstd * gamma[i];
 }
 
-// `accumulate`: dx += the input gradient, else dx = it. dgamma += . dx may be the same memory as dy.   x, gamma, dy, dx, dgamma
-// (h)
+// Adds the input gradient to dx if `accumulate` is true, otherwise overwrites dx with it. Adds to dgamma. dx may be the same
+// memory as dy. x, gamma, dy, dx, dgamma: (h)
 template <class T>
 inline void NormRowBackward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, T* dx,
                             float* dgamma) {

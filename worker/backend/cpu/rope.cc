@@ -1,6 +1,6 @@
-// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair, which is rotated by the angle
-// p * slopes[i] at position p. Positions are visited in order, so the cosine and sine of an angle are computed from the
-// previous position's by the addition theorem, in double: after a million positions they are exact to 1e-10.
+// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair. At position p it is rotated by
+// the angle p * slopes[i]. The positions are processed in order. So the cosine and sine of an angle are computed from those of
+// the previous position by the addition theorem, in double. After a million positions they are exact to 1e-10.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace lynx::worker::cpu {
 namespace {
 
-constexpr int64_t kPairs = 64;  // rotated together
+constexpr int64_t kPairs = 64;  // number of pairs that are rotated together
 
 LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos, const double* step_sin, double* exact_cos,
                              double* exact_sin, float* cos, float* sin) {
@@ -27,10 +27,10 @@ LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos
   }
 }
 
-// Cosines and sines of consecutive pairs' angles at one position.
+// The cosines and sines of the angles of consecutive pairs at one position.
 class Angles {
  public:
-  // The pairs are [first, first + count), at position 0. They are rotated by `sign` times the angle.
+  // The pairs are [first, first + count), and the position is 0. `sign` is 1 to rotate by the angle, -1 to rotate back.
   Angles(const RotaryTable& rotary, int64_t first, int64_t count, double sign) : count_(count), scale_(rotary.scale) {
     for (int64_t i = 0; i < count; ++i) {
       const double angle = rotary.slopes[static_cast<size_t>(first + i)];
@@ -58,7 +58,7 @@ class Angles {
   std::array<float, kPairs> cos_, sin_;
 };
 
-// Rotates `count` pairs, at x and x + half, in each of `heads` heads that are d apart.
+// Rotates `count` pairs in each of `heads` heads, which are d elements apart. The two elements of a pair are at x and x + half.
 template <class T>
 LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t half, int64_t heads, int64_t d, T* x) {
   for (int64_t head = 0; head < heads; ++head, x += d) {

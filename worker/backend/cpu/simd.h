@@ -1,5 +1,5 @@
-// What the vectorised loops of the CPU backend share: LYNX_SIMD (common/simd.h), and an exponential function that the compiler
-// can vectorise. Pure; thread-safe.
+// What the vectorised loops of the CPU backend use together: LYNX_SIMD (common/simd.h), and an exponential function that the
+// compiler can vectorise. Pure; thread-safe.
 #ifndef LYNX_WORKER_BACKEND_CPU_SIMD_H_
 #define LYNX_WORKER_BACKEND_CPU_SIMD_H_
 
@@ -10,10 +10,10 @@
 
 namespace lynx::worker::cpu {
 
-// e^x with an error of at most 2 ulp for x <= 88; 0 below -87.3, where the normal floats end. x = n ln 2 + r with |r| <=
-// ln(2)/2; a polynomial gives e^r (Cephes, Moshier 1992), and 2^n is built from its bits.
+// Returns e^x with an error of at most 2 ulp for x <= 88. Returns 0 below -87.3, where the normal floats end. x = n ln 2 + r
+// with |r| <= ln(2)/2. A polynomial gives e^r (Cephes, Moshier 1992), and 2^n is built from its bits.
 inline float Exp(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer, which is in the low bits
   const float shifted = x * 1.44269504088896341f + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

@@ -1,4 +1,4 @@
-// The sum of squares for the gradient norm.
+// Computes the sum of squares for the gradient norm.
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/simd.h"
 

@@ -1,11 +1,12 @@
-// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g), in two ops, so that silu(g) can be stored between them.
+// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g). It is computed in two ops, so that silu(g) can be stored between
+// them.
 #include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::worker::cpu {
 namespace {
 
-// e^(-x), limited to e^87 so that its reciprocal is still a normal number.
+// Returns e^(-x), limited to e^87 so that its reciprocal is still a normal number.
 inline float ExpMinus(float x) { return Exp(x < -87.0f ? 87.0f : -x); }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Replaces the CUDA backend in builds without it.
+// Replaces the CUDA backend in builds without CUDA.
 #include "absl/status/status.h"
 #include "worker/backend/backend.h"
 

@@ -1,4 +1,4 @@
-// AdamW: applies adamw_update.h to every element of a list of tensors.
+// AdamW applies adamw_update.h to every element of a list of tensors.
 #include <cmath>
 
 #include "worker/backend/adamw_update.h"
@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxChunks = int64_t{1} << 30;  // of a grid
+constexpr int64_t kMaxChunks = int64_t{1} << 30;  // the largest number of chunks in a grid
 
 __global__ void __launch_bounds__(kBlock) UpdateList(TensorList<AdamWTensor> list, AdamWUpdate update) {
   const Chunk<AdamWTensor> chunk = list.ChunkOf(blockIdx.x);

@@ -1,13 +1,13 @@
 // Causal attention that stores its probabilities: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V, where P M is elementwise
-// and M are the dropout factors; and the gradients (attention_gradient.cuh). It does not use the workspace, which other devices
-// need.
+// and M are the dropout factors. attention_gradient.cuh has the gradients. The ops do not use the workspace; only other devices
+// need it.
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 
 namespace lynx::worker::cuda {
 namespace {
 
-// Goes over a row's tiles twice: first for the row's largest score and sum, then for the softmax.
+// Goes through a row's tiles twice: first to find the row's largest score and its sum, then to write the softmax.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads) Probs(AttentionShape shape, const T* qkv, T* probs) {
   __shared__ Tile left, right;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kTileThreads) Context(GradientArgs<T> args, St
   sum.Store(ContextRows(context, shape, at.sample, at.head).From(at.first_row), shape.d, 1.0f, 1.0f);
 }
 
-// How many samples' row sums fit into the scratch memory at once.
+// Returns the number of samples whose row sums fit into the scratch memory at once.
 int64_t SamplesAtOnce(const AttentionShape& shape) {
   constexpr int64_t kMaxRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
   return std::max<int64_t>(1, std::min(shape.b, kMaxRows / (shape.a * shape.s)));

@@ -1,7 +1,7 @@
-// The backward pass of attention, fused and unfused. With P the probabilities, M the dropout factors and C the result,
+// The backward pass of attention, fused and unfused. With the probabilities P, the dropout factors M and the result C,
 //   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - r),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d),
-// where r = rowsum(dP P) = rowsum(dC C). One kernel has a block for each tile of queries, the other a block for each tile of
-// keys, so no two blocks add to the same element. The gradients of heads that share keys are added in the order of heads.
+// where r = rowsum(dP P) = rowsum(dC C). One kernel has a block for each tile of queries. The other kernel has a block for each
+// tile of keys. So no two blocks add to the same element. If heads share keys, their gradients are added in the order of heads.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 
@@ -24,7 +24,7 @@ struct GradientArgs {
   T* dqkv;
 };
 
-// The probabilities of a tile for fused attention: computed again from the log-sum-exps (b, a, s) of the rows.
+// Gives the probabilities of a tile for fused attention. It computes them again from the log-sum-exps (b, a, s) of the rows.
 template <class T>
 struct ProbsOfLse {
   const float* lse;
@@ -42,7 +42,7 @@ struct ProbsOfLse {
   }
 };
 
-// The probabilities of a tile for unfused attention: read from where they are stored (b, a, s, s).
+// Gives the probabilities of a tile for unfused attention. It reads them from memory, where they are stored as (b, a, s, s).
 template <class T>
 struct StoredProbs {
   const T* probs;
@@ -58,7 +58,7 @@ struct StoredProbs {
   }
 };
 
-// The two matrices of a tile from which its gradients are computed.
+// The two matrices that determine the gradients of a tile.
 struct TileGradient {
   Four dropped;  // P M
   Four scores;   // dS
@@ -88,7 +88,7 @@ __device__ TileGradient GradientOf(const GradientArgs<T>& args, const Probs& sou
   return gradient;
 }
 
-// row_sums = rowsum(dP P).
+// Computes row_sums = rowsum(dP P).
 template <class T>
 __global__ void __launch_bounds__(kTileThreads) SumRows(GradientArgs<T> args, StoredProbs<T> source) {
   __shared__ Tile left, right;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kTileThreads) KeyGradient(GradientArgs<T> args
   dvalues.Store(out.v.From(at.first_column), args.shape.d, 1.0f, 1.0f);
 }
 
-// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which there are kernels.
+// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which kernels exist.
 template <class Launch>
 void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
@@ -163,7 +163,7 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
       absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
 }
 
-// Computes dqkv. The row sums must have been computed before.
+// Computes dqkv. Compute the row sums before.
 template <class T, class Probs>
 void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& source) {
   const dim3 block(kSide, kSide);

@@ -1,7 +1,7 @@
 // The parts of the fused attention kernels on bfloat16 that use tensor cores. A block has kOwnRows rows of a head as its own
-// rows, 16 for each warp, and loops over the head's other rows, kOthers at a time: queries over keys, or keys over queries.
-// Products are of bfloat16 with sums in fp32. What lies between two products (the probabilities, and their gradients) is
-// rounded to bfloat16 where the second product reads it, so it is never stored in memory. Everything else is fp32, and the
+// rows, 16 for each warp. It loops over the head's other rows, kOthers at a time: queries over keys, or keys over queries. A
+// product multiplies bfloat16 and sums in fp32. The values between two products (the probabilities, and their gradients) are
+// rounded to bfloat16 when the second product reads them, and are never stored in memory. All other arithmetic is fp32. The
 // dropout decisions are those of the other kernels.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_MMA_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_MMA_CUH_
@@ -15,15 +15,16 @@ namespace lynx::worker::cuda {
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
 inline constexpr int kOwnRows = kMmaWarps * 16;
-inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads do not fit into a block's shared memory together
+inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads need more than a block's shared memory
 
-// True if the rows of the heads can be read eight elements at a time.
+// True if the rows of the heads can be read in packs of eight elements.
 template <class... T>
 bool FitsEights(int64_t d, const T*... tensors) {
   return d % 8 == 0 && ((reinterpret_cast<uintptr_t>(tensors) % 16 == 0) && ...);
 }
 
-// Copies rows [0, Shared::kRows) and columns [0, kMost) into shared memory, with zeros where the rows or columns end.
+// Copies rows [0, Shared::kRows) and columns [0, kMost) into shared memory. Writes zeros for rows and columns that do not
+// exist.
 template <int kMost, class Shared>
 __device__ void FetchRows(const RowsOf<const Bfloat16>& from, int64_t d, bool eights, Shared& to) {
   if (eights) {
@@ -44,13 +45,13 @@ __device__ void FetchRows(const RowsOf<const Bfloat16>& from, int64_t d, bool ei
   }
 }
 
-// A lane's elements of the 16 rows x kOthers of its warp.
+// The elements that a lane has of the tile (16, kOthers) of its warp.
 template <int kOthers>
 struct WarpTile {
   SumFragment at[kOthers / 8];
 };
 
-// The warp's own rows times the transposed other rows: (16, kOthers), summed over d columns.
+// Returns the warp's own rows times the transposed other rows: (16, kOthers), summed over d columns.
 template <int kMost, class Own, class Other>
 __device__ WarpTile<Other::kRows> OwnTimesOthers(const Own& own, const Other& others, int64_t d) {
   WarpTile<Other::kRows> tile;
@@ -66,12 +67,12 @@ __device__ WarpTile<Other::kRows> OwnTimesOthers(const Own& own, const Other& ot
   return tile;
 }
 
-// A lane's part of its warp's result (16, d).
+// The part that a lane has of its warp's result (16, d).
 template <int kMost>
 struct WarpRows {
   SumFragment at[kMost / 8];
 
-  // Multiplies the lane's row g + 8 half by the factor.
+  // Multiplies the lane's row g + 8 half by the factor (tensor_core.cuh defines g).
   __device__ void Scale(int half, float factor) {
 #pragma unroll
     for (SumFragment& sums : at) {
@@ -80,7 +81,7 @@ struct WarpRows {
     }
   }
 
-  // Adds the weights, rounded, times the others' values.
+  // Adds the product of the rounded weights and the values of the other rows.
   template <class Other>
   __device__ void Add(const WarpTile<Other::kRows>& weights, const Other& values, int64_t d) {
 #pragma unroll
@@ -94,7 +95,7 @@ struct WarpRows {
     }
   }
 
-  // `to`: the block's own rows. Each of a lane's two rows is multiplied by its scale.
+  // Writes the result to `to`, the block's own rows. A lane has two rows; each is multiplied by its scale.
   __device__ void Store(const RowsOf<Bfloat16>& to, int64_t d, float scale0, float scale1) const {
     const int lane = LaneOfWarp();
 #pragma unroll
@@ -111,7 +112,7 @@ struct WarpRows {
 
 enum class OwnRows : uint8_t { kQueries, kKeys };
 
-// A block's tile of one head of one sample, and which rows and columns a lane's elements are.
+// The place of a block's tile in one head of one sample. Also says which rows and columns a lane's elements have.
 template <OwnRows kOwn>
 struct MmaPlace {
   int64_t sample, head, s;  // head: counted among this rank's heads
@@ -126,7 +127,7 @@ struct MmaPlace {
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int j, int e) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Query(j, e)) * s + Key(j, e));
   }
-  // The index of a query's row among the rows (b, a, s) of all heads.
+  // Returns the index of a query's row among the rows (b, a, s) of all heads.
   __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t query) const {
     return (sample * shape.a + head) * s + query;
   }
@@ -137,8 +138,8 @@ struct MmaSoftmax {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Adds a tile of scores: scales them and replaces them by e^(score - m), or by 0 where hidden. The caller must multiply the
-  // partial result by `factors`.
+  // Adds a tile of scores: scales them, and replaces them by e^(score - m), or by 0 if they are hidden. The caller must
+  // multiply the partial result by `factors`.
   template <int kOthers>
   __device__ void TakeIn(const MmaPlace<OwnRows::kQueries>& at, float scale, WarpTile<kOthers>& scores, float factors[2]) {
 #pragma unroll
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   MmaSoftmax softmax;
   WarpRows<kMost> sum;
   for (; at.first_other < at.s && at.first_other < at.first_own + kOwnRows; at.first_other += kOthers) {
-    __syncthreads();  // the tile before has been read
+    __syncthreads();  // all threads have read the previous tile
     FetchRows<kMost>(in.k.From(at.first_other), shape.d, eights, keys);
     FetchRows<kMost>(in.v.From(at.first_other), shape.d, eights, values);
     __syncthreads();
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
 }
 
-// Computes the two matrices of a TileGradient: replaces the tile's scores by dS, and its dP by P M.
+// Computes the two matrices of a TileGradient: replaces the scores of the tile by dS, and its dP by P M.
 template <OwnRows kOwn, int kOthers>
 __device__ void MakeGradients(const GradientArgs<Bfloat16>& args, const float* lse, const MmaPlace<kOwn>& at, float scale,
                               WarpTile<kOthers>& scores, WarpTile<kOthers>& dprobs) {
@@ -229,8 +230,8 @@ __device__ void MakeGradients(const GradientArgs<Bfloat16>& args, const float* l
   }
 }
 
-// Computes dQ of the block's queries, or dK and dV of its keys. The gradients of heads that share keys are added in the order
-// of heads.
+// Computes dQ of the block's queries, or dK and dV of its keys. If heads share keys, their gradients are added in the order of
+// heads.
 template <int kMost, OwnRows kOwn>
 __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16> args, const float* lse, bool eights) {
   constexpr int kOthers = kMost <= 64 ? 32 : 16;
@@ -251,7 +252,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16
     }
     const int64_t last = at.first_own + kOwnRows, end = kQueries && last < at.s ? last : at.s;
     for (at.first_other = kQueries ? 0 : at.first_own; at.first_other < end; at.first_other += kOthers) {
-      __syncthreads();  // the tile before has been read
+      __syncthreads();  // all threads have read the previous tile
       FetchRows<kMost>((kQueries ? in.k : in.q).From(at.first_other), shape.d, eights, others);
       FetchRows<kMost>((kQueries ? in.v : dout).From(at.first_other), shape.d, eights, other_values);
       __syncthreads();
@@ -271,7 +272,7 @@ inline dim3 MmaGrid(const AttentionShape& shape, int64_t heads) {
   return dim3(BlocksOf(shape.s, kOwnRows), BlocksOf(heads, 1), BlocksOf(shape.b, 1));
 }
 
-// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which there are kernels.
+// Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which kernels exist.
 template <class Launch>
 void ForMmaHeadSize(int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
@@ -286,7 +287,7 @@ inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const 
   });
 }
 
-// Computes dqkv. The row sums must have been computed before.
+// Computes dqkv. Compute the row sums before.
 inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& args, const float* lse) {
   const bool eights = FitsEights(args.shape.d, args.qkv, args.dcontext);
   ForMmaHeadSize(args.shape.d, [&](auto most) {

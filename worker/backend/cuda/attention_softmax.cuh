@@ -1,4 +1,4 @@
-// The softmax of rows of scores, computed tile by tile. It keeps for each row the largest score m so far and the sum l of
+// The softmax of rows of scores, computed tile by tile. For each row it keeps the largest score m so far, and the sum l of
 // e^(score - m) so far (online softmax, Milakov and Gimelshein 2018).
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_SOFTMAX_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_SOFTMAX_CUH_
@@ -10,13 +10,14 @@
 
 namespace lynx::worker::cuda {
 
-// The values of a thread's two rows; the kSide threads of a row hold the same values.
+// The values of the two rows of a thread. The kSide threads of a row hold the same values.
 struct SoftmaxRows {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Adds a tile of scores (all of them scaled, also the hidden ones) and replaces them by e^(score - m), or by 0 where hidden.
-  // The caller must multiply the partial result by `factors`. In the first tile, every row that exists has a visible column.
+  // Adds a tile of scores, which must all be scaled, also the hidden ones. Replaces them by e^(score - m), or by 0 if they are
+  // hidden. The caller must multiply the partial result by `factors`. In the first tile, every row that exists has a visible
+  // column.
   __device__ void TakeIn(const TilePlace& at, Four& scores, float factors[2]) {
     for (int i = 0; i < 2; ++i) {
       float largest = max[i];
@@ -37,7 +38,7 @@ struct SoftmaxRows {
   }
 };
 
-// The scores of a tile, scaled.
+// Returns the scores of a tile, scaled.
 template <class T>
 __device__ Four Scores(const HeadRows<const T>& in, const TilePlace& at, int64_t d, Tile& left, Tile& right) {
   Four scores = Dot(in.q.From(at.first_row), in.k.From(at.first_column), d, left, right);
@@ -48,7 +49,7 @@ __device__ Four Scores(const HeadRows<const T>& in, const TilePlace& at, int64_t
   return scores;
 }
 
-// The grid of a kernel that has a block for each tile of rows (or of columns) of each of `heads` heads.
+// Returns the grid of a kernel that has a block for each tile of rows (or of columns) of each of `heads` heads.
 inline dim3 TileGrid(const AttentionShape& shape, int64_t heads) {
   return dim3(BlocksOf(shape.s, kTile), BlocksOf(heads, 1), BlocksOf(shape.b, 1));
 }

@@ -1,6 +1,7 @@
-// Tiles (kTile, kTile) of one head's scores, and what a block of kTile / 2 x kTile / 2 threads computes from them. A thread has
-// the elements (y + 16 i, x + 16 j) of a tile, i and j in {0, 1}. In a result (kTile, d) it has the columns x + 16 j of the
-// tile's rows. All arithmetic is fp32 whatever the elements are stored as, and a sum is computed one term after another.
+// Tiles (kTile, kTile) of one head's scores, and what a block of kTile / 2 x kTile / 2 threads computes from them. Thread (x,
+// y) has the elements (y + 16 i, x + 16 j) of a tile, where i and j are 0 or 1. In a result (kTile, d) it has the columns x +
+// 16 j of its rows. All arithmetic is fp32, whatever the type of the stored elements is. A sum is computed one term after
+// another.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
 
@@ -15,13 +16,13 @@
 namespace lynx::worker::cuda {
 
 inline constexpr int kTile = 32;
-inline constexpr int kSide = kTile / 2;  // threads in each direction
+inline constexpr int kSide = kTile / 2;  // number of threads in each direction
 inline constexpr int kTileThreads = kSide * kSide;
-// Length of a row in shared memory; it puts the elements of a column into different banks.
+// The length of a row in shared memory. With it, the elements of a column are in different banks.
 inline constexpr int kPadded = kTile + 1;
 inline constexpr int64_t kMaxHeadSize = 256;
 
-// Rows of a head in memory: they begin `stride` elements apart, and the first `rows` of them exist.
+// Rows of a head in memory. Each row begins `stride` elements after the row before it. The first `rows` of them exist.
 template <class T>
 struct RowsOf {
   T* data;
@@ -30,7 +31,7 @@ struct RowsOf {
   __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
 };
 
-// The places of query head `head` of a sample, and of the keys and values that it uses, in qkv (b, s, a + 2k, d).
+// The places in qkv (b, s, a + 2k, d) of query head `head` of a sample, and of the keys and values that this head uses.
 template <class T>
 struct HeadRows {
   RowsOf<T> q, k, v;
@@ -44,13 +45,13 @@ struct HeadRows {
   }
 };
 
-// The place of the head in context (b, s, a, d).
+// Returns the place of the head in context (b, s, a, d).
 template <class T>
 __device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
   return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};
 }
 
-// One tile of one head of one sample, and which rows and columns a thread's elements are.
+// The place of one tile in one head of one sample. Also says which rows and columns a thread's elements have.
 struct TilePlace {
   int64_t sample, head, s;  // head: counted among this rank's heads
   int64_t first_row = 0, first_column = 0;
@@ -62,7 +63,7 @@ struct TilePlace {
   __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int i, int j) const {
     return dropout.Factor(sample, ((shape.first_head + head) * s + Row(i)) * s + Column(j));
   }
-  // The index of row `row` of the head among the rows (b, a, s) of all heads.
+  // Returns the index of row `row` of the head among the rows (b, a, s) of all heads.
   __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t row) const { return (sample * shape.a + head) * s + row; }
 };
 
@@ -70,7 +71,8 @@ struct Tile {
   float at[kTile][kPadded];
 };
 
-// Copies the rows x columns [first, first + kTile) of a matrix (.., d) into shared memory, with zeros where the matrix ends.
+// Copies kTile rows and the columns [first, first + kTile) of a matrix (.., d) into shared memory. Writes zeros for elements
+// that do not exist.
 template <class T>
 __device__ void Fetch(const RowsOf<T>& from, int64_t first, int64_t d, Tile& tile) {
   for (int i = threadIdx.y; i < kTile; i += kSide) {
@@ -81,7 +83,7 @@ __device__ void Fetch(const RowsOf<T>& from, int64_t first, int64_t d, Tile& til
   }
 }
 
-// A thread's four elements of a tile.
+// The four elements that a thread has of a tile.
 struct Four {
   float at[2][2] = {};
 
@@ -92,8 +94,8 @@ struct Four {
   }
 };
 
-// A thread's elements of a b^T, where a and b are rows of d columns. `left` and `right`: shared memory. Contains barriers of
-// the block.
+// Returns the thread's elements of a b^T, where a and b are rows of d columns. `left` and `right` are shared memory. All
+// threads of the block must call it, because it contains barriers.
 template <class A, class B>
 __device__ Four Dot(const RowsOf<A>& a, const RowsOf<B>& b, int64_t d, Tile& left, Tile& right) {
   Four sums;
@@ -118,7 +120,7 @@ __device__ Four Dot(const RowsOf<A>& a, const RowsOf<B>& b, int64_t d, Tile& lef
 
 enum class Transposed : bool { kNo, kYes };
 
-// A thread's part of a result (kTile, d), with d <= kMost.
+// The part that a thread has of a result (kTile, d), with d <= kMost.
 template <int kMost>
 struct Rows {
   static constexpr int kParts = kMost / kTile;  // each has kTile columns
@@ -129,8 +131,8 @@ struct Rows {
     for (float& value : at[i]) value *= factor;
   }
 
-  // Adds weights (kTile, kTile) times values (kTile, d), or the transposed weights times the values. `part`: shared memory.
-  // Contains barriers of the block.
+  // Adds weights (kTile, kTile) times values (kTile, d), or the transposed weights times the values. `part` is shared memory.
+  // All threads of the block must call it, because it contains barriers.
   template <Transposed kTransposed, class T>
   __device__ void Add(const Tile& weights, const RowsOf<T>& values, int64_t d, Tile& part) {
     const int y = threadIdx.y, x = threadIdx.x;
@@ -153,7 +155,7 @@ struct Rows {
     }
   }
 
-  // to = this result; each of a thread's two rows is multiplied by its scale.
+  // Writes this result to `to`. A thread has two rows; each is multiplied by its scale.
   template <class T>
   __device__ void Store(const RowsOf<T>& to, int64_t d, float scale0, float scale1) const {
 #pragma unroll

@@ -7,7 +7,8 @@
 namespace lynx::worker::cuda {
 namespace {
 
-// The place of a pack's elements in the tensor that dropout numbers. kWidth is 1, or 4 if the row length is a multiple of 4.
+// The place of a pack's elements in the tensor whose elements dropout numbers. kWidth is 1, or 4 if the row length is a
+// multiple of 4.
 template <int kWidth>
 struct Place {
   int64_t column, sample, element;

@@ -1,5 +1,5 @@
-// What the threads of a block do together, and how they read and write rows. The order of a sum depends only on the shape, so
-// that an op repeats its bits.
+// What the threads of a block compute together, and how they read and write rows. The order of a sum depends only on the shape,
+// so that an op repeats its bits.
 #ifndef LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 
@@ -26,7 +26,7 @@ struct Max {
   }
 };
 
-// Reduces `value` over `kLanes` neighbouring lanes; each of them gets the result.
+// Reduces `value` over `kLanes` neighbouring lanes. Each of these lanes gets the result.
 template <class Operation, int kLanes, class T>
 __device__ T ReduceLanes(T value) {
 #pragma unroll
@@ -36,12 +36,13 @@ __device__ T ReduceLanes(T value) {
   return value;
 }
 
-// Reduces `value` over all kBlock threads; each of them gets the result. Contains barriers of the block.
+// Reduces `value` over all kBlock threads. Each thread gets the result. All threads of the block must call it, because it
+// contains barriers.
 template <class Operation, class T>
 __device__ T ReduceBlock(T value) {
   __shared__ T of_warps[kBlock / kWarp];
   value = ReduceLanes<Operation, kWarp>(value);
-  __syncthreads();  // the values of an earlier call have been read
+  __syncthreads();  // all threads have read the values of an earlier call
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
   __syncthreads();
   T all = of_warps[0];
@@ -50,7 +51,7 @@ __device__ T ReduceBlock(T value) {
   return all;
 }
 
-// kWidth neighbouring elements, which are read and written at once.
+// kWidth neighbouring elements, which are read or written with one access.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
@@ -59,7 +60,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
   __device__ void Store(T* to) const { *reinterpret_cast<Pack*>(to) = *this; }
 };
 
-// The index of this thread in the whole grid, in one dimension.
+// Returns the index of this thread in the whole grid, which has one dimension.
 __device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
 }  // namespace lynx::worker::cuda

@@ -1,5 +1,5 @@
-// Sums of the columns of a row-major matrix, added to what is there: the gradients of biases, of norms' weights and of
-// positions. A block takes kColumns columns. Its threads take the rows in turn, and then their sums are added pairwise.
+// Adds the sums of the columns of a row-major matrix to memory: the gradients of biases, of norms' weights and of positions. A
+// block sums kColumns columns. Each of its threads sums some of the rows, and then the threads' sums are added in pairs.
 #ifndef LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_
 
@@ -10,8 +10,8 @@ namespace lynx::worker::cuda {
 
 inline constexpr int kColumns = 32, kRowsAtOnce = 16;
 
-// Terms is a value that says what is summed. kSums: number of sums for each column. Add(row, column, sums) adds a row's terms
-// to the sums. At(which, column) returns the memory to which a sum is added.
+// `terms` says what is summed. kSums: the number of sums for each column. Add(row, column, sums) adds the terms of a row to the
+// sums. At(which, column) returns the memory to which a sum is added.
 template <class Terms>
 __global__ void __launch_bounds__(kColumns* kRowsAtOnce) AddColumns(int64_t rows, int64_t columns, Terms terms) {
   __shared__ float partial[kRowsAtOnce][kColumns];
@@ -37,7 +37,7 @@ void SumColumns(Stream& stream, const char* name, int64_t rows, int64_t columns,
   stream.Launch(name, &AddColumns<Terms>, dim3(BlocksOf(columns, kColumns)), dim3(kColumns, kRowsAtOnce), rows, columns, terms);
 }
 
-// Sums the columns of the matrix itself.
+// The terms are the elements of the matrix itself.
 template <class T>
 struct ColumnsOf {
   static constexpr int kSums = 1;

@@ -1,4 +1,4 @@
-// Construction, memory and name of the CUDA backend; the ops are the other files of this folder.
+// Construction, memory and name of the CUDA backend. The ops are in the other files of this folder.
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ CudaBackend::CudaBackend(DeviceParts parts, std::string name)
       name_(std::move(name)) {}
 
 CudaBackend::~CudaBackend() {
-  (void)stream_.Synchronize();  // a caller that needs the error has asked for it before
+  (void)stream_.Synchronize();  // a caller that needs the error has called Finish before
   for (void* memory : allocations_) cudaFree(memory);
   for (void* memory : pinned_) cudaFreeHost(memory);
 }
@@ -52,7 +52,7 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
 void CudaBackend::Release(std::span<float> memory) {
   if (memory.empty()) return;
   LYNX_CHECK(std::erase(allocations_, memory.data()) == 1);
-  (void)stream_.Synchronize();  // the next Finish returns the same error again
+  (void)stream_.Synchronize();  // the error is ignored, because the next Finish returns it again
   cudaFree(memory.data());
 }
 
@@ -83,8 +83,9 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaBackend::MakeQueue() { return Q
 
 namespace {
 
-// Must run before the first call of CUDA. By default a device has 8 hardware queues, and further streams share one of them. A
-// transfer that waits for its peer would then block another transfer in the same queue, for which the peer may be waiting.
+// Asks CUDA for more hardware queues. Must run before the first call of CUDA. By default a device has 8 hardware queues, and
+// further streams share one of them. Then a transfer that waits for its peer could block another transfer in the same queue,
+// for which the peer may be waiting.
 void AskForHardwareQueues() {
   static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   LYNX_CHECK(set == 0);

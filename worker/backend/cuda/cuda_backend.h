@@ -1,10 +1,11 @@
-// CudaBackend: the Backend on one NVIDIA GPU. Its ops are those of cuda_ops.h.
+// CudaBackend is the Backend on one NVIDIA GPU. Its ops are those of cuda_ops.h.
 //
-// Ops are issued on one stream and run in that order; a call returns before its op is done. Pointers are to memory that the
-// device can read: memory that Allocate returned, or pinned memory. One GPU with one version of cuBLASLt repeats its bits; GPUs
-// of different kinds agree up to rounding. Beside what is allocated, the backend holds Stream::kScratch.
+// Ops are issued on one stream and run in that order. A call returns before its op is done. Pointers must point to memory that
+// the device can read: memory that Allocate returned, or pinned memory. One GPU with one version of cuBLASLt repeats its bits.
+// GPUs of different kinds agree up to rounding. In addition to the allocated memory, the backend holds Stream::kScratch.
 //
-// One thread at a time per object; the device must be set on that thread. The object owns the memory that it allocated.
+// Only one thread at a time may use an object, and the device must be set on this thread. The object owns the memory that it
+// allocated.
 #ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 #define LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
 
@@ -21,7 +22,7 @@
 
 namespace lynx::worker::cuda {
 
-// The parts that are made before the ops and outlive them.
+// The parts that are made before the ops and live longer than the ops.
 struct DeviceParts {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Gemm> gemm;
@@ -58,7 +59,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   std::string Name() const override { return name_; }
 
  private:
-  // Waits for the value on the device and returns it. If anything failed before, returns `failed`.
+  // Waits for the value on the device and returns it. If an earlier op has failed, returns `failed`.
   template <class T>
   T Fetch(const T* value, T failed);
 

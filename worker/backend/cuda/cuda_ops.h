@@ -1,6 +1,6 @@
-// CudaOps: the ops of layers on a CUDA device, for elements stored as T. Each op is a file of this folder; matrix products use
-// cuBLASLt (gemm.h). cuda_backend.h says what the ops guarantee. No kernel adds with atomic operations, because their order
-// varies.
+// CudaOps: the ops of layers on a CUDA device, for elements that are stored as T. Each op has a file in this folder. Matrix
+// products use cuBLASLt (gemm.h). cuda_backend.h says what the ops guarantee. No kernel adds with atomic operations, because
+// their order varies from run to run.
 #ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_
 #define LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_
 
@@ -13,14 +13,14 @@
 
 namespace lynx::worker::cuda {
 
-// For fp32, CudaOps is the base of the backend itself.
+// For fp32, CudaOps is the base class of the backend itself.
 template <class T>
 using InterfaceOf = std::conditional_t<std::is_same_v<T, float>, Backend, LayerBackend<T>>;
 
 template <class T>
 class CudaOps : public InterfaceOf<T> {
  public:
-  // `stream` and `gemm` outlive this object.
+  // `stream` and `gemm` must live longer than this object.
   CudaOps(Stream& stream, Gemm& gemm) : stream_(stream), gemm_(gemm) {}
 
   void EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,

@@ -1,4 +1,4 @@
-// Dropout's decisions within a kernel. They are drawn again wherever they are needed; dropout_words.h defines them.
+// Dropout's decisions within a kernel. They are drawn again each time they are needed; dropout_words.h defines them.
 #ifndef LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 
@@ -24,7 +24,7 @@ struct Dropout {
     return {DropoutPhiloxKey(key), key.first_sample, DropoutThreshold(key.rate), static_cast<float>(1.0 / (1.0 - key.rate))};
   }
 
-  // Factors, 0 or 1/(1-rate), of the elements [4 block, 4 block + 4) of sample `sample` of the microbatch.
+  // Computes the factors, 0 or 1/(1-rate), of the elements [4 block, 4 block + 4) of sample `sample` of the microbatch.
   __device__ void Factors(int64_t sample, int64_t block, float factors[4]) const {
     const PhiloxBlock words = DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(block));
 #pragma unroll

@@ -7,9 +7,9 @@
 
 namespace lynx::worker::cuda {
 
-inline constexpr int kElements = 4;  // elements of a pack; also the words of one block of dropout's generator
+inline constexpr int kElements = 4;  // number of elements in a pack, and of words in one block of dropout's generator
 
-// True if rows of `columns` elements can be read in packs in all of these tensors.
+// True if the rows of `columns` elements can be read in packs in all of these tensors.
 template <class... T>
 bool FitsPacks(int64_t columns, const T*... tensors) {
   const auto aligned = [](uintptr_t address, size_t element) { return address % (kElements * element) == 0; };

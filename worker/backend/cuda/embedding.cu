@@ -1,7 +1,8 @@
-// Token embedding of one vocabulary shard: a gather of rows and its transpose, a scatter.
+// The token embedding of one vocabulary shard. The forward pass gathers rows; the backward pass adds rows to their places.
 //
-// The scatter adds the rows of equal tokens in the order of tokens. Each token has a block, which looks for an earlier equal
-// token. If there is none, the block adds the rows of all equal tokens to its row of dtok, so no two blocks write the same row.
+// The backward pass adds the rows of equal tokens in the order of tokens. Each token has a block. The block looks for an
+// earlier equal token. If there is none, it adds the rows of all equal tokens to this token's row of dtok. So no two blocks
+// write the same row.
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 
@@ -17,13 +18,13 @@ __global__ void __launch_bounds__(kBlock)
   for (int64_t i = threadIdx.x; i < h; i += kBlock) out[token * h + i] = held ? tok[row * h + i] : T(0.0f);
 }
 
-// True in all threads if `mine` is true in any thread of the block.
+// Returns true in all threads if `mine` is true in any thread of the block.
 __device__ bool Any(bool mine) { return ReduceBlock<Max>(mine ? 1 : 0) != 0; }
 
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Scatter(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v, float* dtok) {
-  __shared__ unsigned equal[kBlock / kWarp];  // a bit for each token of a piece
+  __shared__ unsigned equal[kBlock / kWarp];  // one bit for each token of a piece
   const int64_t first = blockIdx.x;
   const int32_t token = tokens[first];
   const int64_t row = int64_t{token} - first_row;

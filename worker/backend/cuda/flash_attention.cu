@@ -1,10 +1,10 @@
 // Fused causal attention (FlashAttention-2, Dao 2023): the scores are computed tile by tile and never stored. A block has a
-// tile of rows. It loops over the tiles that are visible to them, and rescales the partial result when a row's largest score
-// grows. The log-sum-exp of a row is all that the backward pass needs (attention_gradient.cuh). The dropout decisions are those
-// of unfused attention.
+// tile of rows. It loops over the tiles of columns that these rows may use, and rescales the partial result if a row's largest
+// score grows. The backward pass needs only the log-sum-exp of each row (attention_gradient.cuh). The dropout decisions are
+// those of unfused attention.
 //
-// On bfloat16, and on a device that has tensor cores for it, heads of up to 128 elements use attention_mma.cuh. All other cases
-// are computed completely in fp32 by the kernels here.
+// attention_mma.cuh computes heads of up to 128 elements on bfloat16, if the device has tensor cores for bfloat16. The kernels
+// here compute all other cases, completely in fp32.
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/attention_mma.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
@@ -43,11 +43,12 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// row_sums (b, a, s) = rowsum(dC C), with one warp for each row.
+// Computes row_sums (b, a, s) = rowsum(dC C), with one warp for each row.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     SumProducts(AttentionShape shape, const T* context, const T* dcontext, float* row_sums) {
-  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;  // index in (b, s, a), the order of context
+  // An index in (b, s, a), which is the order of context.
+  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;
   if (row >= shape.b * shape.s * shape.a) return;
   float sum = 0;
   for (int64_t i = threadIdx.x % kWarp; i < shape.d; i += kWarp) {

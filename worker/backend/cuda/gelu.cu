@@ -1,4 +1,4 @@
-// GELU: applies gelu_formula.h to every element.
+// GELU applies gelu_formula.h to every element.
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 #include "worker/backend/gelu_formula.h"

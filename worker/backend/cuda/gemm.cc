@@ -1,5 +1,5 @@
-// cuBLASLt's matrices are column-major, so it sees a row-major matrix as its transpose. It is therefore asked for c^T (n, m) =
-// op(b)^T op(a)^T: the operands change places and everything else stays the same.
+// cuBLASLt's matrices are column-major, so a row-major matrix is its transpose for cuBLASLt. Therefore this code asks cuBLASLt
+// for c^T (n, m) = op(b)^T op(a)^T: only the operands change places.
 #include "worker/backend/cuda/gemm.h"
 
 #include <algorithm>
@@ -17,14 +17,14 @@ absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
   return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status)));
 }
 
-// The largest power of two, up to 256, that divides the address. 256 is enough for every algorithm.
+// Returns the largest power of two, up to 256, that divides the address. 256 is enough for every algorithm.
 uint32_t AlignmentOf(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   return at % 256 == 0 ? 256 : static_cast<uint32_t>(at & (~at + 1));
 }
 
-// A row-major matrix (rows, columns) as it is stored. cuBLASLt sees it as a column-major matrix (columns, rows). `transpose`:
-// whether the product uses the matrix transposed.
+// A row-major matrix (rows, columns), as it is stored. cuBLASLt sees it as a column-major matrix (columns, rows). `transpose`:
+// kYes if the product uses the transposed matrix.
 struct Operand {
   int64_t rows, columns;
   Transpose transpose;

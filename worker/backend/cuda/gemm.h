@@ -1,6 +1,6 @@
-// Gemm: products of row-major matrices through cuBLASLt, in fp32 arithmetic. Products of bfloat16 use tensor cores; products of
-// fp32 are exact fp32, without TF32. The algorithm of a product is chosen once for its shape and kept, so that its bits repeat.
-// One thread at a time.
+// Gemm computes products of row-major matrices through cuBLASLt, in fp32 arithmetic. Products of bfloat16 use tensor cores.
+// Products of fp32 are exact fp32, without TF32. The algorithm for a product is chosen once for its shape and then kept, so
+// that its bits repeat. One thread at a time.
 #ifndef LYNX_WORKER_BACKEND_CUDA_GEMM_H_
 #define LYNX_WORKER_BACKEND_CUDA_GEMM_H_
 
@@ -20,7 +20,8 @@ namespace lynx::worker::cuda {
 enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
 
-// c (m, n) = or += op(a) (m, k) op(b) (k, n), all contiguous; a transposed operand is stored as (k, m) or (n, k).
+// The product is c (m, n) = op(a) (m, k) op(b) (k, n), or it is added to c. All matrices are contiguous. A transposed operand
+// is stored as (k, m) or (n, k).
 struct ProductShape {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
   int64_t m = 0, n = 0, k = 0;
@@ -35,8 +36,8 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // A product that overwrites c may have a bias (n), with the type of c, which is added to each row; null: no bias. Errors go
-  // to the stream.
+  // If the product overwrites c, it may have a bias (n), which has the type of c and is added to each row; null: no bias. The
+  // stream receives errors.
   template <class T, class Result>
   void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
 
@@ -46,12 +47,12 @@ class Gemm {
   static Element ElementOf(const Bfloat16*) { return Element::kBfloat16; }
   static cudaDataType TypeOf(Element element);
 
-  // Everything that the choice of an algorithm may depend on.
+  // All values on which the choice of an algorithm may depend.
   struct Key {
     ProductShape shape;
     Element operands, result;
     bool adds, has_bias;
-    uint32_t alignment_a, alignment_b, alignment_c;  // bytes
+    uint32_t alignment_a, alignment_b, alignment_c;  // in bytes
 
     auto operator<=>(const Key&) const = default;
   };

@@ -1,5 +1,5 @@
-// Layer normalisation (Ba et al. 2016), with one block for each row; the gradients of its weights, with one block for some
-// columns.
+// Layer normalisation (Ba et al. 2016), with one block for each row. The kernel for the gradients of the weights has one block
+// for some columns.
 //   x^ = (x - mean) rstd,   y = x^ gamma + beta
 //   dx = rstd (g - mean(g) - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>
@@ -14,7 +14,8 @@ struct RowStats {
   float mean, rstd;
 };
 
-// Two passes: computing the variance about the mean just found loses no precision if the mean is large.
+// Uses two passes. The second one computes the variance from the differences to the mean, so it loses no precision if the mean
+// is large.
 template <class T>
 __device__ RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, co
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = (x[i] - stats.mean) * stats.rstd * gamma[i] + beta[i];
 }
 
-// Normalises the rows, and writes their statistics for WeightGradient.
+// Computes the input gradient of each row, and writes the row's statistics for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, RowStats* of_rows, T* dx) {

@@ -1,5 +1,6 @@
-// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard reduces its logits to three
-// numbers for each token; the numbers of all shards together give loss and gradient. There is one block for each token.
+// Cross-entropy over a vocabulary that is split into shards (Megatron-LM, Shoeybi et al. 2019). Each shard computes three
+// numbers for each token from its logits. The numbers of all shards together give the loss and the gradient. Each token has one
+// block.
 #include <algorithm>
 #include <limits>
 
@@ -28,12 +29,12 @@ __global__ void __launch_bounds__(kBlock)
   stats[token * kStats + 2] = target >= 0 && target < valid ? logits[target] : 0.0f;
 }
 
-// One token's softmax denominator over all shards: sum exp(logit - max).
+// The denominator of one token's softmax over all shards: sum exp(logit - max).
 struct Denominator {
   double max, sum;
 };
 
-// `stats` points to the token's entry of the first shard; the entries of the shards are n entries apart.
+// `stats` points to the token's entry of the first shard. The entry of the next shard is n entries later.
 __device__ Denominator Combine(const float* stats, int64_t t, int64_t n) {
   Denominator all{-std::numeric_limits<double>::infinity(), 0};
   for (int64_t shard = 0; shard < t; ++shard) all.max = fmax(all.max, double{stats[shard * n * kStats]});
@@ -44,7 +45,7 @@ __device__ Denominator Combine(const float* stats, int64_t t, int64_t n) {
   return all;
 }
 
-// Adds the sum over all tokens, with a single block.
+// Adds the sum over all tokens to the loss. It runs in a single block.
 __global__ void __launch_bounds__(kBlock) Loss(const float* stats, int64_t t, int64_t n, double* loss) {
   double sum = 0;
   for (int64_t token = threadIdx.x; token < n; token += kBlock) {
@@ -66,8 +67,8 @@ struct GradientOf {
   double scale;
 };
 
-// Computes the gradients of the tokens from `first` on, one for each block. A row is processed in pieces: all threads read a
-// piece before any of it is written. The first bfloat16 row needs this if dlogits begins at the same address as logits.
+// Computes the gradients of the tokens from `first` on, one token for each block. A row is processed in pieces: all threads
+// read a piece before any thread writes it. The first bfloat16 row needs this if dlogits begins at the same address as logits.
 template <class T>
 __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first, const float* logits, T* dlogits) {
   const int64_t token = first + blockIdx.x;
@@ -100,7 +101,8 @@ void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* 
 }
 
 // A bfloat16 row takes half the memory of its logits. If both begin at the same address, the rows [r, 2r) overwrite only the
-// logits of the rows [r/2, r), which have been read by then. So the rows are processed in ranges that double in size.
+// logits of the rows [r/2, r), which have been read before. So the rows are processed in ranges, and each range is twice as
+// large as the one before.
 template <class T>
 void CudaOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                               int64_t valid, double scale, const float* logits, T* dlogits) {

@@ -25,12 +25,13 @@ Nanos Marks::Begin(cudaStream_t stream) {
     ops_.Note(cudaEventRecord(first, stream), "recording an event");
     ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
   }
-  begin_ = clock_.Monotonic();  // read after the event: no mark gets a time before something that the host had already seen
+  begin_ = clock_.Monotonic();  // the clock is read after the event, so no mark gets a time before something that the host had
+                                // already seen
   return begin_;
 }
 
 Moment Marks::Record(cudaStream_t stream) {
-  if (used_ == 0) Begin(stream);  // so that the first event is before everything that is timed
+  if (used_ == 0) Begin(stream);  // so the first event is before everything that is timed
   const cudaEvent_t event = Next();
   if (event == nullptr) return {};
   ops_.Note(cudaEventRecord(event, stream), "recording an event");

@@ -1,7 +1,7 @@
-// Marks: moments in the order of a device's work, held as CUDA events. After Begin, the events are recorded again, so a step
-// with as many marks as an earlier one creates no new event.
+// Marks holds moments in the order of a device's work as CUDA events. After Begin, the events are used again. So a step creates
+// no new event if an earlier step had as many marks.
 //
-// Errors go to the stream of ops; after an error nothing is recorded. One thread at a time. Owns the events.
+// The stream of the ops receives errors. After an error nothing is recorded. One thread at a time. Owns the events.
 #ifndef LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 #define LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 
@@ -19,33 +19,32 @@ namespace lynx::worker::cuda {
 
 class Marks {
  public:
-  // `ops`: receives errors.
+  // `ops`: the stream that receives errors.
   explicit Marks(Stream& ops) : ops_(ops) {}
   ~Marks();
   Marks(const Marks&) = delete;
   Marks& operator=(const Marks&) = delete;
 
-  // Waits until the stream has nothing left to do and returns that time. Forgets all earlier marks.
+  // Waits until the stream has no work left, and returns that time. Forgets all earlier marks.
   Nanos Begin(cudaStream_t stream);
-  // Adds a mark, which is reached when everything issued so far on the stream is done.
+  // Adds a mark. It is reached when all work that was issued on the stream before is done.
   Moment Record(cudaStream_t stream);
-  // `moment` is a mark or a time. If it is a mark, work that is issued on the stream from now on runs after it. If it is a
-  // time,
-  // the call has no effect.
+  // If `moment` is a mark, work that is issued on the stream from now on runs after it. If `moment` is a time, the call has no
+  // effect.
   void Follow(Moment moment, cudaStream_t stream);
-  // The time of a mark since Begin. The mark must have been reached. On failure the result is the epoch.
+  // Returns the time of a mark since Begin. The mark must have been reached. Returns the epoch after a failure.
   Nanos TimeOf(Moment moment);
 
  private:
   cudaEvent_t EventOf(Moment moment) const;
-  // A new event, or the event of a mark that was forgotten; null after an error.
+  // Returns a new event, or the event of a forgotten mark; null after an error.
   cudaEvent_t Next();
 
   const RealClock clock_;
   Stream& ops_;
-  std::vector<cudaEvent_t> events_;  // by mark; the first one is Begin's
+  std::vector<cudaEvent_t> events_;  // one for each mark; Begin records the first one
   int32_t used_ = 0;
-  Nanos begin_;  // time of the first event
+  Nanos begin_;  // the time of the first event
 };
 
 }  // namespace lynx::worker::cuda

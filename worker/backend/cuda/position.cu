@@ -1,4 +1,4 @@
-// Learned position embedding, and the dropout after it.
+// The learned position embedding, and the dropout that follows it.
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/dropout.cuh"
 #include "worker/backend/cuda/elementwise.cuh"
@@ -20,7 +20,7 @@ struct Forward {
   }
 };
 
-// Each thread has one element of the position embedding, and goes over the rows that use it, sample after sample.
+// Each thread has one element of the position embedding. It goes through the rows that use this element, sample after sample.
 template <class T>
 struct Backward {
   T* dx;

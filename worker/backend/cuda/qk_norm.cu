@@ -1,5 +1,5 @@
-// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), with one warp for each head of a token;
-// the gradients of the two weights, with one block for some of a head's elements.
+// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), with one warp for each head of a token.
+// The kernel for the gradients of the two weights has one block for some of a head's elements.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 
 constexpr int kHeadsOfBlock = kBlock / kWarp;
 
-// The heads that a kernel goes over: the first `normed` of the `heads` heads of a token. Queries come first, then keys, then
+// The heads that a kernel works on: the first `normed` of the `heads` heads of each token. Queries come first, then keys, then
 // values.
 struct Heads {
   int64_t tokens, queries, normed, heads, d;
 
-  // The index at which head number `at` begins, if `each` heads of each token are counted.
+  // Returns the index of the first element of head number `at`, if only the first `each` heads of each token are counted.
   __device__ int64_t Begin(int64_t at, int64_t each) const { return (at / each * heads + at % each) * d; }
 };
 
@@ -25,7 +25,7 @@ Heads HeadsOf(const AttentionShape& shape, int64_t tokens) {
   return {tokens, shape.a, shape.a + shape.k, shape.a + 2 * shape.k, shape.d};
 }
 
-// The head of this thread's warp, counted over the whole grid.
+// Returns the number of the head of this thread's warp, counted over the whole grid.
 __device__ int64_t HeadOfWarp() { return int64_t{blockIdx.x} * kHeadsOfBlock + threadIdx.x / kWarp; }
 
 template <class T>
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// The terms that SumColumns adds up. Its rows are heads: `each` heads of every token, beginning with the head `first`.
+// The terms for SumColumns. Their rows are heads: `each` heads of every token, beginning with head number `first`.
 template <class T>
 struct WeightGradient {
   static constexpr int kSums = 1;
@@ -119,7 +119,7 @@ void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const
     auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
     this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
-    // Comes before dx overwrites the gradient, because these sums read the gradient.
+    // The sums come first, because they read the gradient that dx overwrites later.
     SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
                WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
     SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,

@@ -1,5 +1,5 @@
-// Queue: a stream for transfers, beside the stream of the ops. If both need the device's multiprocessors, the queue has
-// priority: a transfer uses few of them, and other ranks wait for it.
+// Queue is a stream for transfers, which runs beside the stream of the ops. If both need the device's multiprocessors, the
+// queue has priority, because a transfer uses few of them and other ranks wait for it.
 #ifndef LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 #define LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 
@@ -16,7 +16,7 @@ namespace lynx::worker::cuda {
 
 class Queue : public DeviceQueue {
  public:
-  // Makes a queue on the device of `ops`, which also receives its errors. Borrows both.
+  // Makes a queue on the device of `ops`. The stream `ops` also receives the queue's errors. Borrows both arguments.
   static absl::StatusOr<std::unique_ptr<DeviceQueue>> Create(Stream& ops, Marks& marks);
   ~Queue() override;
   Queue(const Queue&) = delete;

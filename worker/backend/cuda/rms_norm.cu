@@ -1,5 +1,5 @@
-// Root mean square normalisation (Zhang and Sennrich 2019), with one block for each row; the gradient of its weight, with one
-// block for some columns.
+// Root mean square normalisation (Zhang and Sennrich 2019), with one block for each row. The kernel for the gradient of the
+// weight has one block for some columns.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, in
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = x[i] * rstd * gamma[i];
 }
 
-// Normalises the rows, and writes their rstd for WeightGradient.
+// Computes the input gradient of each row, and writes the row's rstd for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, float* of_rows, T* dx) {

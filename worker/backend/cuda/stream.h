@@ -1,8 +1,8 @@
-// Stream: the CUDA stream on which a device's ops are issued one after another. It holds the fixed memory that the ops share,
-// and the first error of any op. Issuing an op never waits for the device.
+// Stream is the CUDA stream on which a device's ops are issued one after another. It holds the fixed memory that the ops share,
+// and the first error of any op. No call that issues an op waits for the device.
 //
-// After an error nothing more is issued. An op does not return its own error, so a caller that needs to know calls Synchronize.
-// One thread at a time. Owns the CUDA stream and the scratch memory.
+// After an error nothing more is issued. An op does not return its own error; a caller that needs it calls Synchronize. One
+// thread at a time. Owns the CUDA stream and the scratch memory.
 #ifndef LYNX_WORKER_BACKEND_CUDA_STREAM_H_
 #define LYNX_WORKER_BACKEND_CUDA_STREAM_H_
 
@@ -18,19 +18,19 @@
 
 namespace lynx::worker::cuda {
 
-// The status for a CUDA error: ResourceExhausted where memory is short, Aborted where the device has failed, else Internal.
-// `what`: what was being done.
+// Returns the status for a CUDA error: ResourceExhausted if memory is short, Aborted if the device has failed, otherwise
+// Internal. `what`: what the caller was doing.
 absl::Status StatusOf(cudaError_t error, const std::string& what);
 
 class Stream {
  public:
-  // Memory that an op may use between its kernels, and that a matrix product may use within one.
+  // The size of the memory that an op may use between its kernels, and that a matrix product may use within a kernel.
   static constexpr Bytes kScratch{int64_t{32} << 20};
 
-  // Limit for the size of a kernel's parameters; a larger size needs a driver of version 530 or newer.
+  // The largest size of a kernel's parameters. A larger size needs a driver of version 530 or newer.
   static constexpr size_t kMaxParameterBytes = 4096;
 
-  // Creates it on the calling thread's device.
+  // Creates the stream on the calling thread's device.
   static absl::StatusOr<std::unique_ptr<Stream>> Create();
   ~Stream();
   Stream(const Stream&) = delete;
@@ -45,11 +45,11 @@ class Stream {
   bool multiplies_bfloat16() const { return compute_major_ >= 8; }
 
   bool ok() const { return status_.ok(); }
-  // Keeps the first status that is not OK.
+  // Stores the status if it is the first one that is not OK.
   void Note(const absl::Status& status);
   void Note(cudaError_t error, const char* what);
 
-  // Launches kernel<<<grid, block>>>(arguments...), unless there was an error before or the grid is empty.
+  // Launches kernel<<<grid, block>>>(arguments...). Does nothing if there was an error before or if the grid is empty.
   template <class... Parameters, class... Arguments>
   void Launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
     static_assert((sizeof(Parameters) + ... + 0) <= kMaxParameterBytes);
@@ -61,7 +61,7 @@ class Stream {
     Note(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
   }
 
-  // Waits for everything that was issued. Returns its first error.
+  // Waits for all work that was issued. Returns the first error.
   absl::Status Synchronize();
 
  private:
@@ -81,7 +81,7 @@ T* Stream::ScratchOf(int64_t count) const {
   return static_cast<T*>(scratch_);
 }
 
-// The number of blocks of `size` that cover `count`.
+// Returns the number of blocks of `size` elements that cover `count` elements.
 constexpr unsigned BlocksOf(int64_t count, int64_t size) { return static_cast<unsigned>((count + size - 1) / size); }
 
 }  // namespace lynx::worker::cuda

@@ -1,5 +1,5 @@
-// The sum of squares for the gradient norm: each block adds up a chunk of a tensor in double, and then one block adds up the
-// blocks' sums. Only the tensors' sizes decide which elements a thread adds, and in which order.
+// The sum of squares for the gradient norm. Each block adds up a chunk of a tensor in double. Then one block adds up the sums
+// of all blocks. Only the tensors' sizes decide which elements a thread adds, and in which order.
 #include <vector>
 
 #include "worker/backend/cuda/cuda_backend.h"
@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxParts = 65'536;  // plus one for each tensor
+constexpr int64_t kMaxParts = 65'536;  // one more is possible for each tensor
 
 struct Summed {
   const float* x;

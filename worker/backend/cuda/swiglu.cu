@@ -1,11 +1,12 @@
-// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g), in two ops, so that silu(g) can be stored between them.
+// SwiGLU (Shazeer 2020): silu(g) u with silu(g) = g sigma(g). It is computed in two ops, so that silu(g) can be stored between
+// them.
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 
 namespace lynx::worker::cuda {
 namespace {
 
-// e^(-x), limited to e^87 so that its reciprocal is still a normal number.
+// Returns e^(-x), limited to e^87 so that its reciprocal is still a normal number.
 __device__ float ExpMinus(float x) { return expf(x < -87.0f ? 87.0f : -x); }
 
 __device__ float Silu(float x) { return x / (1.0f + ExpMinus(x)); }
@@ -17,7 +18,8 @@ __device__ float SiluSlope(float x) {
   return sigma + x * sigma * (e * sigma);
 }
 
-// The index in gated (n, 2, f) of the gate of element i of (n, f). The other half is f elements later.
+// Returns the index in gated (n, 2, f) of the gate that belongs to element i of (n, f). The element that it multiplies is f
+// elements later.
 __device__ int64_t GateOf(int64_t i, int64_t f) { return i / f * 2 * f + i % f; }
 
 template <class T, int kWidth>

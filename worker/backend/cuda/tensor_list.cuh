@@ -1,6 +1,6 @@
-// Lists of tensors that one kernel works on. A block works on one chunk of one tensor; a table in the kernel's parameters says
-// on which. A model's parameters are hundreds of tensors, and most of them are too small to occupy a device. If each had its
-// own kernel, starting the kernels would take longer than the work itself.
+// Lists of tensors that one kernel works on. A block works on one chunk of one tensor. A table in the kernel's parameters says
+// which chunk this is. A model has hundreds of parameters, and most of them are too small to occupy a device. If each had a
+// kernel of its own, starting the kernels would take longer than the work itself.
 #ifndef LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
 
@@ -11,8 +11,9 @@
 
 namespace lynx::worker::cuda {
 
-inline constexpr int kListed = 56;  // at 64 bytes for each tensor this stays below the 4 KiB limit of a kernel's parameters
-inline constexpr int64_t kChunk = 16 * kBlock;  // elements of a block are this or a multiple of it
+// With 64 bytes for each tensor, a list stays below the 4 KiB limit of a kernel's parameters.
+inline constexpr int kListed = 56;
+inline constexpr int64_t kChunk = 16 * kBlock;  // a chunk has this number of elements or a multiple of it
 
 // What a block works on: the elements [begin, end) of a tensor.
 template <class Tensor>
@@ -21,13 +22,13 @@ struct Chunk {
   int64_t begin, end;
 };
 
-// Tensor has a member `count`, its number of elements.
+// Tensor must have a member `count`, its number of elements.
 template <class Tensor>
 struct TensorList {
   Tensor tensors[kListed];
-  int32_t ends[kListed];  // running total of the tensors' chunks; it always rises, because no tensor is empty
+  int32_t ends[kListed];  // for each tensor, the number of chunks up to its end; it always rises, because no tensor is empty
   int32_t tensor_count;
-  int64_t chunk;  // elements
+  int64_t chunk;  // number of elements in a chunk
 
   __device__ Chunk<Tensor> ChunkOf(unsigned block) const {
     int low = 0, high = tensor_count - 1;  // the block's tensor is in [low, high]
@@ -45,7 +46,8 @@ struct TensorList {
   }
 };
 
-// Elements of a chunk such that all tensors together have at most `most` chunks more than there are tensors.
+// Returns the number of elements in a chunk. It is so large that all tensors together have at most `most` chunks more than
+// there are tensors.
 template <class Tensors>
 int64_t ChunkFor(const Tensors& tensors, int64_t most) {
   int64_t count = 0;
@@ -54,7 +56,7 @@ int64_t ChunkFor(const Tensors& tensors, int64_t most) {
   return kChunk * std::max<int64_t>(chunks_each, 1);
 }
 
-// Calls launch(list, chunks) with one list after another until every tensor that is not empty has been in one.
+// Calls launch(list, chunks) with one list after another, until every tensor that is not empty has been in a list.
 template <class Tensor, class Tensors, class Launch>
 void ForLists(const Tensors& tensors, int64_t chunk, Launch launch) {
   TensorList<Tensor> list{};

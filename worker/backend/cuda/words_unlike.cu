@@ -1,4 +1,4 @@
-// Finds the last word of memory that is not the mark. Each block finds the last such word in its part; then one block finds the
+// Finds the last word of memory that is not the mark. Each block finds the last such word in its part. Then one block finds the
 // last of all these words.
 #include <algorithm>
 #include <bit>

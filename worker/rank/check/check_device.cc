@@ -19,17 +19,17 @@ namespace {
 constexpr Nanos kDuration{100'000'000};
 constexpr int32_t kCpuSize = 256, kGpuSize = 1024;
 constexpr int kMatrices = 3;
-// Rows of the left factor repeat with kRowPeriod and rows of the right factor with kColumnPeriod. So the product's rows and
-// columns repeat with these periods. The periods are small, so that all values can be computed beforehand. They have no common
-// divisor with the sizes by which devices divide their work.
+// Row i of the left factor equals row i + kRowPeriod, and row i of the right factor equals row i + kColumnPeriod. So the
+// product's rows and columns repeat with these periods. The periods are small, so that all values can be computed beforehand.
+// They have no common divisor with the sizes by which devices divide their work.
 constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
-// The largest whole number in the factors. bfloat16 represents all whole numbers up to it exactly; so does the shortest format
-// in which devices multiply float32.
+// The largest whole number in the factors. bfloat16 represents all whole numbers up to it exactly. So does the shortest format
+// that devices use inside a product of float32 matrices.
 constexpr int64_t kLargest = 31;
 static_assert(kLargest * kLargest * kMaxCheckedProduct < (1 << 24));
 
-// One factor of a matrix product, as `period` rows of `size` values. The left and the right factor use different values of
-// `first`, so that their values differ.
+// Returns one factor of a matrix product, as `period` rows of `size` values. The left and the right factor use different values
+// of `first`, so that their values differ.
 std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
   std::vector<float> rows(static_cast<size_t>(period * size));
   for (int64_t row = 0; row < period; ++row) {
@@ -41,12 +41,12 @@ std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
   return rows;
 }
 
-// Rows (kRowPeriod, size) of left right^T.
+// Returns rows (kRowPeriod, size) of the product left right^T.
 std::vector<float> ProductRows(const std::vector<float>& left, const std::vector<float>& right, int64_t size) {
   std::vector<float> rows(static_cast<size_t>(kRowPeriod * size));
   for (int64_t row = 0; row < kRowPeriod; ++row) {
     for (int64_t column = 0; column < size; ++column) {
-      float sum = 0;  // of whole numbers below 2^24
+      float sum = 0;  // a sum of whole numbers, below 2^24
       if (column >= kColumnPeriod) {
         sum = rows[static_cast<size_t>(row * size + column - kColumnPeriod)];
       } else {
@@ -63,7 +63,7 @@ uint32_t PatternWord(size_t index, uint32_t inverted) {
   return (static_cast<uint32_t>(index) * 2'654'435'761u ^ static_cast<uint32_t>(index >> 16)) ^ inverted;
 }
 
-// Sets every bit once to one and once to zero, and checks it.
+// Sets every bit of the memory once to one and once to zero, and checks it each time.
 absl::Status CheckMemory(std::span<float> memory, Backend& backend) {
   for (const uint32_t inverted : {0u, ~0u}) {
     HostView view(memory, backend);
@@ -99,7 +99,7 @@ absl::Status Compare(std::span<const float> found, const std::vector<float>& row
     const float* const should = &rows[static_cast<size_t>(row % kRowPeriod * size)];
     if (std::memcmp(is, should, static_cast<size_t>(size) * sizeof(float)) == 0) continue;
     for (int64_t column = 0; column < size; ++column) {
-      if (is[column] == should[column]) continue;  // the values are equal: a zero may have a sign
+      if (is[column] == should[column]) continue;  // compares values and not bits, because a zero may have a sign
       return absl::DataLossError(
           absl::StrFormat("the device computes wrongly: element (%d, %d) of the product of matrices of %d x %d is %.9g, "
                           "not %.9g, in product %d",
@@ -120,7 +120,7 @@ absl::Status CheckProducts(const DeviceCheck& check, std::span<float> left, std:
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + check.duration;
   for (int i = 0; i < kLeastProducts || clock.Monotonic() < deadline; ++i) {
-    backend.Fill(product.data(), size * size, -1.0f);  // so an earlier correct result is not mistaken for a new one
+    backend.Fill(product.data(), size * size, -1.0f);  // overwrites the last result, so that it is not mistaken for a new one
     if (narrow) {
       backend.bfloat16().LogitsForward(reinterpret_cast<const Bfloat16*>(left.data()),
                                        reinterpret_cast<const Bfloat16*>(right.data()), size, size, size, product.data());

@@ -11,7 +11,7 @@
 namespace lynx::worker {
 namespace {
 
-// The median of sorted values, without the value at index `skipped`.
+// Returns the median of sorted values, without the value at index `skipped`.
 Nanos MedianWithout(const std::vector<Nanos>& sorted, size_t skipped) {
   if (sorted.size() < 2) return Nanos(0);
   const size_t middle = (sorted.size() - 1) / 2;
@@ -34,7 +34,7 @@ Nanos MedianOfOthers(const std::map<int64_t, std::vector<Nanos>>& times, const P
 
 std::vector<CheckedPair> PairsOf(const ParallelLayout& layout) {
   std::vector<CheckedPair> pairs;
-  // The rounds, by rank, in which the rank is in a pair.
+  // For each rank, the rounds in which the rank is in a pair.
   std::vector<std::set<int32_t>> rounds(static_cast<size_t>(layout.ranks()));
   for (int32_t low = 0; low < layout.ranks(); ++low) {
     std::set<int32_t> peers;

@@ -11,27 +11,27 @@
 
 namespace lynx::worker {
 
-// Two ranks that communicate while they train. In a round no rank is in two pairs. Each rank checks its own pairs in the order
-// of their rounds, so ranks never wait for each other in a circle.
+// Two ranks that communicate while they train. In one round no rank is in two pairs. Each rank checks its own pairs in the
+// order of their rounds. So ranks never wait for each other in a circle.
 struct CheckedPair {
   int32_t low = 0, high = 0;
   int32_t round = 0;
   bool operator==(const CheckedPair&) const = default;
 };
-// The pairs, sorted by round, then by rank.
+// Returns the pairs, sorted by round, then by rank.
 std::vector<CheckedPair> PairsOf(const ParallelLayout& layout);
 
 struct PairTime {
-  int64_t kind = 0;  // links of one kind are compared
-  Nanos best;        // the shortest of all exchanges so far
+  int64_t kind = 0;  // the kind of the link; only links of the same kind are compared
+  Nanos best;        // the shortest time of all exchanges so far
 };
-// A link is slow if it takes more than kSlowFactor times the median of the other links of its kind, and more than kSlowLeast.
-// The scheduler of a busy machine does not keep a rank from running for as long as kSlowLeast.
+// A link is slow if its time is above two limits: kSlowFactor times the median of the other links of its kind, and kSlowLeast.
+// A busy machine's scheduler never stops a rank for as long as kSlowLeast.
 inline constexpr int64_t kSlowFactor = 8;
 inline constexpr Nanos kSlowLeast{50'000'000};
-// The slow links, as indices into `pairs`, ascending.
+// Returns the slow links as indices into `pairs`, ascending.
 std::vector<size_t> SlowPairs(const std::vector<PairTime>& pairs);
-// The median of the other links of the same kind; 0: there are no others.
+// Returns the median of the other links of the same kind, or 0 if there are no others.
 Nanos MedianOfOthers(const std::vector<PairTime>& pairs, size_t pair);
 
 }  // namespace lynx::worker

@@ -26,19 +26,19 @@ namespace lynx::worker {
 namespace {
 
 constexpr int64_t kWords = kCheckedLinkBytes.value / static_cast<int64_t>(sizeof(float));
-// Each pair makes two exchanges. Pairs that seem slow then make up to kMoreExchanges more.
+// First each pair makes two exchanges. Pairs that seem slow then make up to kMoreExchanges more.
 constexpr int kMoreExchanges = 5;
-// An exchange that takes longer than this is not repeated.
+// If an exchange takes longer than this, the pair makes no further exchange.
 constexpr Nanos kLongExchange{1'000'000'000};
 
 uint32_t WordOf(int32_t rank, int64_t index) {
   return (static_cast<uint32_t>(rank) + 1) * 2'246'822'519u + static_cast<uint32_t>(index) * 2'654'435'761u;
 }
 
-// What one end of a link has found. It is sent to the other ranks in this form.
+// What the rank at one end of a link has found. The rank sends it to the other ranks in this form.
 struct Finding {
   int32_t peer = 0;
-  int32_t wrong = 0;  // words
+  int32_t wrong = 0;  // number of wrong words
   int64_t best_nanos = 0;
 };
 
@@ -60,16 +60,16 @@ class LinkCheck {
       : config_(config), options_(options), pairs_(pairs), between_hosts_(between_hosts),
         words_(static_cast<size_t>(2 * kWords)) {}
 
-  // Collective: opens the sockets that the higher ranks of its pairs connect to, and tells them the ports.
+  // Collective. Opens a socket for each of its pairs in which this rank is the lower one, and tells the other ranks the ports.
   absl::Status Listen();
-  // Makes exchanges over those of the given pairs that this rank is in. Two ranks must go through their common pairs in the
-  // same order.
+  // Makes one exchange for each of the given pairs that this rank is in. The two ranks of several common pairs must use them in
+  // the same order.
   absl::Status Exchange(const std::vector<size_t>& pairs);
-  // Collective: the times of all pairs. Also notes the wrong words that other ranks have found.
+  // Collective. Returns the times of all pairs. Also records the wrong words that other ranks have found.
   absl::StatusOr<std::vector<PairTime>> Gather();
-  // Valid after Gather.
+  // True if a rank received a wrong word from the other rank of the pair. Call it after Gather.
   bool wrong(size_t pair) const { return wrong_[pair]; }
-  // A sentence about the first word that came in wrong; empty: there was none.
+  // A sentence about the first wrong word that this rank received; empty if there was none.
   const std::string& words_text(size_t pair) const { return own_.at(pair).text; }
   bool is_own(size_t pair) const { return pairs_[pair].low == config_.rank || pairs_[pair].high == config_.rank; }
   int32_t PeerOf(size_t pair) const { return pairs_[pair].low == config_.rank ? pairs_[pair].high : pairs_[pair].low; }
@@ -78,7 +78,7 @@ class LinkCheck {
   // The state of a pair that this rank is in.
   struct Own {
     std::unique_ptr<Communicator> communicator;
-    UniqueFd listener;  // the lower rank's, until it is connected
+    UniqueFd listener;  // the socket of the lower rank, until the higher rank has connected
     Finding finding;
     std::string text;
   };
@@ -86,7 +86,7 @@ class LinkCheck {
   absl::Status Connect(size_t pair, Own& own);
   absl::StatusOr<Nanos> ExchangeOnce(size_t pair, Own& own);
   void Compare(int32_t peer, const float* words, Own& own) const;
-  // What an error on a pair's connections means for this rank.
+  // Returns the error of this rank that follows from an error on a pair's connections.
   absl::Status Explained(const absl::Status& status, size_t pair) const;
 
   const RankConfig& config_;
@@ -95,12 +95,12 @@ class LinkCheck {
   Communicator& between_hosts_;
   std::vector<float> words_;  // (2, kWords)
   std::map<size_t, Own> own_;
-  std::map<std::pair<int32_t, int32_t>, int32_t> ports_;  // by pair
+  std::map<std::pair<int32_t, int32_t>, int32_t> ports_;  // the port of each pair's lower rank
   std::vector<bool> wrong_;
 };
 
 absl::Status LinkCheck::Listen() {
-  std::vector<int32_t> listening;  // pairs of higher rank and port
+  std::vector<int32_t> listening;  // alternates: higher rank, port, higher rank, port ...
   for (size_t i = 0; i < pairs_.size(); ++i) {
     if (!is_own(i)) continue;
     Own& own = own_[i];
@@ -134,7 +134,7 @@ absl::Status LinkCheck::Connect(size_t pair, Own& own) {
                    config_.peers[static_cast<size_t>(pairs_[pair].high)]};
   options.connect_timeout = options.idle_timeout = options_.patience * (pairs_[pair].round + 1);
   options.pacing_bytes_per_second = config_.pacing_bytes_per_second;
-  if (options.rank == 1) {  // no rank connects to it
+  if (options.rank == 1) {  // the higher rank needs a listening socket too, although no rank connects to it
     LYNX_ASSIGN_OR_RETURN(const ListeningSocket unused, ListenTcp(options.peers[1].host));
     own.listener = UniqueFd(unused.fd);
   }
@@ -163,8 +163,8 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
     std::memcpy(mine + i, &word, sizeof(word));
   }
   std::memset(theirs, 0, static_cast<size_t>(kCheckedLinkBytes.value));
-  // The time is taken from the moment when both ranks are ready. If one rank came late, the bytes that are already in its
-  // buffer would say nothing about the link.
+  // The measurement starts when both ranks are ready. Otherwise, if this rank came late, the other rank's bytes would already
+  // be in its buffer, and the time would say nothing about the link.
   std::array<float, 2> ready_words{};
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ready, own.communicator->StartAllGather(Group::kTensor, ready_words.data(), 1));
   LYNX_RETURN_IF_ERROR(own.communicator->Wait(ready).status());
@@ -178,7 +178,7 @@ absl::StatusOr<Nanos> LinkCheck::ExchangeOnce(size_t pair, Own& own) {
 
 absl::Status LinkCheck::Explained(const absl::Status& status, size_t pair) const {
   // If a peer has ended, or has given up because of another rank, it has told all ranks the reason. Then its silence on this
-  // link means nothing, and the reason is returned.
+  // link means nothing, and the reason is returned instead.
   LYNX_RETURN_IF_ERROR(between_hosts_.Failure());
   if (!absl::IsDeadlineExceeded(status))
     return Annotate(status, absl::StrCat("node check, with ", PeerText(config_, PeerOf(pair))));
@@ -219,8 +219,7 @@ absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
       const auto [low, high] = std::minmax({static_cast<int32_t>(rank), finding.peer});
       const auto pair = index.find({low, high});
       LYNX_CHECK(pair != index.end());
-      // The two ends report different times. The longer one counts, because it belongs to the end whose incoming bytes are
-      // slow.
+      // The two ends report different times. The longer one is used, because the end that reports it receives its bytes slowly.
       times[pair->second].best = std::max(times[pair->second].best, Nanos(finding.best_nanos));
       wrong_[pair->second] = wrong_[pair->second] || finding.wrong > 0;
     }
@@ -237,7 +236,7 @@ absl::Status Failed(int32_t failed, const std::string& what) {
   return absl::UnavailableError(absl::StrCat("rank ", failed, " has failed its ", what));
 }
 
-// Waits for all ranks, so that no rank ends before all of them know the reason. Errors while waiting are ignored.
+// Waits for all ranks, so that no rank ends before all of them know the reason. Ignores errors of the wait.
 absl::Status AfterAll(absl::Status status, Communicator& between_hosts) {
   (void)between_hosts.Barrier();
   return status;
@@ -257,7 +256,8 @@ absl::Status CheckDevices(const RankConfig& config, Backend& backend, Communicat
   return absl::OkStatus();
 }
 
-// The error for this rank's own bad links, or for the first bad link of other ranks.
+// Returns the error for this rank's own bad links. If only links of other ranks are bad, returns the error for the first of
+// them.
 absl::Status Verdict(const RankConfig& config, const std::vector<CheckedPair>& pairs, const std::vector<PairTime>& times,
                      const LinkCheck& links) {
   std::vector<bool> slow(pairs.size());
@@ -319,7 +319,7 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
   const Nanos begin = clock.Monotonic();
   const std::vector<CheckedPair> pairs = PairsOf(config.context.layout);
   const int32_t rounds = pairs.empty() ? 0 : pairs.back().round + 1;
-  // The time limit is the sum over all rounds: in each round, peers may wait for a silent rank.
+  // The limit is the sum of the limits of all rounds, because in each round a peer may wait for a silent rank.
   between_hosts.SetIdleTimeout(options.patience * (rounds * (rounds + 1) / 2 + 2));
   NodeCheckReport report{.devices = config.context.layout.ranks()};
   LYNX_RETURN_IF_ERROR(CheckDevices(config, backend, between_hosts));

@@ -1,5 +1,5 @@
-// DeviceTimer: measures how long a device takes for ops that run on it alone. It takes medians, as Stopwatch does. On a device
-// it measures the time between two of the backend's marks; if ops run on the host's cores, it uses the stopwatch. Borrows the
+// DeviceTimer measures how long a device takes for ops that run on it alone. It takes medians, as Stopwatch does. On a GPU it
+// measures the time between two of the backend's marks. If ops run on the host's cores, it uses the stopwatch. Borrows the
 // backend and the stopwatch.
 #ifndef LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
 #define LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
@@ -16,11 +16,11 @@ class DeviceTimer {
  public:
   DeviceTimer(Backend& backend, const Stopwatch& stopwatch) : backend_(backend), stopwatch_(stopwatch) {}
 
-  // Returns the time of one `run`. `run` calls ops of the backend, the same each time. The backend's Finish returns their
+  // Returns the time of one `run`. `run` must call the same ops of the backend each time. The backend's Finish returns their
   // errors.
   //
-  // A device gets as many runs in a row as keep it busy for kBusy. The host issues the first run while the device waits, and
-  // the other runs while the device works, as in training.
+  // On a GPU, so many runs follow each other that the GPU is busy for kBusy. The host issues the first run while the GPU waits,
+  // and the other runs while the GPU works, as in training.
   template <class Run>
   Nanos MedianOf(Run run) const {
     if (backend_.host_addressable()) return stopwatch_.MedianOf(run);

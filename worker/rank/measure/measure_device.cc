@@ -20,11 +20,11 @@ namespace {
 
 constexpr int32_t kLayer = 0;  // the transformer layer that is measured
 constexpr uint64_t kSeed = 1;
-constexpr double kDropoutRate = 0.1;  // any value will do, because the time does not depend on the rate
+constexpr double kDropoutRate = 0.1;  // the time does not depend on the rate, so any rate will do
 constexpr int64_t kMegaParameters = int64_t{1} << 20;
 
-// Fills device memory with values of T: small numbers of both signs, so that repeated in-place ops neither overflow nor vanish
-// soon.
+// Fills device memory with values of T. They are small numbers of both signs, so that ops that change them in place again and
+// again neither overflow nor vanish soon.
 template <class T>
 void FillWithNoise(std::span<float> memory, Backend& backend) {
   HostView view(memory, backend);
@@ -67,7 +67,7 @@ int32_t LayerOf(LayerType type) {
   return kLayer;
 }
 
-// Measures a model of one layer with one shape, on one tensor-parallel rank, with every tensor in memory at once.
+// Measures one layer of one shape, on one tensor-parallel rank. All tensors of the layer are in memory at once.
 class ShapeBench {
  public:
   static absl::StatusOr<ShapeTimes> Measure(const LayerShape& shape, const MakeBackend& make_backend,
@@ -166,7 +166,7 @@ class ShapeBench {
     return times;
   }
 
-  // Computes the squared norm and the update, as at the end of a step.
+  // Computes the squared norm and the optimizer's update, as at the end of a step.
   void UpdateAll(std::span<const std::span<const float>> gradients, std::span<const AdamWTensor> updates) {
     backend_.SumOfSquares(gradients, squares_);
     backend_.AdamW({.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
@@ -184,18 +184,18 @@ class ShapeBench {
   TensorTable tensors_;
 };
 
-// A rate is measured with work that keeps the device busy for this long, or with the largest size below if no size is large
-// enough. On a CPU the smallest size is enough. A GPU needs a hundred times as much work; otherwise the measured rate would be
-// that of starting the work.
+// The work for a rate is made larger until it keeps the device busy for this long, or until it has the largest size below. On a
+// CPU the smallest size is enough. A GPU needs a hundred times as much work; with less work, the result would be the rate at
+// which work is started.
 constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
 constexpr int64_t kLeastSide = 1024, kMaxSide = 8192;
 constexpr int64_t kLeastTokens = 8192, kMaxTokens = 131'072;
 
-// The backend's ops on T.
+// Returns the backend's ops for elements of type T.
 LayerBackend<float>& OpsOf(Backend& backend, float) { return backend; }
 LayerBackend<Bfloat16>& OpsOf(Backend& backend, Bfloat16) { return backend.bfloat16(); }
 
-// The time of a product of (side / 2, side) and (side, side).
+// Returns the time of a product of matrices (side / 2, side) and (side, side).
 template <class T>
 absl::StatusOr<Nanos> ProductTime(const MakeBackend& make_backend, int64_t side, const Stopwatch& stopwatch) {
   const int64_t rows = side / 2;
@@ -223,7 +223,7 @@ absl::StatusOr<int64_t> FlopsPerSecond(const MakeBackend& make_backend, const St
   }
 }
 
-// The time of a residual addition.
+// Returns the time of a residual addition.
 absl::StatusOr<Nanos> AdditionTime(const MakeBackend& make_backend, int64_t tokens, int64_t hidden,
                                    const Stopwatch& stopwatch) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
@@ -240,7 +240,8 @@ absl::StatusOr<Nanos> AdditionTime(const MakeBackend& make_backend, int64_t toke
   return std::max(time, Nanos(1));
 }
 
-// The rate of a residual addition whose tensors do not fit into any cache: it reads two arrays and writes one.
+// Returns the rate at which a residual addition reads and writes memory. It reads two arrays and writes one, and they fit into
+// no cache.
 absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, const Stopwatch& stopwatch) {
   constexpr int64_t kHidden = 1024;
   for (int64_t tokens = kLeastTokens;; tokens *= 2) {
@@ -250,7 +251,7 @@ absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, co
   }
 }
 
-// The time of an op that is so small that its own work takes no time.
+// Returns the time of an op that is so small that its arithmetic takes almost no time.
 absl::StatusOr<Nanos> OpOverhead(Backend& backend, const Stopwatch& stopwatch) {
   constexpr int64_t kSide = 8, kCalls = 256;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(Bytes(3 * kSide * kSide * 4), "a small product"));
@@ -274,8 +275,8 @@ std::string KindOf(const MeasureRequest& request, const Backend& backend) {
 }  // namespace
 
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
-  // On one core the processor time counts, so that other ranks that share the core and are measured at the same time are not
-  // included. The planner models what sharing costs, because it depends on how many ranks compute at a time
+  // With one core, the result is processor time. So it does not include the time of other ranks that share the core and are
+  // measured at the same time. The planner models the cost of sharing, because it depends on how many ranks compute at a time
   // (planner/cost/core_sharing.h).
   const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
   const Stopwatch stopwatch(request.repetitions, request.budget_seconds, one_core ? Counted::kProcessor : Counted::kWall);

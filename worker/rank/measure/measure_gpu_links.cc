@@ -20,12 +20,13 @@ namespace lynx::worker {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// Number of transfers in a row in one measurement. As in training, the host issues one while the device is busy with another.
+// The number of transfers that follow each other in one measurement. As in training, the host issues a transfer while the
+// device is busy with another one.
 constexpr int64_t kTrain = 4;
 constexpr Nanos kConnectTimeout{20'000'000'000};
 constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid profile
 
-// What one rank measured in one layout.
+// The results of one rank in one layout.
 struct Findings {
   std::vector<TransferSample> samples;
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
@@ -53,22 +54,22 @@ absl::StatusOr<Round> MakeRound(const ParallelLayout& layout, const std::string&
 int64_t MostFloats(const GpuLinkSizes& sizes) { return sizes.transfers.back().value / kFloat; }
 int64_t MatrixFloats(const GpuLinkSizes& sizes) { return sizes.product_side * sizes.product_side; }
 
-// What is measured, and how long it may take.
+// What is measured: the request, the sizes, and the layouts.
 struct Setting {
   const GpuLinksRequest& request;
   const GpuLinkSizes& sizes;
-  const std::vector<Round>& rounds;  // by kRings and the other constants
+  const std::vector<Round>& rounds;  // the index is kRings, kMessages or kBlocks
 };
 
-// Indices of the rounds, in the order in which they are measured. kRings: all GPUs in one ring, also beside products.
-// kMessages: messages between neighbours. kBlocks: the first of the blocks.
+// Indices of the rounds, in the order in which they run. kRings: all GPUs are in one ring; this round also measures transfers
+// beside products. kMessages: neighbours send messages. kBlocks: the first of the rounds for blocks.
 constexpr size_t kRings = 0, kMessages = 1, kBlocks = 2;
 
-// Measures the GPU links of one rank in one layout. All ranks run the same transfers: the number of transfers is a constant, or
-// the ranks agree on it.
+// Measures the GPU links of one rank in one layout. All ranks run the same transfers, because their number is a constant or the
+// ranks agree on it.
 class GpuLinkBench {
  public:
-  // `memory`: MostFloats floats and three matrices.
+  // `memory`: room for MostFloats floats and three matrices.
   GpuLinkBench(const Setting& setting, const Stopwatch& stopwatch, const Round& round, int32_t rank, Backend& backend,
                std::span<float> memory)
       : setting_(setting), stopwatch_(stopwatch), round_(round), rank_(rank), backend_(backend), memory_(memory) {}
@@ -102,14 +103,14 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // True if the time budget of any rank is spent. The answer is the same on all ranks.
+  // True if any rank has used up its time budget. The answer is the same on all ranks.
   absl::StatusOr<bool> AnyExpired() {
     float expired = stopwatch_.expired() ? 1 : 0;
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, hosts_->StartAllReduce(Group::kWorld, &expired, 1));
     LYNX_RETURN_IF_ERROR(hosts_->Wait(ticket).status());
     return expired > 0;
   }
-  // The largest value of all ranks.
+  // Returns the largest value of all ranks.
   absl::StatusOr<Nanos> Largest(Nanos own) {
     const auto ranks = static_cast<size_t>(round_.layout.ranks());
     std::vector<float> times(ranks, 0.0f);
@@ -120,11 +121,11 @@ class GpuLinkBench {
     return Nanos(static_cast<int64_t>(*std::max_element(times.begin(), times.end())));
   }
 
-  // The median over the repetitions of the time that `once` returns.
+  // Repeats `once`, and returns the median of the times that it returns.
   template <class Once>
   absl::StatusOr<Nanos> MedianOf(const Once& once) {
     std::vector<Nanos> times;
-    LYNX_RETURN_IF_ERROR(once().status());  // to warm up
+    LYNX_RETURN_IF_ERROR(once().status());  // the first run only warms up
     for (bool enough = false; !enough && static_cast<int32_t>(times.size()) < setting_.request.repetitions;) {
       LYNX_RETURN_IF_ERROR(hosts_->Barrier());
       LYNX_ASSIGN_OR_RETURN(const Nanos time, once());
@@ -134,7 +135,7 @@ class GpuLinkBench {
     return Largest(Median(times));
   }
 
-  // Measures the time of one of kTrain transfers that `start` starts.
+  // Measures the time of one transfer. `start` starts a transfer; kTrain of them follow each other.
   template <class Start>
   absl::Status Sample(int64_t steps, int64_t bytes, const Start& start) {
     const auto once = [&]() -> absl::StatusOr<Nanos> {
@@ -154,7 +155,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // True if measuring should stop with the sizes that have been measured so far.
+  // True if the ranks should stop here, with the sizes that have been measured so far.
   absl::StatusOr<bool> Enough(Bytes size) {
     LYNX_ASSIGN_OR_RETURN(const bool expired, AnyExpired());
     return expired && size > setting_.sizes.transfers[1];
@@ -176,7 +177,7 @@ class GpuLinkBench {
     return absl::OkStatus();
   }
 
-  // Each rank of an even stage sends to the next stage.
+  // Measures messages: each rank of an even stage sends to the next stage.
   absl::Status MeasureMessages() {
     const bool sends = rank_ % 2 == 0, alone = sends && rank_ + 1 == round_.layout.pp;
     for (const Bytes size : setting_.sizes.transfers) {
@@ -184,7 +185,7 @@ class GpuLinkBench {
       if (enough) break;
       const int64_t count = size.value / kFloat;
       LYNX_RETURN_IF_ERROR(Sample(1, size.value, [&]() -> absl::StatusOr<TransferTicket> {
-        // With an odd number of ranks, the last rank has no partner. It only takes part in the agreements of the ranks.
+        // If the number of ranks is odd, the last rank has no partner. It only takes part in what the ranks agree on.
         if (alone) return devices_->StartAllReduce({Group::kTensor}, memory_.data(), 1);
         return sends ? devices_->StartSend({Group::kNextStage, rank_}, memory_.data(), count)
                      : devices_->StartRecv({Group::kPreviousStage, rank_}, memory_.data(), count);
@@ -202,7 +203,7 @@ class GpuLinkBench {
   struct Times {
     Nanos products, all;
   };
-  // Measures the time of `products` products. If `transfers`, an all-reduce of the largest size runs beside them.
+  // Measures the time of `products` products. If `transfers` is true, an all-reduce of the largest size runs at the same time.
   absl::StatusOr<Times> Beside(int64_t products, bool transfers) {
     Times times;
     const auto once = [&]() -> absl::StatusOr<Nanos> {
@@ -230,10 +231,10 @@ class GpuLinkBench {
     return times;
   }
 
-  // Measures how matrix products and a transfer slow each other down, with two numbers of products. `half` products take half
-  // the time of the transfer. They show how much longer ops take beside a transfer. `whole` products take as long as the
-  // transfer. They show how much time is lost although both run at once: if the transfer takes T, the products P and both
-  // together M, then P + T - M was hidden.
+  // Measures how much matrix products and a transfer slow each other down, with two numbers of products. `half` products take
+  // half the time of the transfer; they show how much longer ops take beside a transfer. `whole` products take as long as the
+  // transfer; they show how much time is lost although both run at the same time. If the transfer takes T, the products take P,
+  // and both together take M, then P + T - M was hidden.
   absl::Status MeasureOverlap() {
     backend_.Fill(memory_.data(), static_cast<int64_t>(memory_.size()), 0.5f);
     LYNX_ASSIGN_OR_RETURN(const Times transfer, Beside(0, true));
@@ -260,11 +261,11 @@ class GpuLinkBench {
   const int32_t rank_;
   Backend& backend_;
   const std::span<float> memory_;
-  std::unique_ptr<Communicator> hosts_, devices_;  // constructed in this order
+  std::unique_ptr<Communicator> hosts_, devices_;  // hosts_ is made first
   Findings findings_;
 };
 
-// Runs all rounds on one rank. They start when all ranks have their backends.
+// Runs all rounds on one rank. The rounds start when all ranks have their backends.
 class GpuRank {
  public:
   absl::Status Prepare(const Setting& setting, int32_t rank, const MakeGpuBackend& make_backend) {
@@ -287,7 +288,7 @@ class GpuRank {
     return absl::OkStatus();
   }
 
-  void End() { backend_.reset(); }  // must be called on its own thread
+  void End() { backend_.reset(); }  // call it on the thread that made the backend
   const std::vector<Findings>& findings() const { return findings_; }
 
  private:
@@ -296,7 +297,7 @@ class GpuRank {
   std::vector<Findings> findings_;
 };
 
-// Runs every rank on a thread of its own. The ranks connect only if all of them were prepared without an error.
+// Runs every rank on a thread of its own. The ranks connect only if Prepare succeeded on all of them.
 absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend, std::vector<GpuRank>& ranks) {
   std::vector<absl::Status> statuses(ranks.size());
   std::barrier prepared(static_cast<std::ptrdiff_t>(ranks.size()));
@@ -308,7 +309,7 @@ absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend
           Annotate(ranks[i].Prepare(setting, rank, make_backend), absl::StrCat("GPU ", setting.request.device_uuids[i]));
       prepared.arrive_and_wait();
       const bool all = std::all_of(statuses.begin(), statuses.end(), [](const absl::Status& one) { return one.ok(); });
-      prepared.arrive_and_wait();  // all threads have read the statuses
+      prepared.arrive_and_wait();  // after this, all threads have read the statuses
       if (all) statuses[i] = ranks[i].Run(setting, rank);
       ranks[i].End();
     });
@@ -318,7 +319,7 @@ absl::Status RunRanks(const Setting& setting, const MakeGpuBackend& make_backend
   return absl::OkStatus();
 }
 
-// The samples are the same on all ranks.
+// Fits a link to the samples of one rank. The samples are the same on all ranks.
 LinkCost LinkOf(const Findings& rings, const Findings* messages) {
   std::vector<TransferSample> samples = rings.samples;
   if (messages != nullptr) samples.insert(samples.end(), messages->samples.begin(), messages->samples.end());
@@ -333,7 +334,7 @@ OverlapCost OverlapOf(const OverlapTimes& times) {
   };
   const double slowdown = std::clamp(ratio(times.few_beside, times.few), 1.0, kMaxSlowdown / 1000.0);
   const Nanos hidden = std::clamp(times.many + times.transfer - times.both, Nanos(0), std::min(times.many, times.transfer));
-  const double share = ratio(hidden, std::min(times.many, times.transfer));  // of the window
+  const double share = ratio(hidden, std::min(times.many, times.transfer));  // the share of the window
   return {.slowdown_permille = static_cast<int32_t>(std::lround(1000 * slowdown)),
           .lost_permille = static_cast<int32_t>(std::lround(1000 * std::clamp(1 - share * slowdown, 0.0, 1.0)))};
 }
@@ -363,14 +364,15 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
   }
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Findings &own = ranks[i].findings()[kRings], &messages = ranks[i].findings()[kMessages];
-    // Each rank has two routes for each neighbour (to and from it). The first and the last rank have one more, for the tied
-    // embedding.
+    // Each rank has two routes for each neighbour, one in each direction. The first and the last rank have one neighbour, and
+    // one more route for the tied embedding.
     const int64_t routes = i == 0 || i + 1 == ranks.size() ? 3 : 4;
     const Bytes route = messages.memory / routes;
     result.overlap_slowdown_permille = std::max(result.overlap_slowdown_permille, own.overlap_slowdown_permille);
     result.communication_compute_permille = std::max(result.communication_compute_permille, own.communication_compute_permille);
     result.route_memory = std::max(result.route_memory, route);
-    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);  // NCCL itself is created with the first route
+    // NCCL itself is created together with the first route.
+    result.nccl_memory = std::max(result.nccl_memory, own.memory - route);
   }
   return result;
 }

@@ -1,6 +1,6 @@
 // Measures the links between a node's GPUs: the cost of transfers through NCCL, and how much transfers and compute slow each
-// other down when they overlap. Each GPU is a rank: a thread of this process with its own backend and communicators, as a rank
-// process has them.
+// other down when they overlap. Each GPU has a rank. A rank is a thread of this process, with its own backend and its own
+// communicators, like a rank process.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_GPU_LINKS_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_GPU_LINKS_H_
 
@@ -14,28 +14,28 @@
 
 namespace lynx::worker {
 
-// Makes the backend of GPU `index` of the request; called on the thread that uses it.
+// Makes the backend for GPU number `index` of the request. It is called on the thread that uses the backend.
 using MakeGpuBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(int32_t index)>;
 
-// How much is transferred and computed.
+// How many bytes are transferred, and how large the products are.
 struct GpuLinkSizes {
-  // Sizes of whole buffers, ascending, 2 or more. When the time budget is spent, only the first two sizes are measured. The
-  // last size is also transferred beside products.
+  // The sizes of whole buffers: 2 or more sizes, ascending. If the time budget is used up, only the first two sizes are
+  // measured. Transfers of the last size also run beside products.
   std::vector<Bytes> transfers = {kKiB * 64, kMiB, kMiB * 8, kMiB * 64};
-  int64_t product_side = 1024;  // side of the square matrices
+  int64_t product_side = 1024;  // number of rows of the square matrices
 };
 
-// Returns the first error of any rank. Unimplemented: this build has no NCCL.
+// Returns the first error of any rank. Returns Unimplemented if this build has no NCCL.
 absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, const MakeGpuBackend& make_backend,
                                                const GpuLinkSizes& sizes = {});
 
-// Measured times. transfer: a transfer alone. few, few_beside: a few products, which take less time than the transfer, alone
-// and beside the transfer. many: as many products as take the transfer's time, alone. both: these products together with the
-// transfer, until both are done.
+// Measured times. transfer: a transfer alone. few: a few products alone, which take less time than the transfer. few_beside:
+// these products while the transfer runs. many: as many products as take the time of the transfer, alone. both: many products
+// together with the transfer, until both are done.
 struct OverlapTimes {
   Nanos transfer, few, few_beside, many, both;
 };
-// The values of HardwareProfile: overlap_slowdown_permille and communication_compute_permille. Pure.
+// Computes two values of HardwareProfile: overlap_slowdown_permille and communication_compute_permille. Pure.
 struct OverlapCost {
   int32_t slowdown_permille = 1000, lost_permille = 0;
   bool operator==(const OverlapCost&) const = default;

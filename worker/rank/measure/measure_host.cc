@@ -11,7 +11,7 @@
 namespace lynx::worker {
 namespace {
 
-constexpr int64_t kCopied = 4 << 20;  // elements: more than fit into caches
+constexpr int64_t kCopied = 4 << 20;  // number of elements; more than fit into caches
 // The sizes of the products that run beside copies: (128, 256) and (256, 256).
 constexpr int64_t kRows = 128, kSide = 256;
 constexpr size_t kCopiesBeside = 4;
@@ -30,7 +30,8 @@ class HostBench {
     const HostCopy back{host_.data(), device_, out.bytes};
     link.to_host_bytes_per_second = RateOf(out);
     link.from_host_bytes_per_second = RateOf(back);
-    // On the CPU, one thread makes the copies of both directions, one after another.
+    // On the CPU, one thread makes the copies of both directions, one after another. So the rate of both directions is the
+    // larger rate.
     link.both_bytes_per_second = std::max(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.op_slowdown_permille = Slowdown(out);
     return link;
@@ -52,8 +53,9 @@ class HostBench {
     for (int64_t i = 0; i < times; ++i) backend_.LinearForward(products_, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // The products take twice as long as the copies beside them. The cost of the copies is the time of both together minus the
-  // time of the products alone. On one core this cost is the whole time of the copies, in whichever order the two run.
+  // Measures how much copies slow down ops. The products take twice as long as the copies. The cost of the copies is the time
+  // of both together minus the time of the products alone. On one core this cost is the whole time of the copies, in whatever
+  // order the two run.
   int32_t Slowdown(const HostCopy& copy) {
     std::array<HostCopy, kCopiesBeside> copies;
     copies.fill(copy);

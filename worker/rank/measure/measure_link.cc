@@ -20,26 +20,28 @@ namespace {
 constexpr int32_t kRanks = 2;
 constexpr std::array<int64_t, 6> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
 constexpr int64_t kMaxFloats = kSizes.back() / 4;
-// Number of transfers in a row in one measurement. On many links the first bytes after a pause pass faster than later ones.
+// The number of transfers that follow each other in one measurement. On many links the first bytes after a pause are faster
+// than later ones.
 constexpr int32_t kTrain = 4;
-// The product that runs beside the transfers: (256, 768) and (768, 768), some milliseconds. Like a layer's product it does not
-// fit into a core's own cache, so a transfer that passes through that cache slows both equally.
+// The sizes of the product that runs at the same time as the transfers: (256, 768) and (768, 768), which takes some
+// milliseconds. Like a layer's product it does not fit into a core's own cache. So a transfer that uses this cache slows both
+// products equally.
 constexpr int64_t kRows = 256, kSide = 768;
-// How long the transfer beside the products takes alone, approximately: many time slices of the scheduler.
+// The approximate time of the transfer that is measured with products. It lasts many time slices of the scheduler.
 constexpr double kOverlapSeconds = 0.1;
 constexpr int64_t kMinOverlapBytes = 1 << 20, kMaxOverlapBytes = 64 << 20;
 
 int32_t Permille(double share) { return static_cast<int32_t>(std::llround(1000 * share)); }
 
-// What one rank measured.
+// The results of one rank.
 struct Findings {
   std::vector<TransferSample> samples;
   int32_t overlap_slowdown_permille = 1000;
   int32_t communication_compute_permille = 0;
 };
 
-// One of the two ranks. Both run the same sequence of transfers: everything that decides their number is a constant, or the
-// ranks agree on it by an all-reduce.
+// One of the two ranks. Both run the same sequence of transfers, because every number that determines the sequence is a
+// constant, or the ranks agree on it by an all-reduce.
 class LinkRank {
  public:
   LinkRank(Communicator& communicator, const LinkRequest& request)
@@ -62,14 +64,14 @@ class LinkRank {
     return communicator_.Wait(ticket).status();
   }
 
-  // True if the time budget of one of the ranks is spent. The answer is the same on both.
+  // True if one of the ranks has used up its time budget. The answer is the same on both.
   absl::StatusOr<bool> EitherExpired() {
     data_[0] = stopwatch_.expired() ? 1 : 0;
     LYNX_RETURN_IF_ERROR(AllReduce(1));
     return data_[0] > 0;
   }
 
-  // The mean of both ranks' values.
+  // Returns the mean of the values of both ranks.
   absl::StatusOr<double> Mean(double own) {
     data_[0] = static_cast<float>(own);
     LYNX_RETURN_IF_ERROR(AllReduce(1));
@@ -87,7 +89,8 @@ class LinkRank {
       LYNX_ASSIGN_OR_RETURN(const bool enough, EitherExpired());
       if (enough) break;
     }
-    findings_.samples.push_back({2, bytes, Median(times)});  // two steps, each with half of the bytes
+    // An all-reduce of two ranks has two steps, each with half of the bytes.
+    findings_.samples.push_back({2, bytes, Median(times)});
     return absl::OkStatus();
   }
 
@@ -98,8 +101,8 @@ class LinkRank {
     for (int64_t i = 0; i < times; ++i) backend_->LinearForward(x, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Measures the communication thread's time for a transfer alone, and the products' time beside a transfer compared with their
-  // time alone. Uses processor times, not wall times, so that other work on the machine has little influence.
+  // Measures two things: the communication thread's time for a transfer alone, and how much longer products take while a
+  // transfer runs. Uses processor times, not wall-clock times, so that other work on the machine has little influence.
   absl::Status MeasureOverlap() {
     const LinkCost link = FitLink(findings_.samples);
     LYNX_ASSIGN_OR_RETURN(const double rate, Mean(static_cast<double>(link.bytes_per_second)));
@@ -107,7 +110,7 @@ class LinkRank {
     data_.resize(std::max<size_t>(data_.size(), bytes / 4));
     Multiply(1);
     const Nanos product = std::max(CpuTimeOf([&] { Multiply(1); }), Nanos(1));
-    // The products take half of the time of the transfer alone, so that the transfer lasts longer.
+    // The products take half as long as the transfer, so that the transfer ends last.
     const double product_nanos = 0.5 * 1e9 * static_cast<double>(bytes) / rate;
     const int64_t products = std::max<int64_t>(1, std::llround(product_nanos / static_cast<double>(product.value)));
     std::vector<double> shares, slowdowns;
@@ -124,7 +127,7 @@ class LinkRank {
     return absl::OkStatus();
   }
 
-  // The processor time of the communication thread, divided by the time of a transfer alone.
+  // Returns the processor time of the communication thread during a transfer, divided by the time of the transfer.
   absl::StatusOr<double> CommunicationShare(int64_t count) {
     LYNX_RETURN_IF_ERROR(communicator_.Barrier());
     const Nanos cpu_before = communicator_.ThreadCpuTime();
@@ -188,11 +191,11 @@ LinkCost FitLink(const std::vector<TransferSample>& samples) {
   const double determinant = ss * xx - sx * sx;
   double nanos_per_byte = determinant > 0 ? (ss * xt - sx * st) / determinant : 0;
   double latency = (st - nanos_per_byte * sx) / ss;
-  if (latency < 0) {  // a line through the origin
+  if (latency < 0) {  // uses a line through the origin instead
     latency = 0;
     nanos_per_byte = xt / xx;
   }
-  constexpr double kFastestNanosPerByte = 1e-3;  // 1 TB/s; the limit if noise hides the slope
+  constexpr double kFastestNanosPerByte = 1e-3;  // 1 TB/s; used if noise hides the slope
   nanos_per_byte = std::max(nanos_per_byte, kFastestNanosPerByte);
   return {.latency = Nanos(std::llround(latency)),
           .bytes_per_second = std::max<int64_t>(1, std::llround(1e9 / nanos_per_byte))};
@@ -230,7 +233,7 @@ absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPla
     return findings[rank].status();
   }));
 
-  // The time of the slower rank counts.
+  // For each sample, takes the time of the slower rank.
   std::vector<TransferSample> samples = findings[0]->samples;
   for (size_t i = 0; i < samples.size(); ++i) samples[i].time = std::max(samples[i].time, findings[1]->samples[i].time);
   LinkResult result;

@@ -10,8 +10,8 @@
 namespace lynx::worker {
 namespace {
 
-constexpr int64_t kCopied = 4 << 20;  // floats each way
-// The sizes of the products that run beside copies: (512, 512) and (512, 512).
+constexpr int64_t kCopied = 4 << 20;  // number of floats in each direction
+// The sizes of the products that run at the same time as copies: (512, 512) and (512, 512).
 constexpr int64_t kSide = 512;
 
 enum class Direction : uint8_t { kNone, kToHost, kFromHost, kBoth };
@@ -41,11 +41,11 @@ class PinnedBench {
     link.to_host_bytes_per_second = RateOf(half, TimeOf(Direction::kToHost, half, 0));
     link.from_host_bytes_per_second = RateOf(half, TimeOf(Direction::kFromHost, half, 0));
     const Nanos both = TimeOf(Direction::kBoth, half, 0);
-    // In a valid profile, the rate of both directions together lies between these limits. Noise in the measurements could
-    // violate this.
+    // In a valid profile, the rate of both directions together lies between these limits. Noise in the measurements could give
+    // a value outside of them.
     const auto [slower, faster] = std::minmax(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.both_bytes_per_second = std::clamp(RateOf(half * 2, both), faster, slower + faster);
-    // Uses products that take twice as long as the copies beside them.
+    // The products take twice as long as the copies that run at the same time.
     const Nanos product = TimeOf(Direction::kNone, Bytes(0), 1);
     const int64_t products = std::max<int64_t>(1, both.value * 2 / product.value);
     const Nanos cost = TimeOf(Direction::kBoth, half, products) - TimeOf(Direction::kNone, Bytes(0), products);
@@ -61,7 +61,8 @@ class PinnedBench {
     return std::max(stopwatch_.MedianTime([&] { return Once(direction, bytes, products); }), Nanos(1));
   }
 
-  // Measures once. Returns the time of the products, with copies beside them; without products, the time of the copies.
+  // Measures once, with copies in the given direction. Returns the time of the products; without products, returns the time of
+  // the copies.
   Nanos Once(Direction direction, Bytes bytes, int64_t products) const {
     backend_.BeginMarks();
     const Moment begin = backend_.Mark();
@@ -83,7 +84,7 @@ class PinnedBench {
     if (out) backend_.Follow(out_->Mark());
     if (back) backend_.Follow(back_->Mark());
     const Moment all = backend_.Mark();
-    (void)backend_.Finish();  // the last Finish returns what failed
+    (void)backend_.Finish();  // the error is ignored here; the last Finish returns it
     return backend_.TimeOf(products > 0 ? computed : all) - backend_.TimeOf(begin);
   }
 

@@ -1,5 +1,5 @@
-// Measures copies between a device with memory of its own and pinned memory of its host. They are made as the engine makes
-// them: in queues beside the ops.
+// Measures copies between a device with memory of its own and pinned memory of its host. As in the engine, queues of the device
+// make the copies at the same time as ops run.
 #ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
 #define LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
 

@@ -1,4 +1,4 @@
-// Stopwatch: medians of repeated runs within a time budget, and processor times. Not thread-safe.
+// Stopwatch computes medians of repeated runs within a time budget. This file also measures processor times. Not thread-safe.
 #ifndef LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 #define LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 
@@ -11,21 +11,21 @@
 
 namespace lynx::worker {
 
-// The median; for an even number of values the upper of the two middle ones. `values` must not be empty.
+// Returns the median. For an even number of values it is the upper of the two middle ones. `values` must not be empty.
 template <class T>
 T Median(std::vector<T> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }
 
-// CLOCK_THREAD_CPUTIME_ID: time of the calling thread; CLOCK_PROCESS_CPUTIME_ID: time of all threads of the process.
+// CLOCK_THREAD_CPUTIME_ID: the time of the calling thread. CLOCK_PROCESS_CPUTIME_ID: the time of all threads of the process.
 inline Nanos ProcessorTime(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);
   return Nanos(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
 }
 
-// The processor time that the calling thread spends on one run.
+// Returns the processor time that the calling thread spends on one run.
 template <class Run>
 Nanos CpuTimeOf(Run run) {
   const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);
@@ -33,9 +33,9 @@ Nanos CpuTimeOf(Run run) {
   return ProcessorTime(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
-// What a stopwatch counts. kWall: wall-clock time. kProcessor: the processor time of the whole process. If all threads of the
-// process are on one core, and one of them always has work, this is the elapsed time without waits for the core. So it does not
-// include the time of other processes on the core.
+// What a stopwatch measures. kWall: wall-clock time. kProcessor: the processor time of the whole process. If all threads of the
+// process are on one core, and one of them always has work, the processor time is the elapsed time without the waits for the
+// core. So it does not include the time of other processes on the core.
 enum class Counted : uint8_t { kWall, kProcessor };
 
 class Stopwatch {
@@ -43,11 +43,11 @@ class Stopwatch {
   Stopwatch(int32_t repetitions, double budget_seconds, Counted counted = Counted::kWall)
       : repetitions_(repetitions), deadline_(clock_.Monotonic() + NanosFromSeconds(budget_seconds)), counted_(counted) {}
 
-  bool expired() const { return clock_.Monotonic() >= deadline_; }  // wall time in both cases
+  bool expired() const { return clock_.Monotonic() >= deadline_; }  // uses wall-clock time for both values of Counted
   Nanos Now() const { return counted_ == Counted::kProcessor ? ProcessorTime(CLOCK_PROCESS_CPUTIME_ID) : clock_.Monotonic(); }
 
-  // Does one run to warm up, then returns the median of the repetitions. When the budget is spent, it stops repeating, but does
-  // at least one repetition.
+  // Does one run to warm up, then returns the median of the repetitions. If the budget is used up, it stops repeating, but it
+  // does at least one repetition.
   template <class Run>
   Nanos MedianOf(Run run) const {
     return MedianTime([&] {
@@ -57,7 +57,7 @@ class Stopwatch {
     });
   }
 
-  // Like MedianOf, for runs that return how long they took.
+  // Like MedianOf, but for runs that return how long they took.
   template <class TimedRun>
   Nanos MedianTime(TimedRun run) const {
     run();

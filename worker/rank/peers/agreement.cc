@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, con
   const size_t slot_floats = (longest + sizeof(float) - 1) / sizeof(float);
   std::vector<std::string> texts(seat.ranks);
   if (slot_floats == 0) return texts;
-  std::vector<float> slots(seat.ranks * slot_floats);  // bytes of T: the gather only moves them
+  std::vector<float> slots(seat.ranks * slot_floats);  // holds the bytes of the texts; the gather only moves them
   std::memcpy(&slots[seat.rank * slot_floats], own.data(), own.size());
   LYNX_RETURN_IF_ERROR(GatherSlots(slots, static_cast<int64_t>(slot_floats), seat));
   for (size_t rank = 0; rank < texts.size(); ++rank) {

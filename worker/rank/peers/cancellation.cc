@@ -28,7 +28,7 @@ sigset_t StopSignalSet() {
   return signals;
 }
 
-// Waits until the descriptor is readable; false after the timeout (-1: never).
+// Waits until the descriptor is readable. Returns false if the timeout passed before (-1: no timeout).
 bool Readable(int fd, int timeout_millis) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
   while (true) {

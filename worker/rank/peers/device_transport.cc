@@ -17,7 +17,7 @@ struct Card {
   std::array<char, 64> node;
 };
 
-// Copies the text into the array and cuts it if it does not fit. The array always ends with a zero.
+// Copies the text into the array, and cuts the text if it does not fit. The array always ends with a zero.
 template <size_t kSize>
 void Write(const std::string& text, std::array<char, kSize>& to) {
   to.fill(0);

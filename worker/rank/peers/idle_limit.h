@@ -1,13 +1,13 @@
-// The idle limit: how long a rank waits for a peer that moves no byte before it considers the peer lost. A peer that dies
-// closes its connections, which is noticed at once; the limit is for a peer that is frozen or cut off. When some steps have
-// shown how long a step takes, the limit is three times that, and at least ten seconds: a neighbour never works longer than a
-// step. Before that the limit is long, because first steps wait for many things. While checkpoints are written or loaded, it is
-// extended by the time that a slow disk needs for a whole checkpoint.
+// The idle limit says how long a rank waits for a peer that moves no byte, before it considers the peer lost. If a peer dies,
+// its connections are closed, which its peers notice at once. The limit is for a peer that is frozen or cut off. When some
+// steps have shown how long a step takes, the limit is three times that time, and at least ten seconds, because a neighbour
+// never works longer than a step. Before that the limit is long, because the first steps wait for many things. While a
+// checkpoint is written or loaded, the limit is longer by the time that a slow disk needs for a whole checkpoint.
 //
-// A peer whose disk or compute thread is slow still gives signs of life. So, whatever the idle limit is, a peer counts as lost
-// after kSilenceLimit without a sign: its process is frozen, or its machine is cut off.
+// A peer with a slow disk or a slow compute thread still gives signs of life. So a peer that gives no sign for kSilenceLimit
+// counts as lost, whatever the idle limit is: its process is frozen, or its machine is cut off.
 //
-// Owned by the rank's compute thread.
+// Only the rank's compute thread may use it.
 #ifndef LYNX_WORKER_RANK_PEERS_IDLE_LIMIT_H_
 #define LYNX_WORKER_RANK_PEERS_IDLE_LIMIT_H_
 
@@ -19,24 +19,24 @@
 
 namespace lynx::worker {
 
-inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the time of a step is known
+inline constexpr Nanos kIdleLimit{600'000'000'000};  // the limit while the time of a step is not known
 inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
-// TCP retransmits lost data after 0.2, 0.6, ... 12.6 and 25.4 s, so after a cut of twenty seconds the signs still arrive in
-// time.
+// TCP sends lost data again after 0.2, 0.6, ... 12.6 and 25.4 s. So if the network fails for twenty seconds, signs of life
+// still arrive in time.
 inline constexpr Nanos kSilenceLimit{30'000'000'000};
 // The rate at which a slow disk writes a checkpoint and reads it back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 
-// The idle limit while a checkpoint of `checkpoint` bytes is written or loaded.
+// Returns the idle limit while a checkpoint of `checkpoint` bytes is written or loaded.
 constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
   return kIdleLimit + Nanos(1'000'000'000) * (checkpoint.value / kSlowDiskPerSecond.value);
 }
 
-// Sets the idle limit of a communicator. At first the limit is kIdleLimit; the communicator must have this limit already.
+// Sets the idle limit of a communicator. The limit begins with kIdleLimit; the communicator must have this limit already.
 class IdleLimit {
  public:
-  static constexpr size_t kStepsKnown = 3;  // the median counts from this number of steps on
-  static constexpr size_t kWindow = 20;     // the median is over this number of the newest steps
+  static constexpr size_t kStepsKnown = 3;  // the number of steps from which on their median is used
+  static constexpr size_t kWindow = 20;     // the number of newest steps that the median is taken of
 
   explicit IdleLimit(Communicator& communicator) : communicator_(communicator) {}
   IdleLimit(const IdleLimit&) = delete;
@@ -49,8 +49,8 @@ class IdleLimit {
 
  private:
   Communicator& communicator_;
-  std::vector<Nanos> steps_;  // ring of the newest steps
-  size_t next_ = 0;           // index in the ring
+  std::vector<Nanos> steps_;  // ring buffer with the times of the newest steps
+  size_t next_ = 0;           // index of the next entry in the ring buffer
   Nanos now_ = kIdleLimit;
 };
 

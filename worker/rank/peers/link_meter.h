@@ -1,4 +1,4 @@
-// LinkMeter: how much a communicator's links have been used since the last call. Used by one thread.
+// LinkMeter counts how much a communicator's links have been used since its last call. Only one thread may use it.
 #ifndef LYNX_WORKER_RANK_PEERS_LINK_METER_H_
 #define LYNX_WORKER_RANK_PEERS_LINK_METER_H_
 
@@ -11,10 +11,10 @@ namespace lynx::worker {
 
 class LinkMeter {
  public:
-  // Counts from now on. Borrows the communicator.
+  // Begins to count now. Borrows the communicator.
   explicit LinkMeter(const Communicator& communicator) : communicator_(communicator), last_(communicator.LinkUses()) {}
 
-  // At most kMaxLinkUses links, those to the lowest ranks.
+  // Returns the use of at most kMaxLinkUses links: those to the lowest ranks.
   std::vector<LinkUse> SinceLast();
 
  private:

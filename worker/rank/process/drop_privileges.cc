@@ -43,7 +43,7 @@ absl::Status DropPrivileges(const std::string& text) {
   uid_t real = 0, effective = 0, saved = 0;
   getresuid(&real, &effective, &saved);
   const bool is_it = real == rights.user && effective == rights.user && saved == rights.user;
-  // The groups come first, because a process that has changed its user has no right to change them.
+  // The groups are changed first, because a process that has changed its user may not change them any more.
   const bool became = is_it || (setgroups(rights.groups.size(), rights.groups.data()) == 0 &&
                                 setresgid(rights.group, rights.group, rights.group) == 0 &&
                                 setresuid(rights.user, rights.user, rights.user) == 0);

@@ -1,5 +1,5 @@
-// LeaseWatch: ends the rank's process when its node has no right to train any more (worker/contract/lease_file.h), whatever the
-// rank is doing at that time. It runs one thread from its construction to its destruction.
+// LeaseWatch ends the rank's process when its node may not train any longer (worker/contract/lease_file.h), whatever the rank
+// is doing at that time. It runs one thread from its construction to its destruction.
 #ifndef LYNX_WORKER_RANK_PROCESS_LEASE_WATCH_H_
 #define LYNX_WORKER_RANK_PROCESS_LEASE_WATCH_H_
 

@@ -26,13 +26,13 @@ constexpr char kNoThreads[] =
     "the "
     "cgroup) or end others on this node";
 
-// Plain globals, because any thread may call the handlers.
+// These are plain global variables, because any thread may call the handlers.
 int report_fd = -1;
 const std::string* no_memory = nullptr;
 const std::string* no_threads = nullptr;
 std::terminate_handler terminate_before = nullptr;
 
-// Writes the report and the line, and ends the process. It must not allocate memory.
+// Writes the report to the report file and the line to stderr, and ends the process. Must not allocate memory.
 [[noreturn]] void TellAndEnd(std::string_view report, std::string_view line) {
   [[maybe_unused]] ssize_t written = write(report_fd, report.data(), report.size());
   written = write(STDERR_FILENO, line.data(), line.size());
@@ -41,8 +41,8 @@ std::terminate_handler terminate_before = nullptr;
 
 [[noreturn]] void EndWithoutMemory() { TellAndEnd(*no_memory, "lynx-rank: the process ran out of memory\n"); }
 
-// True if there is memory for a thread's stack. If a thread cannot be started, this tells a lack of memory from a limit of
-// threads, because the error is the same for both.
+// True if there is memory for the stack of a thread. If a thread cannot be started, this shows whether memory is missing or the
+// number of threads is limited. The error is the same in both cases.
 bool MemoryForAStack() {
   pthread_attr_t attributes;
   size_t bytes = 0;
@@ -53,7 +53,7 @@ bool MemoryForAStack() {
   return true;
 }
 
-// The handler of std::terminate. std::thread throws if it cannot start a thread, and nothing in a rank catches that.
+// Handles std::terminate. std::thread throws if it cannot start a thread, and no code of a rank catches this exception.
 [[noreturn]] void EndOrTerminate() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -62,7 +62,7 @@ bool MemoryForAStack() {
       if (!MemoryForAStack()) EndWithoutMemory();
       TellAndEnd(*no_threads, "lynx-rank: cannot start a thread\n");
     }
-  } catch (...) {  // other exceptions end the process as they would without this handler
+  } catch (...) {  // other exceptions end the process in the usual way
   }
   terminate_before();
   std::abort();

@@ -1,5 +1,5 @@
-// What a rank reports when the process itself runs out of memory. Nothing can be allocated then, so the report is prepared in
-// advance.
+// Lets a rank report that its process has run out of memory. No memory can be allocated at that moment, so the report is
+// prepared in advance.
 #ifndef LYNX_WORKER_RANK_PROCESS_MEMORY_REPORT_H_
 #define LYNX_WORKER_RANK_PROCESS_MEMORY_REPORT_H_
 
@@ -9,10 +9,10 @@
 
 namespace lynx::worker {
 
-// Prepares the report. From now on, if `new` or a thread's stack finds no memory, the process appends a failure with
+// Prepares the report. From now on, if `new` or the stack of a thread gets no memory, the process appends a failure with
 // FaultCause::kMemory to `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited,
-// the failure has FaultCause::kUnknown and says which limits to check. Call it once in a process, before it has threads. The
-// status follows errno.
+// the failure has FaultCause::kUnknown and says which limits to check. Call it once in a process, before the process has
+// several threads. The status follows errno.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
 }  // namespace lynx::worker

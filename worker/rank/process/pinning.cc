@@ -17,7 +17,7 @@ absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores) {
       return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not in 0..", kMaxKernelCores - 1));
     }
   }
-  // The kernel may grant fewer cores than requested, so this compares the cores before and after.
+  // The kernel may allow fewer cores than requested. So this code compares the available cores before and after the request.
   const std::vector<int32_t> before = AvailableCores();
   if (!before.empty() && RunOnCores(cores)) return AvailableCores() == before ? PinResult::kWasPinned : PinResult::kPinned;
   return absl::InvalidArgumentError(

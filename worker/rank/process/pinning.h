@@ -1,4 +1,4 @@
-// Pinning: restricts a rank's threads to given cores. Thread-safe.
+// Pinning restricts a rank's threads to given cores. Thread-safe.
 #ifndef LYNX_WORKER_RANK_PROCESS_PINNING_H_
 #define LYNX_WORKER_RANK_PROCESS_PINNING_H_
 
@@ -12,11 +12,12 @@ namespace lynx::worker {
 
 enum class PinResult : uint8_t { kPinned, kWasPinned };
 
-// Pins the calling thread, and every thread that it starts from now on, to these cores. Empty: does nothing. kWasPinned: the
-// thread was pinned to them already. InvalidArgument if this process may use none of the cores.
+// Pins the calling thread, and every thread that it starts from now on, to these cores. Does nothing if `cores` is empty.
+// Returns kWasPinned if the thread was already pinned to these cores. Returns InvalidArgument if this process may use none of
+// them.
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores);
 
-// The processor's name in /proc/cpuinfo; "unknown processor" if it has none.
+// Returns the processor's name in /proc/cpuinfo, or "unknown processor" if it has none.
 std::string ProcessorName();
 
 }  // namespace lynx::worker

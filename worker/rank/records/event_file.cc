@@ -6,7 +6,7 @@
 namespace lynx::worker {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
+constexpr uint32_t kPolynomial = 0x82f63b78;  // with its bits in reverse order
 constexpr uint32_t kMaskDelta = 0xa282ead8;
 
 constexpr std::array<uint32_t, 256> MakeTable() {
@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 256> MakeTable() {
 }
 constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
-// A CRC that is stored beside its data is masked, because the CRC of data that contains CRCs would be weak.
+// Masks a CRC that is stored beside its data, because the CRC of data that contains CRCs would be weak.
 uint32_t Masked(uint32_t crc) { return (crc >> 15 | crc << 17) + kMaskDelta; }
 
 template <class Integer>
@@ -28,7 +28,7 @@ void AppendFixed(Integer value, std::string& out) {
   for (size_t i = 0; i < sizeof(value); ++i) out.push_back(static_cast<char>(value >> 8 * i));
 }
 
-// The wire format of protobuf: a tag is field << 3 | type.
+// The types in the wire format of protobuf. A tag is field << 3 | type.
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 void AppendVarint(uint64_t value, std::string& out) {

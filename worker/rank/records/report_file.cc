@@ -28,7 +28,7 @@ ReportFile::~ReportFile() {
 }
 
 void ReportFile::Append(const RankReport& report) {
-  // An incomplete line of an earlier write stays in the file, because the daemon may have read it already.
+  // If the last write left an incomplete line, the line stays in the file, because the daemon may have read it already.
   const std::string text = absl::StrCat(torn_ ? "\n" : "", RankReportLine(report), "\n");
   ssize_t written = 0;
   do {

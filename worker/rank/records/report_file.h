@@ -1,7 +1,8 @@
-// ReportFile: writes a rank's reports to a file, one JSON object per line, each appended with one write. It is a file and not a
-// pipe, so that the rank continues if the worker daemon is killed, and a new daemon can read on from where the old one stopped.
+// ReportFile writes a rank's reports to a file, one JSON object per line. Each line is appended with one write. It is a file
+// and not a pipe for two reasons. The rank continues if the worker daemon is killed. And a new daemon can read on from where
+// the old one stopped.
 //
-// Owned by the rank's compute thread.
+// The rank's compute thread owns it.
 #ifndef LYNX_WORKER_RANK_RECORDS_REPORT_FILE_H_
 #define LYNX_WORKER_RANK_RECORDS_REPORT_FILE_H_
 
@@ -21,7 +22,7 @@ class ReportFile {
   ~ReportFile();
 
   // If a report cannot be written (the disk is full), it is named on stderr and dropped, because training is more important. If
-  // only a part of a report was written, this part stays as an invalid line, and the next report begins a new line.
+  // only a part of a report was written, this part stays as an invalid line, and the next report begins on a new line.
   void Append(const RankReport& report);
 
  private:

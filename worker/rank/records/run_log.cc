@@ -25,13 +25,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kHeader = "step,loss,learning_rate,gradient_norm,validation_loss\n";
 
-// The shortest text that gives the same number when it is read.
+// Returns the shortest text that gives the same number when it is read.
 std::string NumberText(double value) {
   std::array<char, 32> text;
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-// The text of the file's header, and of the lines that earlier generations wrote about the first `steps` steps.
+// Returns the file's header, and the lines that earlier generations wrote about the first `steps` steps.
 std::string LinesUpTo(const fs::path& path, int64_t steps) {
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -82,7 +82,7 @@ absl::Status RunLog::Open(const RankConfig& config, int64_t first) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return absl::InternalError(absl::StrCat("cannot create ", folder_, ": ", error.message()));
-  // The file is replaced by a new one. An older generation that still runs somewhere keeps writing to the old file.
+  // A new file replaces the old one. So an older generation that still runs somewhere goes on writing to the old file.
   const std::string csv = folder_ + "/metrics.csv", fresh = csv + ".new";
   LYNX_ASSIGN_OR_RETURN(csv_fd_, OpenNew(fresh));
   const std::string kept = LinesUpTo(csv, first);
@@ -116,7 +116,7 @@ void RunLog::Add(const StepReport& step, const std::optional<EvaluationReport>& 
 
 void RunLog::GiveUp(const absl::Status& reason) {
   std::fprintf(stderr, "the run's metrics are no longer written: %s\n", std::string(reason.message()).c_str());
-  // Removes an incomplete last line: a program could read it as a whole line with wrong numbers.
+  // Removes an incomplete last line, because a program could read it as a whole line with wrong numbers.
   if (csv_fd_ >= 0 && ftruncate(csv_fd_, csv_bytes_) != 0) std::fprintf(stderr, "metrics.csv may end in half a line\n");
   if (csv_fd_ >= 0) close(std::exchange(csv_fd_, -1));
   if (events_fd_ >= 0) close(std::exchange(events_fd_, -1));

@@ -1,14 +1,14 @@
-// RunLog: writes the figures of a run's steps to files beside its checkpoints, for people and their tools:
+// RunLog writes the figures of a run's steps to files beside its checkpoints, for people and their tools:
 //
 //   DIRECTORY/metrics-JOB/metrics.csv               step,loss,learning_rate,gradient_norm,validation_loss
 //   DIRECTORY/metrics-JOB/events.out.tfevents.*     the same for TensorBoard, a file for each generation
 //
-// A line is for a number of steps done; it has a validation loss if the model was evaluated then. The CSV preserves numbers
-// exactly. A generation that resumes continues after the step from which it resumes. Later lines of an earlier generation are
-// removed, so the file has one line for each step.
+// Each line belongs to a number of steps done. It has a validation loss if the model was evaluated after this step. The CSV
+// file preserves numbers exactly. A generation that resumes continues the file after the step from which it resumes. It removes
+// later lines of earlier generations, so the file has one line for each step.
 //
-// Training never waits for these files or ends because of them. If they cannot be written, a message on stderr says so once,
-// and nothing more is written. Owned by rank 0's compute thread.
+// Training never waits for these files and never ends because of them. If they cannot be written, one message on stderr says
+// so, and nothing more is written to them. The compute thread of rank 0 owns the RunLog.
 #ifndef LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 #define LYNX_WORKER_RANK_RECORDS_RUN_LOG_H_
 
@@ -24,12 +24,12 @@
 
 namespace lynx::worker {
 
-// The folder of a job's log.
+// Returns the folder of a job's log.
 std::string RunLogPath(const std::string& checkpoint_directory, const JobId& job);
 
 class RunLog {
  public:
-  // Opens the files for a generation that continues after `first` steps.
+  // Opens the files for a generation that begins after `first` steps.
   RunLog(const RankConfig& config, int64_t first, const Clock& clock);
   ~RunLog();
   RunLog(const RunLog&) = delete;

@@ -14,7 +14,7 @@
 namespace lynx::worker {
 namespace {
 
-// Pauses between two attempts at the last checkpoint; each is twice the previous one, up to kMaxPause.
+// The pauses between two attempts to write the last checkpoint. Each pause is twice the previous one, up to kMaxPause.
 constexpr Nanos kFirstPause{1'000'000'000};
 constexpr Nanos kMaxPause{30'000'000'000};
 
@@ -35,8 +35,8 @@ absl::Status CheckpointWriter::Write(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
   StartOwnShard(IdentityAt(steps_done));
   pending_ = steps_done;
-  // Copying the states takes time, and writing a shard without a copy takes much more. All ranks wait here for the slowest, so
-  // that no rank waits for another within a step.
+  // Copying the states takes time, and writing a shard without a copy takes much more. All ranks wait here for the slowest one,
+  // so that they do not wait for each other within a step.
   return seat_.communicator.Barrier();
 }
 
@@ -65,7 +65,7 @@ absl::StatusOr<bool> CheckpointWriter::WriteNow(int64_t steps_done) {
 absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
   const CheckpointIdentity identity = IdentityAt(steps_done);
-  // The waiting time is the sum of the pauses and is not measured, so all ranks decide the same.
+  // The waiting time is computed as the sum of the pauses and not measured, so that all ranks decide the same.
   Nanos waited;
   for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kMaxPause)) {
     StartOwnShard(identity);
@@ -91,7 +91,8 @@ CheckpointIdentity CheckpointWriter::IdentityAt(int64_t steps_done) const {
 
 absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const CheckpointIdentity& identity) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written, GatherStatuses(FinishOwnShard(identity), seat_));
-  // If a rank failed, all ranks have finished writing, and no rank writes again before rank 0 has reached the barrier below.
+  // Even if a rank failed, all ranks have finished writing now. No rank writes again before rank 0 has reached the barrier
+  // below.
   absl::Status failure = FirstFailure(written);
   if (failure.ok()) {
     const absl::Status own = seat_.rank == 0 ? Publish(identity) : absl::OkStatus();
@@ -100,8 +101,8 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
   }
   if (!failure.ok()) {
     if (seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
-    // All ranks wait until the files are removed. So no rank writes there too early, and no rank waits for rank 0 within a
-    // step.
+    // All ranks wait until rank 0 has removed the files. So no rank writes to the folder too early, and no rank waits for rank
+    // 0 within a step.
     LYNX_RETURN_IF_ERROR(seat_.communicator.Barrier());
   }
   if (absl::IsAlreadyExists(failure)) return ReplacedError(config_, failure);

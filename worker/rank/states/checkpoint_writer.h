@@ -1,13 +1,13 @@
-// CheckpointWriter: writes one checkpoint with all ranks. Every rank that has a shard writes and verifies it beside the next
-// steps (shard_writer.h). After the step in which the last shard is finished, all ranks agree that every shard is durable. Rank
-// 0 publishes the checkpoint, reports it, and only then removes older checkpoints. Finally all ranks agree on the outcome. So
-// either all ranks continue and know that the checkpoint is visible, or all continue without it.
+// CheckpointWriter writes one checkpoint with all ranks. Every rank that has a shard writes and verifies it while the next
+// steps run (shard_writer.h). After the step in which the last shard is finished, all ranks agree that every shard is durable.
+// Rank 0 publishes the checkpoint, reports it, and only then removes older checkpoints. Finally all ranks agree on the outcome.
+// So either all ranks continue and know that the checkpoint is visible, or all continue without it.
 //
 //   Write (copies the states) -> step, Poll -> step, Poll: all have written -> agreed and published
 //
-// Only one checkpoint is written at a time: a Write that comes too early waits for the previous checkpoint.
+// Only one checkpoint is written at a time. If Write is called while a checkpoint is in progress, Write waits for it first.
 //
-// Owned by the rank's compute thread; borrows its arguments.
+// The rank's compute thread owns it. It borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_CHECKPOINT_WRITER_H_
 
@@ -34,26 +34,27 @@ class CheckpointWriter {
                    ReportFile& reports);
 
   // Begins to write a checkpoint. Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0
-  // reports it and the rank at fault says so on stderr. That is not an error: training continues. An error means that the run
-  // must end. It is an error of the communicator. Or it is FailedPrecondition, on every rank, if a newer generation of the job
-  // has begun or if another run's checkpoint is in the way.
+  // reports it, and the rank at fault says so on stderr. This is not an error, because training continues. If Write returns an
+  // error, the run must end. The error is that of the communicator, or FailedPrecondition on every rank: a newer generation of
+  // the job has begun, or another run's checkpoint is in the way.
   absl::Status Write(int64_t steps_done);
 
   bool under_way() const { return pending_ != 0; }
   // Collective; call it after each step. Does nothing if no checkpoint is in progress. Otherwise all ranks say whether their
-  // shard is written; when all are, it completes what Write began. Errors are those of Write.
+  // shard is written. When all shards are written, Poll completes what Write began. It returns the same errors as Write.
   absl::Status Poll();
 
-  // Like Write, but training waits: returns true when the checkpoint is visible, or false if it cannot be written. The latter
-  // is reported.
+  // Writes a checkpoint while training waits. Returns true if the checkpoint is visible. If it cannot be written, reports this
+  // and returns false. Otherwise like Write.
   absl::StatusOr<bool> WriteNow(int64_t steps_done);
 
-  // Like Write, for the last step, whose checkpoint is the run's only result. It does not run beside training, and it retries
-  // until config.last_checkpoint_patience has passed. After that it is DataLoss on every rank.
+  // Writes the checkpoint of the last step, which is the run's only result. The run waits for it. If it cannot be written,
+  // WriteLast tries again until config.last_checkpoint_patience has passed, and then returns DataLoss on every rank. Otherwise
+  // like Write.
   absl::Status WriteLast(int64_t steps_done);
 
  private:
-  // Why a checkpoint is not visible; OK: it is visible.
+  // Says why a checkpoint is not visible; OK if it is visible.
   struct Outcome {
     absl::Status failure;
   };
@@ -61,11 +62,11 @@ class CheckpointWriter {
   // Begins to write this rank's shard, if it writes one.
   void StartOwnShard(const CheckpointIdentity& identity);
   absl::Status FinishOwnShard(const CheckpointIdentity& identity);
-  // Waits for the writing of the shards, then publishes or discards the checkpoint. Errors are those of Write.
+  // Waits until all shards are written, then publishes or discards the checkpoint. Returns the same errors as Write.
   absl::StatusOr<Outcome> Conclude(const CheckpointIdentity& identity);
   // Concludes the checkpoint that is in progress, if there is one.
   absl::Status ConcludePending();
-  // Returns true if the checkpoint is visible. If it is not, reports that.
+  // Returns true if the checkpoint is visible. If it is not visible, reports this and returns false.
   absl::StatusOr<bool> ConcludeAt(int64_t steps_done);
   // On rank 0: makes the checkpoint visible, reports it and removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);
@@ -79,7 +80,7 @@ class CheckpointWriter {
   ModelState& state_;
   ReportFile& reports_;
   ShardWriter shard_;
-  int64_t pending_ = 0;  // steps done, of the checkpoint in progress; 0: there is none
+  int64_t pending_ = 0;  // number of steps done, for the checkpoint in progress; 0: no checkpoint is in progress
 };
 
 }  // namespace lynx::worker

@@ -11,7 +11,7 @@
 namespace lynx::worker {
 namespace {
 
-// The limit for a node's list; it has room for some hundreds of shards.
+// The largest size of a node's list. It has room for some hundreds of shards.
 constexpr size_t kMaxListBytes = size_t{512} << 10;
 
 }  // namespace
@@ -89,7 +89,7 @@ absl::StatusOr<bool> CopyResume::Load(const CheckpointIdentity& run, ModelState&
   const absl::Status failure = FirstFailure(loaded);
   if (failure.ok()) return true;
   if (absl::IsFailedPrecondition(failure)) return failure;
-  // A load failed, but it is unknown which shard caused this, so the whole step is rejected.
+  // A load failed, but it is not known which shard is the cause. So all shards of this step are rejected.
   if (!own.ok()) Tell(std::string(own.message()));
   for (int32_t node = 0; node < copies_.node_count(); ++node) {
     for (const ShardRecord& file : current_->files) {

@@ -1,6 +1,6 @@
-// CopyResume: resumes from the newest in-memory checkpoint. The ranks tell each other what their nodes have, and choose the
-// same step (copies/copy_choice.h). Each node verifies the shards that it has; then each rank loads what it needs, from its own
-// node or another one. Damaged shards are reported and not used.
+// CopyResume resumes from the newest in-memory checkpoint. The ranks tell each other what their nodes have, and choose the same
+// step (copies/copy_choice.h). Each node verifies the shards that it has. Then each rank loads what it needs, from its own node
+// or from another one. Damaged shards are reported and not used.
 //
 // Collective; runs on the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_RESUME_H_
@@ -21,20 +21,20 @@ namespace lynx::worker {
 
 class CopyResume {
  public:
-  // Collective. The only errors are the communicator's.
+  // Collective. The only errors are those of the communicator.
   static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& seat,
                                                            ReportFile& reports);
 
-  // The newest in-memory checkpoint that was not rejected; nullopt: there is none. The same on every rank.
+  // The newest in-memory checkpoint that was not rejected; nullopt if there is none. It is the same on every rank.
   const std::optional<WholeCopies>& current() const { return current_; }
-  // Loads the current in-memory checkpoint into `state`. Returns true if that succeeded. Otherwise the checkpoint is rejected,
-  // and touched() says whether `state` may have changed. FailedPrecondition if the checkpoint belongs to another run; other
-  // errors are the communicator's.
+  // Loads the current in-memory checkpoint into `state`. Returns true if it was loaded. If it could not be loaded, returns
+  // false and rejects the checkpoint; touched() then says whether `state` may have changed. Returns FailedPrecondition if the
+  // checkpoint belongs to another run. Other errors are those of the communicator.
   absl::StatusOr<bool> Load(const CheckpointIdentity& run, ModelState& state);
   bool touched() const { return touched_; }
 
-  // Records that the generation continues after `step` steps, from any source. States of older generations after that step no
-  // longer count.
+  // Records that the generation continues after `step` steps, from any source. In-memory checkpoints of older generations after
+  // this step are then not used any more.
   void MarkResumed(int64_t step);
 
  private:
@@ -42,7 +42,7 @@ class CopyResume {
       : config_(config), copies_(copies), seat_(seat), reports_(reports) {}
 
   void Choose();
-  // Verifies the shards on this rank's node. Returns the damaged shards of the current in-memory checkpoint on all nodes; the
+  // Verifies the shards on this rank's node. Returns the damaged shards of the current in-memory checkpoint on all nodes. The
   // result is the same on every rank.
   absl::StatusOr<std::set<PlacedCopy>> Verify();
   void Tell(const std::string& reason);

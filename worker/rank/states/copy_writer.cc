@@ -17,10 +17,11 @@
 namespace lynx::worker {
 namespace {
 
-// The ranks make in-memory checkpoints as often as this is cheap. Training waits for them at most 1/kWaitShare of its time. The
-// work beside training takes at most 1/kBesideShare of the time, because it may take cores and network from training.
+// The ranks make in-memory checkpoints as often as their cost allows. Training waits for them at most 1/kWaitShare of its time.
+// The work that runs beside training takes at most 1/kBesideShare of the time, because it may take cores and network from
+// training.
 constexpr int64_t kWaitShare = 20, kBesideShare = 10;
-// Number of steps to wait after a failure.
+// The number of steps to wait after a failure.
 constexpr int64_t kStepsAfterFailure = 20;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
@@ -78,7 +79,7 @@ void CopyWriter::AfterStep(int64_t steps_done, const CopyVotes& all) {
   Begin(steps_done);
 }
 
-// Called when every rank has finished its part of the pending in-memory checkpoint.
+// Ends the pending in-memory checkpoint. Called when every rank has finished its part of it.
 void CopyWriter::Conclude(const CopyVotes& all) {
   if (thread_.joinable()) thread_.join();
   const int64_t steps = *std::exchange(pending_, std::nullopt);
@@ -86,11 +87,11 @@ void CopyWriter::Conclude(const CopyVotes& all) {
   if (!all.whole) {
     spare_ = steps;
     ++skipped_;
-    not_before_step_ = steps + kStepsAfterFailure;  // the same on every rank
+    not_before_step_ = steps + kStepsAfterFailure;  // has the same value on every rank
     return;
   }
   spare_ = std::exchange(whole_, steps);
-  // The first whole in-memory checkpoint of this generation replaces those of older generations.
+  // The first whole in-memory checkpoint of this generation replaces all those of older generations.
   if (std::exchange(first_whole_, false) && copies_->leads()) copies_->store().RemoveOlderThan(config_.generation);
 }
 

@@ -1,14 +1,15 @@
-// CopyWriter: writes in-memory checkpoints of a rank's states beside training. After a step, training waits only until the
-// states are written to the node's memory. A thread of low priority then computes the digest, completes the copy there and
-// sends it to a rank of another node.
+// CopyWriter writes in-memory checkpoints of a rank's states while training continues. After a step, training waits only until
+// the states are written to the node's memory. Then a thread of low priority computes the digest, completes the copy on this
+// node and sends it to a rank of another node.
 //
 //   step -> AfterStep (writes) -> step: Votes ... all are idle: the checkpoint is whole everywhere, or failed -> AfterStep ...
 //
-// The ranks agree with the sums of each step. An in-memory checkpoint begins after the same step on all ranks, and only when
-// all ranks have finished the previous one. So two files for each shard are enough: one belongs to the newest in-memory
-// checkpoint that all ranks know to be whole. The other one is being written, over the file of an earlier checkpoint.
+// The ranks exchange their votes with the sums of each step. An in-memory checkpoint begins after the same step on all ranks,
+// and only when all ranks have finished the previous one. So two files for each shard are enough. One belongs to the newest
+// in-memory checkpoint that all ranks know to be whole. The other one is being written; it overwrites the file of an earlier
+// checkpoint.
 //
-// Owned by the rank's compute thread; borrows its arguments.
+// The rank's compute thread owns it. It borrows its arguments.
 #ifndef LYNX_WORKER_RANK_STATES_COPY_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_COPY_WRITER_H_
 
@@ -30,23 +31,24 @@ namespace lynx::worker {
 
 class CopyWriter {
  public:
-  // `copies`: null: the rank makes no in-memory checkpoints. `run`: the job's identity; its step is not used.
+  // `copies`: null if the rank makes no in-memory checkpoints. `run`: the job's identity; its step is not used.
   CopyWriter(const RankConfig& config, const CheckpointIdentity& run, PeerCopies* copies, ModelState& state,
              ReportFile& reports, const Clock& clock);
-  // Abandons an in-memory checkpoint that is in progress.
+  // Abandons the in-memory checkpoint that is in progress, if there is one.
   ~CopyWriter();
   CopyWriter(const CopyWriter&) = delete;
   CopyWriter& operator=(const CopyWriter&) = delete;
 
   bool makes() const { return copies_ != nullptr && copies_->makes(); }
-  // The votes of this rank, for Engine::SetCopyVotes.
+  // Returns the votes of this rank, for Engine::SetCopyVotes.
   CopyVotes Votes() const;
-  // Call it after each step with all ranks' votes at the end of that step. Begins an in-memory checkpoint of the states after
-  // `steps_done` steps if one is due and all ranks want it. A failure goes to stderr and is reported once; it is not an error.
+  // Call it after each step with the combined votes of all ranks at the end of that step. Begins an in-memory checkpoint of the
+  // states after `steps_done` steps if one is due and all ranks want it. A failure is written to stderr and reported once. It
+  // is not an error.
   void AfterStep(int64_t steps_done, const CopyVotes& all);
 
-  // Removes the job's copies on this node. Call it when a checkpoint on disk has the final states of the run, so that the
-  // copies are not needed any more.
+  // Removes the job's copies on this node. Call it when a checkpoint on disk has the run's final states, because the copies are
+  // not needed any more.
   void Drop();
 
   int64_t copied_steps() const { return whole_.value_or(0); }
@@ -64,25 +66,29 @@ class CopyWriter {
   const RankConfig& config_;
   const CheckpointIdentity run_;
   PeerCopies* const copies_;
-  CopyClient* const partner_;  // null: this rank sends nothing
+  CopyClient* const partner_;  // null if this rank sends no shard
   ModelState& state_;
   ReportFile& reports_;
   const Clock& clock_;
 
-  std::optional<int64_t> whole_;    // steps done of the newest in-memory checkpoint that all ranks know to be whole
-  std::optional<int64_t> spare_;    // steps done of the one whose files may be overwritten
-  std::optional<int64_t> pending_;  // steps done of the one in progress, or not yet known to be finished on all ranks
-  int64_t not_before_step_ = 0;     // set after a failure
-  Nanos began_, waited_;            // when the newest one began, and how long training waited for it
-  bool replaced_ = false;           // a newer generation has begun
-  bool told_ = false;               // a failure was reported
+  // Number of steps in the newest in-memory checkpoint that all ranks know to be whole.
+  std::optional<int64_t> whole_;
+  // Number of steps in the in-memory checkpoint whose file may be overwritten.
+  std::optional<int64_t> spare_;
+  // Number of steps in the in-memory checkpoint that is in progress, or that may not be finished on all ranks.
+  std::optional<int64_t> pending_;
+  int64_t not_before_step_ = 0;  // no checkpoint begins before this step; set after a failure
+  // When the newest in-memory checkpoint began, and how long training waited for it.
+  Nanos began_, waited_;
+  bool replaced_ = false;  // true if a newer generation has begun
+  bool told_ = false;      // true if a failure was reported
   bool first_whole_ = true;
   int64_t skipped_ = 0;
 
   std::thread thread_;
   std::atomic<bool> idle_ = true;
   std::atomic<int64_t> took_ns_ = 0;  // time that the thread needed; valid when idle_
-  absl::Status status_;               // outcome of this rank's part; valid when idle_
+  absl::Status status_;               // the outcome of this rank's part; valid when idle_
 };
 
 }  // namespace lynx::worker

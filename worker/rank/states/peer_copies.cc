@@ -15,11 +15,11 @@ namespace lynx::worker {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
-// Added to the size of the states, to leave room for headers and records.
+// This is added to the size of the states, to leave room for headers and records.
 constexpr Bytes kHeaders = kKiB * 512;
 constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
-// What a rank tells the other ranks, as plain bytes.
+// What a rank tells the other ranks; sent as plain bytes.
 struct Card {
   int32_t port = 0;
   int32_t spare = 0;
@@ -46,7 +46,7 @@ void Tell(const RankConfig& config, const std::string& reason, ReportFile& repor
   reports.Append(CopiesNotice{.reason = "none are made: " + reason});
 }
 
-// "" if there is room on every node; otherwise says what is missing.
+// Returns "" if there is room on every node. Otherwise says on which node how much is missing.
 std::string MissingRoom(const std::vector<Card>& cards, const std::vector<int32_t>& nodes,
                         const std::vector<ShardKeepers>& keepers) {
   std::vector<Bytes> shard_bytes;

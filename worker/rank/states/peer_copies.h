@@ -1,7 +1,7 @@
-// PeerCopies: what the ranks of a generation know about each other's memory for in-memory checkpoints: which ranks share a
+// PeerCopies is what the ranks of a generation know about each other's memory for in-memory checkpoints: which ranks share a
 // node, where shards are sent, whether there is room for them, and how to read them from another node.
 //
-// Owned by the rank's compute thread.
+// The rank's compute thread owns it.
 #ifndef LYNX_WORKER_RANK_STATES_PEER_COPIES_H_
 #define LYNX_WORKER_RANK_STATES_PEER_COPIES_H_
 
@@ -26,9 +26,9 @@ namespace lynx::worker {
 
 class PeerCopies {
  public:
-  // Collective. Returns null, on every rank, if the job wants no in-memory checkpoints or a node keeps none. Rank 0 reports the
-  // reason if it has not been reported before. `shard`: the size of this rank's states as a shard. The only errors are the
-  // communicator's.
+  // Collective. Returns null on every rank if the job wants no in-memory checkpoints, or if a node keeps none. In the second
+  // case rank 0 reports the reason, unless it was reported before. `shard`: the size of this rank's states as a shard. The only
+  // errors are those of the communicator.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
                                                           const RankGroup& seat, ReportFile& reports);
 
@@ -37,17 +37,20 @@ class PeerCopies {
   int32_t node() const { return nodes_[static_cast<size_t>(rank_)]; }
   int32_t node_count() const;
   std::vector<int32_t> RanksHere() const { return RanksOfNode(nodes_, node()); }
-  bool leads() const { return RanksHere().front() == rank_; }  // the first rank of its node
+  bool leads() const { return RanksHere().front() == rank_; }  // true for the first rank of its node
 
-  // True if every node has room for two copies. Otherwise the ranks make no copies, but can read existing ones.
+  // True if every node has room for two copies of its shards. If false, the ranks make no copies, but they can read existing
+  // ones.
   bool makes() const { return makes_; }
-  // The shard that this rank writes on its own node (nullopt: none), and the rank that it sends the shard to (-1: none).
+  // own_shard: the shard that this rank writes on its own node (nullopt: none). partner: the rank to which it sends the shard
+  // (-1: none).
   const std::optional<std::string>& own_shard() const { return own_shard_; }
   int32_t partner() const { return partner_; }
-  const std::vector<std::string>& taken() const { return taken_; }  // shards that are sent to this rank
+  const std::vector<std::string>& taken() const { return taken_; }  // shards that other ranks send to this rank
 
   CopyClient& Client(int32_t rank);
-  // A client to a rank of that node. Different ranks of this node use different ranks there.
+  // Returns a client that is connected to a rank of the given node. Different ranks of this node use different ranks of that
+  // node.
   CopyClient& ClientOfNode(int32_t node);
   void StopServing() { server_->Stop(); }
 
@@ -66,21 +69,21 @@ class PeerCopies {
   std::optional<std::string> own_shard_;
   int32_t partner_ = -1;
   std::vector<std::string> taken_;
-  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // by rank; only those that have been requested
+  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // by rank; made when they are first requested
   std::unique_ptr<CopyServer> server_;
 };
 
-// The memory that a node may use for a job's in-memory checkpoints.
+// Describes the memory that a node may use for a job's in-memory checkpoints.
 struct CopyRoom {
-  Bytes limit;      // for all jobs; 0: no limit
-  Bytes others;     // used by other jobs
-  Bytes own;        // used by the job's own copies, which are removed when it has newer ones
-  Bytes free;       // free space of the file system
-  Bytes available;  // available memory of the machine; in-memory checkpoints use at most half of it
+  Bytes limit;      // the limit for all jobs together; 0: there is no limit
+  Bytes others;     // the memory that other jobs use
+  Bytes own;        // the memory of the job's own copies, which are removed when it has newer ones
+  Bytes free;       // the free space of the file system
+  Bytes available;  // the machine's available memory; in-memory checkpoints use at most half of it
 };
-// Limit for the memory of the job's in-memory checkpoints on the node.
+// Returns the largest memory that the job's in-memory checkpoints may use on the node.
 Bytes MostCopies(const CopyRoom& room);
-// The size of two copies of each node's shards, by node. `shard_bytes`: by rank.
+// Returns for each node the size of two copies of its shards. `shard_bytes`: the size of each rank's shard.
 std::vector<Bytes> CopiesByNode(const std::vector<ShardKeepers>& keepers, const std::vector<int32_t>& nodes,
                                 const std::vector<Bytes>& shard_bytes);
 

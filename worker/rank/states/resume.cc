@@ -20,7 +20,7 @@ constexpr int64_t kInitialStates = -1;
 // What all ranks load next. Rank 0 sends it to the other ranks as plain bytes.
 struct NextLoad {
   int64_t step = kInitialStates;
-  int64_t start = 0;       // 1: from checkpoint.from; 0: from the job's own directory
+  int64_t start = 0;       // 1: load from checkpoint.from; 0: load from the job's own directory
   int64_t generation = 0;  // the generation that wrote the checkpoint
 };
 
@@ -28,12 +28,12 @@ StartWith StartWithOf(const CheckpointSpec& checkpoint) {
   return checkpoint.weights_only ? StartWith::kWeights : StartWith::kAll;
 }
 
-// The number of steps that are done after `next` has been loaded.
+// Returns the number of steps that are done after `next` has been loaded.
 int64_t StepsDone(const CheckpointSpec& checkpoint, const NextLoad& next) {
   return next.start == 1 && StartWithOf(checkpoint) == StartWith::kWeights ? 0 : next.step;
 }
 
-// Rank 0's view of the directory, and of where the job begins.
+// Rank 0 searches the checkpoint directory for states to resume from, or for the checkpoint with which the job begins.
 class Search {
  public:
   static absl::StatusOr<Search> Begin(const RankConfig& config, const CheckpointIdentity& run) {
@@ -46,7 +46,8 @@ class Search {
     for (CheckpointSummary& summary : found) {
       (summary.identity.job == run.job ? search.candidates_ : search.foreign_).push_back(std::move(summary));
     }
-    // An unreadable checkpoint may belong to this job, except in its first generation. If it may, the job is not new.
+    // An unreadable checkpoint may belong to an earlier generation of this job. If so, the job is not new. In the first
+    // generation there is no earlier one.
     const bool first = config.generation == Generation(1);
     search.anew_ = config.resume_step < 0 && search.candidates_.empty() && (first || search.reasons_.empty());
     search.starts_ = search.anew_ && !config.spec.checkpoint.from.empty();
@@ -54,8 +55,8 @@ class Search {
     return search;
   }
 
-  // What to load next. kInitialStates: nothing, because the job is new. An error if the job should have a checkpoint but no
-  // usable one is left.
+  // Returns what to load next; kInitialStates means nothing, because the job is new. Returns an error if the job should have a
+  // checkpoint, but no usable one is left.
   absl::StatusOr<NextLoad> Next() const {
     if (next_ < candidates_.size()) {
       const CheckpointIdentity& identity = candidates_[next_].identity;
@@ -99,7 +100,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition if another job's checkpoint is where this run will write a checkpoint.
+  // Returns FailedPrecondition if this run will write a checkpoint of a step that already has a checkpoint of another job.
   absl::Status CheckWayAhead(int64_t steps_done) const {
     for (const CheckpointSummary& other : foreign_) {
       const int64_t step = other.identity.step;
@@ -112,7 +113,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // FailedPrecondition if the checkpoint already has all steps of this run, so that nothing would be left to do.
+  // Returns FailedPrecondition if the checkpoint already has all steps of this run, so that the run would have nothing to do.
   absl::Status CheckStepsLeft(const NextLoad& start) const {
     const int64_t steps = config_->spec.train.steps;
     if (StepsDone(config_->spec.checkpoint, start) < steps) return absl::OkStatus();
@@ -123,20 +124,20 @@ class Search {
   static void Tell(const std::string& reason) { std::fprintf(stderr, "a checkpoint is passed over: %s\n", reason.c_str()); }
 
   const RankConfig* config_;
-  std::vector<CheckpointSummary> candidates_;  // to resume from, or to begin with; newest first
-  std::vector<CheckpointSummary> foreign_;     // other jobs' checkpoints in the job's own directory
-  std::vector<std::string> reasons_;           // why each rejected checkpoint was rejected
-  bool anew_ = false;                          // the job has never had a checkpoint here
-  bool starts_ = false;                        // the candidates are those of checkpoint.from
-  size_t next_ = 0;                            // index in candidates_
+  std::vector<CheckpointSummary> candidates_;  // checkpoints to resume from, or to begin with; newest first
+  std::vector<CheckpointSummary> foreign_;     // checkpoints of other jobs in the job's own directory
+  std::vector<std::string> reasons_;           // for each rejected checkpoint, the reason
+  bool anew_ = false;                          // true if the job has never had a checkpoint here
+  bool starts_ = false;                        // true if checkpoint.from names the candidates
+  size_t next_ = 0;                            // index of the next candidate
 };
 
-// True if the checkpoint is damaged or not every rank can see it; then an older checkpoint is tried. Any other error would also
-// happen with an older checkpoint.
+// True if the checkpoint is damaged, or if not every rank can see it. Then an older checkpoint is tried. Any other error would
+// also happen with an older checkpoint.
 bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
-// What to try next: the result of rank 0's search, on every rank. With `copies`, there is an in-memory checkpoint, so it is no
-// error if no checkpoint on disk is whole.
+// Returns the result of rank 0's search on every rank: what to load next. `copies`: there is an in-memory checkpoint, so it is
+// no error if no checkpoint on disk is whole.
 absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const RankGroup& seat) {
   NextLoad own;
   if (search.has_value()) {
@@ -148,8 +149,9 @@ absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies,
   return all[0];
 }
 
-// True if the in-memory checkpoint is of a later step than the one on disk, and belongs to the same line of generations. If a
-// generation has written a checkpoint, later steps of older generations are never used again.
+// True if the ranks should use the in-memory checkpoint and not the one on disk: it must be of a later step. Also, the
+// checkpoint on disk must not be from a newer generation. If a generation has written a checkpoint, later steps of older
+// generations are never used again.
 bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) {
   const bool older_line = disk.start == 0 && copies.identity.generation.value < disk.generation;
   return copies.identity.step > steps_done && !older_line;
@@ -169,7 +171,7 @@ absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, Che
       seat);
 }
 
-// Called on rank 0: reports a checkpoint that the server may not know.
+// Reports a checkpoint that the server may not know. Called on rank 0.
 void ReportNewer(const RankConfig& config, const CheckpointSummary& found, ReportFile& reports) {
   if (found.identity.step <= config.resume_step) return;
   reports.Append(CheckpointReport{.step = found.identity.step, .path = found.path, .bytes = found.bytes});

@@ -15,11 +15,12 @@
 namespace lynx::worker {
 namespace {
 
-// Where training wants the same core, the thread gets about a quarter of it. The shard is durable soon enough, and most waits
-// of training are longer.
+// If training wants the same core, the thread gets about a quarter of the core's time. The shard is still durable soon enough,
+// and most waits of training are longer.
 constexpr int kNiceness = 5;
 
-// Starts a thread that blocks all signals: they must go to the threads that the program has set up for them.
+// Starts a thread that blocks all signals, so that the kernel delivers them to the threads that the program has made for
+// signals.
 std::thread StartThread(std::function<void()> run) {
   sigset_t all, before;
   sigfillset(&all);
@@ -59,7 +60,7 @@ void ShardWriter::Start(SafetensorsHeader header, const TensorContent& content, 
   if (!status_.ok()) return;
   done_ = false;
   thread_ = StartThread([this, header = std::move(header), write = std::move(write)] {
-    // On Linux this applies only to this thread. If it is not permitted, the thread keeps its priority.
+    // On Linux the priority is that of this thread only. If the change is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     status_ = write(header, [&](size_t tensor) { return TensorOfCopy(header, tensor); });
     done_.store(true, std::memory_order_release);

@@ -1,13 +1,13 @@
-// ShardWriter: writes a rank's shard of a checkpoint beside the next steps. Training waits only until the states are copied. A
-// thread of low priority writes the copy to disk, makes it durable and verifies it.
+// ShardWriter writes a rank's shard of a checkpoint while the next steps run. Training waits only until the states are copied.
+// A thread of low priority writes the copy to disk, makes it durable and verifies it.
 //
 //   Start (copies) -> Done? ... Done -> Finish (returns the result) -> Start ...
 //
-// The copy is as large as the shard, and its memory is kept for the next shard. If it would take more than half of the
-// machine's available memory, nothing is copied, and the shard is written before Start returns.
+// The copy is as large as the shard, and its memory is kept for the next shard. If the copy would need more than half of the
+// machine's available memory, nothing is copied, and Start writes the shard before it returns.
 //
-// Owned by the rank's compute thread. The destructor abandons a shard that is being written; it waits only for the present call
-// to the disk.
+// The rank's compute thread owns it. The destructor abandons a shard that is being written; it waits only for the disk call
+// that is in progress.
 #ifndef LYNX_WORKER_RANK_STATES_SHARD_WRITER_H_
 #define LYNX_WORKER_RANK_STATES_SHARD_WRITER_H_
 
@@ -27,7 +27,7 @@ namespace lynx::worker {
 class ShardWriter {
  public:
   using WriteFile = std::function<absl::Status(const SafetensorsHeader& header, const TensorContent& content)>;
-  // Returns the machine's available memory; AvailableMemory unless a test replaces it.
+  // Returns the machine's available memory. It is AvailableMemory unless a test replaces it.
   using Available = std::function<Bytes()>;
 
   explicit ShardWriter(Available available);
@@ -35,12 +35,12 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // Begins to write a shard. `write` writes the file that the header describes. It runs on the thread, and its `content`
-  // returns Cancelled when it must stop. The `content` that is passed to Start is read before Start returns.
+  // Begins to write a shard. `content` is read before Start returns. `write` writes the file that the header describes, on the
+  // thread. The content that `write` gets returns Cancelled when the thread must stop.
   void Start(SafetensorsHeader header, const TensorContent& content, WriteFile write);
   // True if Finish would return at once. Call it after Start.
   bool Done() const { return done_.load(std::memory_order_acquire); }
-  // Waits for the end of the writing. Returns the result of `write`, or why the states could not be copied.
+  // Waits until the shard is written. Returns the result of `write`, or the reason why the states could not be copied.
   absl::Status Finish();
   // True if the last Start copied the states.
   bool copied() const { return copied_; }
@@ -52,10 +52,10 @@ class ShardWriter {
   const Available available_;
   std::vector<char> copy_;
   bool copied_ = false;
-  bool told_ = false;  // the lack of memory for a copy was reported
+  bool told_ = false;  // true if the lack of memory for a copy was reported
   std::atomic<bool> done_ = true;
   std::atomic<bool> give_up_ = false;
-  absl::Status status_;  // result of the thread; valid when done_
+  absl::Status status_;  // the result of the thread; valid when done_
   std::thread thread_;
 };
 

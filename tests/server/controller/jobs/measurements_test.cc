@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A job that is planned for a device of each of two nodes.
+// A job that is planned for one device on each of two nodes.
 class MeasurementsTest : public ::testing::Test {
  protected:
   MeasurementsTest() {

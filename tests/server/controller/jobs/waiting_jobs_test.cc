@@ -73,7 +73,7 @@ TEST_F(WaitingJobsTest, AJobThatHasTrainedComesBeforeThoseAfterIt) {
   EXPECT_FALSE(waiting_.SomeoneIsBefore(first));
   waiting_.Enqueue(first);
   EXPECT_TRUE(waiting_.SomeoneIsBefore(second));
-  first.queue.structural = true;  // it cannot begin anyway
+  first.queue.structural = true;  // a job that cannot begin anyway
   EXPECT_FALSE(waiting_.SomeoneIsBefore(second));
 }
 

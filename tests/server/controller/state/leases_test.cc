@@ -9,7 +9,7 @@ namespace lynx::server {
 namespace {
 
 // Ten nodes whose daemons know leases and can be witnesses. The server has run for an hour, which is longer than the node
-// timeout, so every list of witnesses that it sends is complete.
+// timeout. So every list of witnesses that it sends is complete.
 class LeasesTest : public ::testing::Test {
  protected:
   LeasesTest() {
@@ -18,8 +18,8 @@ class LeasesTest : public ::testing::Test {
       node.address = "10.0.0." + std::to_string(i);
     }
     parts_.At(3600);
-    // At the first report the server knows only some of the nodes as witnesses. The answer to the second report has the
-    // complete list, and with the third report a node confirms that it has received this list.
+    // At the first report, the server knows only some of the nodes as witnesses. Its answer to the second report has the
+    // complete list. With the third report, a node confirms that it has received this list.
     for (int report = 1; report <= 3; ++report) {
       for (auto& [name, node] : parts_.nodes.all()) Report(node, report);
     }
@@ -30,7 +30,7 @@ class LeasesTest : public ::testing::Test {
     leases_.TakeWitness(node, state);
     leases_.Renew(node, node.worker_link.stream, state);
   }
-  // Cuts off the daemon of node `name`, on which a rank runs, from the server from now on.
+  // From now on the daemon of node `name`, on which a rank runs, is cut off from the server.
   LiveNode& CutOff(const std::string& name) {
     LiveNode& node = parts_.nodes.At(NodeId(name));
     node.heard = true;
@@ -75,7 +75,7 @@ TEST_F(LeasesTest, WithoutAQuorumOfItsWitnessesANodeIsNotAwayForLong) {
   parts_.At(3800);
   leases_.WatchQuorum();
   EXPECT_FALSE(leases_.AwayFor(node, NanosFromSeconds(60), Nanos(0)));
-  parts_.At(3600 + 601);  // ten timeouts: most nodes may be gone for good
+  parts_.At(3600 + 601);  // ten timeouts; most nodes may never come back
   leases_.WatchQuorum();
   EXPECT_TRUE(leases_.AwayFor(node, NanosFromSeconds(60), Nanos(0)));
 }

@@ -44,7 +44,7 @@ int64_t At(const cublasLtMatrixLayoutOpaque_t& layout, int32_t operation, int64_
   return operation == CUBLAS_OP_N ? row + column * layout.stride : column + row * layout.stride;
 }
 
-// The part of the library's table of supported types and shapes that is used here.
+// True if cuBLASLt supports these types and shapes. This is the part of its table that worker/backend/cuda uses.
 bool Supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
                const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& c,
                const cublasLtMatrixLayoutOpaque_t& d) {
@@ -156,7 +156,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   *found = 0;
   if (lynx::worker::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a, *b, *c, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // The algorithm is the alignment that it was chosen for; it must not be used with less.
+  // The "algorithm" is the alignment for which it was chosen. It must not be used for operands with a smaller alignment.
   results[0] = {};
   std::memcpy(results[0].algo.data, preference->alignment, sizeof(preference->alignment));
   results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -176,7 +176,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // The description of the product may change before the product is computed, so it is copied.
+  // The description of the product is copied, because it may change before the product is computed.
   lynx::worker::cuda_on_host::Issue(
       stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout, b_layout = *b_layout,
                beta = *static_cast<const float*>(beta), c_layout = *c_layout] {

@@ -1,6 +1,6 @@
-// cuBLASLt on the host: matrix products of column-major matrices by their definition, in double, for tests on machines
-// without a GPU (see cuda_runtime.h). It has the part of the interface that worker/backend/cuda uses, and refuses what
-// the documentation says that cuBLASLt refuses.
+// cuBLASLt on the host, for tests on machines without a GPU (see cuda_runtime.h). It computes products of column-major matrices
+// by their definition, in double. It has the part of the interface that worker/backend/cuda uses. It refuses what cuBLASLt
+// refuses according to its documentation.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUBLASLT_H_
 #define LYNX_TESTS_CUDA_ON_HOST_CUBLASLT_H_
 

@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda_on_host {
 namespace {
 
-std::atomic<int64_t> calls_left = 0;  // until one fails; 0: none fails
+std::atomic<int64_t> calls_left = 0;  // the number of calls until a call fails; 0: no call fails
 
 std::atomic<int> compute_major = 9;
 
@@ -18,7 +18,7 @@ void SetComputeMajor(int major) { compute_major = major; }
 void FailFromCall(int64_t k) { calls_left = k; }
 bool Fails() {
   if (calls_left == 0) return false;
-  if (calls_left == 1) return true;  // and every later one
+  if (calls_left == 1) return true;  // every later call fails too
   --calls_left;
   return false;
 }
@@ -59,9 +59,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 namespace {
 
-// As much memory as a small GPU has. A request for more is refused, as on a GPU.
+// The device has as much memory as a small GPU. A request for more memory is refused, as on a GPU.
 constexpr size_t kDeviceBytes = size_t{8} << 30;
-constexpr int kLowestPriority = 0, kHighestPriority = -5;  // the lower the number, the higher
+constexpr int kLowestPriority = 0, kHighestPriority = -5;  // a lower number is a higher priority
 
 cudaError_t ResultOf(void* memory) { return memory != nullptr ? cudaSuccess : cudaErrorMemoryAllocation; }
 

@@ -1,13 +1,13 @@
-// CUDA on the host: the part of the runtime's interface that worker/backend/cuda uses, so that its kernels compile as
-// C++ and run on a CPU in tests on machines without a GPU. This shows that a kernel computes the right result. It says
-// nothing about speed, nor about what only hardware does (memory models, occupancy).
+// CUDA on the host: the part of the runtime's interface that worker/backend/cuda uses. With it, the kernels compile as C++ and
+// run on a CPU, in tests on machines without a GPU. The tests show that a kernel computes the right result. They show nothing
+// about speed, or about properties of the hardware (memory models, occupancy).
 //
-// The threads of a block are fibers. They run one at a time from barrier to barrier. In every other launch they run in
-// the order of their numbers, in the others in the reverse order. Each warp runs up to the block's next barrier before
-// another warp moves. Therefore a kernel that lacks a barrier gives other bits, or aborts if some threads never reach a
-// barrier. Blocks run one after another, also in the order of their numbers or in the reverse order. scheduler.h says
-// when the work of streams is done; by default as soon as possible. Each OS thread has its own device: the host cannot
-// reach the memory that cudaMalloc gave, as on a machine with a GPU.
+// The threads of a block are fibers. Only one runs at a time, up to the next barrier. In every second launch they run in the
+// order of their numbers, in the other launches in the reverse order. Each warp runs up to the block's next barrier before
+// another warp runs. So a kernel that lacks a barrier gives other bits. If some threads never reach a barrier, the program
+// aborts. Blocks run one after another, also in the order of their numbers or in the reverse order. scheduler.h says when the
+// work of streams is done; by default it is done as soon as possible. Each OS thread has its own device. As on a machine with a
+// GPU, the host cannot reach the memory that cudaMalloc returns.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 #define LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 
@@ -31,7 +31,7 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-// The indices and sizes of the fiber that runs.
+// The indices and sizes of the fiber that runs now.
 extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 struct CudaOnHostStream;
@@ -39,21 +39,21 @@ struct CudaOnHostEvent;
 
 namespace lynx::worker::cuda_on_host {
 
-// Makes the k-th of the runtime's next calls that can fail, and all later ones, fail; on all threads. 0: none fails.
+// Of the calls that can fail, call number k from now on fails, and all later ones fail too, on all threads. 0: no call fails.
 void FailFromCall(int64_t k);
 bool Fails();
 
-// Work for the stream: a function that runs with the device's memory open, or the threads of a kernel.
+// Adds work to the stream: a function that runs while the device's memory is reachable, or the threads of a kernel.
 void Issue(CudaOnHostStream* stream, std::function<void()> run);
 void Launch(CudaOnHostStream* stream, dim3 grid, dim3 block, std::function<void()> thread);
-// Sets the compute capability (major) that every device reports from now on. The default is 9.
+// Sets the major number of the compute capability that every device reports from now on. The default is 9.
 void SetComputeMajor(int major);
-// Every lane of the fiber's warp gives a word. Returns the words of all lanes.
+// Every lane of the fiber's warp gives a word. The function returns the words of all lanes.
 const uint64_t* Exchange(uint64_t word);
 int Lane();
 
-// The fiber's warp does mma.m16n8k16 on bfloat16, and ldmatrix. The operands have the places that the PTX ISA says:
-// sums (16, 8) += left (16, 16) right (16, 8); and `count` matrices (8, 8), whose rows the lanes name.
+// The fiber's warp does mma.m16n8k16 on bfloat16, or ldmatrix. The lanes hold the operands as the PTX ISA says. MultiplyAdd:
+// sums (16, 8) += left (16, 16) right (16, 8). LoadMatrices: `count` matrices (8, 8); each lane gives the address of a row.
 void MultiplyAdd(const uint32_t left[4], const uint32_t right[2], float sums[4]);
 void LoadMatrices(const void* row, int count, bool transposed, uint32_t* words);
 

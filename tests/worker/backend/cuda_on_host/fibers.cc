@@ -1,4 +1,4 @@
-// The threads of a kernel as fibers; see cuda_runtime.h.
+// Runs the threads of a kernel as fibers (see cuda_runtime.h).
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -22,21 +22,22 @@ constexpr unsigned kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
-// A fiber's context is entered once; later it is left and entered again by jumps, which need no system call.
+// A fiber. Its context is entered once. Later the fiber is left and entered again by jumps, which need no system call.
 struct Fiber {
   jmp_buf here;
   bool entered = false;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   State state = State::kReady;
   dim3 index;
-  int exchanges = 0;  // exchanges of its warp in which it took part; the words alternate between two places
+  // The number of exchanges of its warp in which the fiber took part. The words alternate between two places.
+  int exchanges = 0;
 };
 
 struct Warp {
   std::array<std::array<uint64_t, kLanes>, 2> words{};
 };
 
-// Used by an OS thread to run kernels: the fibers of the current block.
+// Runs the kernels of an OS thread. It holds the fibers of the current block.
 class Machine {
  public:
   void Run(dim3 grid, dim3 block, Direction direction, const std::function<void()>& thread) {
@@ -108,7 +109,7 @@ class Machine {
     }
   }
 
-  // Runs the warp that begins with thread `begin` to its next barrier. Returns whether any of its threads moved.
+  // Runs the warp that begins with thread `begin` up to its next barrier. Returns true if any of its threads moved.
   bool RunWarp(int begin) {
     const int end = std::min(begin + kLanes, threads_);
     bool moved = false;
@@ -150,7 +151,7 @@ class Machine {
 thread_local Machine machine;
 
 void Machine::Enter() {
-  for (;;) {  // one kernel thread after another
+  for (;;) {  // runs one kernel thread after another
     (*machine.thread_)();
     machine.Stop(State::kDone);
   }

@@ -22,20 +22,20 @@ struct Transfer {
   Kind kind;
   const void* from = nullptr;
   void* to = nullptr;
-  size_t count = 0;  // of one slot
+  size_t count = 0;  // number of elements of one slot
   ncclDataType_t type = ncclFloat32;
   cudaStream_t stream = nullptr;
 
   size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
 };
 
-// One transfer, and which of its members have reached it.
+// One transfer. Records which of its members have reached it.
 struct Meeting {
   struct Member {
     bool issued = false;
     bool come = false;
     Transfer transfer{Kind::kSend};
-    int64_t number = 0;  // in its stream
+    int64_t number = 0;  // the number of the transfer in the member's stream
     std::vector<char> sent;
   };
   explicit Meeting(int members) : members(static_cast<size_t>(members)) {}
@@ -59,23 +59,23 @@ struct Clique {
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 int64_t ids = 0, transfers = 0, live = 0;
-int64_t failing_transfer = 0;  // counted from now on; 0: none
+int64_t failing_transfer = 0;  // the number of the failing transfer, counted from now on; 0: none fails
 ncclResult_t transfer_error = ncclSuccess;
 ncclConfig_t newest_config;
 
 }  // namespace
 
-// A communicator. It is never freed, so that the use of a destroyed communicator is found.
+// A communicator. It is never freed, so that the tests notice if a destroyed communicator is used.
 struct NcclOnHostComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool live = true, aborted = false, finalizing = false;
-  ncclResult_t error = ncclSuccess;  // asynchronous
-  std::optional<Transfer> issuing;   // not in its stream yet
+  ncclResult_t error = ncclSuccess;  // an asynchronous error
+  std::optional<Transfer> issuing;   // a transfer that is not in its stream yet
   int asked = 0;                     // number of calls of ncclCommGetAsyncError since `issuing` was set
   int64_t transfers = 0, done = 0;
   cudaStream_t stream = nullptr;  // the stream of all its transfers
-  int64_t newest = 0;             // the number of the newest one in the stream
+  int64_t newest = 0;             // the number of the newest transfer in the stream
 };
 
 namespace {
@@ -131,7 +131,7 @@ void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
   }
 }
 
-// Records that the member's stream has reached the transfer. Returns whether the transfer may end.
+// Records that the member's stream has reached the transfer. Returns true if the transfer may end.
 bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   if (comm.aborted) return true;
   Meeting::Member& own = meeting.members[static_cast<size_t>(comm.rank)];

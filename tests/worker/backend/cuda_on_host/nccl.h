@@ -1,10 +1,10 @@
-// NCCL on the host: the part of its interface that worker/collectives/nccl_communicator.cc uses, between the devices of
-// the test's threads (scheduler.h). A transfer reads what it sends when its stream reaches it, and is done when the
-// streams of all members have reached it. So it waits for a peer that never comes until it is aborted.
+// NCCL on the host: the part of its interface that worker/collectives/nccl_communicator.cc uses. The transfers are between the
+// devices of the test's threads (scheduler.h). A transfer reads the data that it sends when its stream reaches it. It is done
+// when the streams of all members have reached it. So if a peer never comes, the transfer waits until it is aborted.
 //
-// Communicators do not block and are strict: the call that begins a transfer returns ncclInProgress, and the transfer
-// is in its stream only after ncclCommGetAsyncError has been asked twice. The members' calls must match; a call that is
-// not allowed in a communicator's state ends the test.
+// Calls do not block, and they are strict. The call that begins a transfer returns ncclInProgress, and the transfer is put into
+// its stream only after two calls of ncclCommGetAsyncError. The members' calls must match. If a call is not allowed in the
+// present state of a communicator, the test ends.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 #define LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 
@@ -40,14 +40,14 @@ struct ncclConfig_t {
 
 namespace lynx::worker::cuda_on_host {
 
-// The k-th transfer that is issued from now on, by any member of any communicator, never ends, and its communicator
-// reports `error`; 0: all transfers end.
+// Sets the transfer that fails: the k-th that is issued from now on, by any member of any communicator. It never ends, and its
+// communicator reports `error`. 0: all transfers end.
 void FailTransfer(int64_t k, ncclResult_t error);
-// The number of transfers that all members have issued since the last call.
+// Returns the number of transfers that all members have issued since the last call.
 int64_t TransfersIssued();
-// The configuration of the newest communicator.
+// Returns the configuration of the newest communicator.
 ncclConfig_t NewestConfig();
-// The number of communicators that are neither destroyed nor aborted.
+// Returns the number of communicators that exist: they are neither destroyed nor aborted.
 int64_t LiveCommunicators();
 
 }  // namespace lynx::worker::cuda_on_host

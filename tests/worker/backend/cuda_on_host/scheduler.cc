@@ -49,7 +49,7 @@ class Device {
     return bytes;
   }
 
-  bool backwards = false;  // whether the next kernel runs in reverse order
+  bool backwards = false;  // true if the next kernel runs in reverse order
 
  private:
   static constexpr size_t kPage = 4096;
@@ -63,8 +63,8 @@ struct CudaOnHostStream {
   lynx::worker::cuda_on_host::Device* device = nullptr;
   bool first = false;  // the first stream of its device
   std::deque<lynx::worker::cuda_on_host::Work> queue;
-  int64_t done = 0;    // work up to this number is done
-  int64_t wanted = 0;  // work up to this number is wanted
+  int64_t done = 0;    // all work up to this number is done
+  int64_t wanted = 0;  // somebody waits for all work up to this number
 };
 
 namespace lynx::worker::cuda_on_host {
@@ -81,7 +81,7 @@ struct State {
 };
 
 State& TheState() {
-  static State* const state = new State;  // outlives every thread
+  static State* const state = new State;  // lives longer than every thread
   return *state;
 }
 
@@ -98,10 +98,10 @@ bool IsLate(const CudaOnHostStream& stream) {
   return false;
 }
 
-// The number of the newest work in the stream.
+// Returns the number of the newest work in the stream.
 int64_t LastOf(const CudaOnHostStream& stream) { return stream.done + static_cast<int64_t>(stream.queue.size()); }
 
-// Runs the head of the stream if it may run. Returns whether it did.
+// Runs the first work of the stream's queue if it may run. Returns true if it ran.
 bool RunHead(CudaOnHostStream& stream) {
   if (stream.queue.empty()) return false;
   const bool wanted = stream.wanted > stream.done;
@@ -220,10 +220,11 @@ size_t DeviceMemoryTaken() {
   return device.taken();
 }
 
-// Waits for the device, as the runtime does.
+// Waits for the device before it frees the memory, as CUDA's runtime does.
 void FreeDeviceMemory(void* memory) {
   const Locked locked;
-  std::vector<cudaStream_t> streams = TheState().streams;  // other threads' streams may come and go meanwhile
+  // A copy, because other threads may add and remove streams at this time.
+  std::vector<cudaStream_t> streams = TheState().streams;
   std::erase_if(streams, [](cudaStream_t stream) { return stream->device != &device; });
   for (cudaStream_t stream : streams) WaitFor(stream, LastOf(*stream));
   Close();
@@ -277,8 +278,8 @@ bool IsPageable(const void* memory) {
          !device.Has(memory);
 }
 
-// For memory that is not pinned, the runtime has read what a copy reads, and written what it writes, when the call
-// returns.
+// Copies as CUDA's runtime does: if the source is not pinned, it has been read when the call returns. If the target is not
+// pinned, it has been written when the call returns.
 void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
   const Locked locked;
   if (IsPageable(from)) {
@@ -297,7 +298,7 @@ void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
 
 using namespace lynx::worker::cuda_on_host;
 
-// The moment at which the stream reached the recording.
+// A recording of an event: the moment when the stream reached it.
 struct Recording {
   cudaStream_t stream = nullptr;
   int64_t number = 0;
@@ -305,7 +306,7 @@ struct Recording {
   std::chrono::steady_clock::time_point at;
 };
 struct CudaOnHostEvent {
-  std::shared_ptr<Recording> recording;  // the newest
+  std::shared_ptr<Recording> recording;  // the newest recording
 };
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -349,7 +350,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = std::chrono::duration<float, std::milli>(end->recording->at - begin->recording->at).count();
   return cudaSuccess;
 }
-// Waits for the newest recording at the time of the call. Does nothing if the event was never recorded.
+// Makes the stream wait for the recording that is the newest at the time of the call. Does nothing if the event was never
+// recorded.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (Fails()) return cudaErrorInvalidValue;
   const Locked locked;

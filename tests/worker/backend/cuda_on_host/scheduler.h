@@ -1,10 +1,10 @@
-// Scheduler: decides when the work of the devices' streams is done. Streams are queues. The work at the head of a queue
-// runs on any OS thread that finds that it may run; in the whole process one piece of work runs at a time.
+// Scheduler decides when the work of the devices' streams is done. Each stream has a queue of work. Any OS thread runs the
+// first work of a queue when it finds that this work may run. In the whole process only one piece of work runs at a time.
 //
-// An order says when work is done that nobody waits for. A program that lacks an event between two streams gives other
-// bits in one of the orders, and always the same bits. Work that somebody waits for is done, and only that work.
-// Waiting means a synchronization, a copy to memory that is not pinned, or another stream's event that is itself waited
-// for.
+// The order says when work is done for which nobody waits. If a program needs an event between two streams and lacks it, one of
+// the orders gives other bits, and always the same bits. If somebody waits for work, this work is done, and no other work.
+// Three things wait for work: a synchronization, a copy to memory that is not pinned, and an event of another stream for which
+// somebody waits.
 //
 // Thread-safe.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_SCHEDULER_H_
@@ -20,28 +20,28 @@
 namespace lynx::worker::cuda_on_host {
 
 enum class Order : uint8_t {
-  kEager,       // all work as soon as possible; most of it is done when the call returns
+  kEager,       // all work is done as soon as possible; most of it is done when the call returns
   kLate,        // work is done only when somebody waits for it
-  kFirstLate,   // each device's first stream (that of the ops) is late, all others are eager
-  kFirstEager,  // the reverse of kFirstLate
+  kFirstLate,   // the first stream of each device (that of the ops) is late, all other streams are eager
+  kFirstEager,  // the first stream of each device is eager, all other streams are late
 };
 const char* OrderName(Order order);  // "Late"
-// Sets the order of all streams from now on.
+// Sets the order of all streams, from now on.
 void SetOrder(Order order);
 
-// A GPU: streams, and memory that the host cannot reach except while work of the device runs. Each OS thread has its
-// own.
+// A GPU: its streams, and its memory, which the host can reach only while work of the device runs. Each OS thread has a device
+// of its own.
 class Device;
 
 // A piece of work in a stream.
 struct Work {
-  // Whether the work may run. `wanted`: somebody waits for it, so it must ask for the work that it depends on (see
-  // Want). Null: it may always run.
+  // Returns true if the work may run. `wanted`: somebody waits for this work, so it must ask for the work on which it depends
+  // (see Want). Null: the work may always run.
   std::function<bool(bool wanted)> ready;
   std::function<void()> run;
 };
 
-// Holds the one lock of the scheduler during its lifetime. At the end, does all work that may run.
+// Holds the only lock of the scheduler as long as the object lives. The destructor does all work that may run.
 class Locked {
  public:
   Locked();
@@ -50,20 +50,20 @@ class Locked {
   Locked& operator=(const Locked&) = delete;
 };
 
-// --- call with the lock held
-// Returns the number of the work in its stream.
+// --- Call the following functions with the lock held.
+// Adds work to the stream. Returns its number in the stream.
 int64_t Enqueue(cudaStream_t stream, Work work);
-// Records that somebody waits for the stream's work up to and including this number.
+// Records that somebody waits for all work of the stream up to this number.
 void Want(cudaStream_t stream, int64_t number);
 bool Done(cudaStream_t stream, int64_t number);
 Device& DeviceOf(cudaStream_t stream);
-// Makes the device's memory reachable until the lock is released or another device's memory is opened.
+// Makes the device's memory reachable until the lock is released or until another device's memory is made reachable.
 void Open(Device& device);
 // Asks for the work and waits until it is done.
 void WaitFor(cudaStream_t stream, int64_t number);
 
-// --- building blocks of the runtime's calls
-void* TakeDeviceMemory(size_t bytes);  // of the calling thread's device; null if there is not enough
+// --- The calls of the runtime use the following functions.
+void* TakeDeviceMemory(size_t bytes);  // of the calling thread's device; returns null if there is not enough
 void FreeDeviceMemory(void* memory);
 size_t DeviceMemoryTaken();
 void* TakePinnedMemory(size_t bytes);

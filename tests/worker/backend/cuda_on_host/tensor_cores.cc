@@ -1,5 +1,5 @@
-// What the tensor cores of a warp do, lane by lane: each lane gives the values that it holds, and computes or takes its
-// own results.
+// Does the work of a warp's tensor cores, lane by lane. Each lane gives the values that it holds, and computes or takes its own
+// results.
 #include <algorithm>
 #include <array>
 
@@ -13,25 +13,25 @@ namespace {
 constexpr int kLanes = 32;
 using Words = std::array<uint64_t, kLanes>;
 
-// Exchanges two words with the other lanes; returns the words of all lanes.
+// Gives two words to the other lanes. Returns the words of all lanes.
 Words Share(uint32_t low, uint32_t high) {
   Words words;
   std::copy_n(Exchange(uint64_t{high} << 32 | low), kLanes, words.begin());
   return words;
 }
 
-// Half `half` of register `place`, of two packed registers.
+// Returns half number `half` of register number `place`; `words` holds two registers.
 float Half(uint64_t words, int place, int half) {
   return Bfloat16(ValueOf<Bfloat16>(words >> (32 * place + 16 * half) & 0xffff));
 }
 
-// The lane that holds a row (of left) or a column (of right) at position k of 16.
+// Returns the lane that holds element k of 16 of a row (of left) or of a column (of right).
 int LaneOf(int line, int k) { return line % 8 * 4 + k % 8 / 2; }
 
 }  // namespace
 
 void MultiplyAdd(const uint32_t left[4], const uint32_t right[2], float sums[4]) {
-  const Words lefts[] = {Share(left[0], left[1]), Share(left[2], left[3])};  // columns below 8, and the others
+  const Words lefts[] = {Share(left[0], left[1]), Share(left[2], left[3])};  // the columns below 8, and the columns from 8 on
   const Words rights = Share(right[0], right[1]);
   const int lane = Lane();
   for (int e = 0; e < 4; ++e) {

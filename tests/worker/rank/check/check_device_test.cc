@@ -1,4 +1,4 @@
-// The check of a device: a good device passes, whatever the size and the type, and a single wrong element or word is
+// Tests the check of a device. A good device must pass, whatever the size and the type. A single wrong element or word must be
 // found.
 #include "worker/rank/check/check_device.h"
 
@@ -14,10 +14,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Has one wrong element in one product, or one wrong bit in copied memory. Counts what is allocated.
+// A backend with one wrong element in one product, or one wrong bit in copied memory. It counts its allocations.
 class DamagedBackend : public cpu::CpuBackend {
  public:
-  int wrong_product = 0;  // 1, 2, ...; 0: none
+  int wrong_product = 0;  // the number of the wrong product, counted from 1; 0: none is wrong
   int64_t wrong_element = 0;
   bool refuses = false;
   int64_t products = 0;

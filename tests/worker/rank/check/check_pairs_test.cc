@@ -1,4 +1,4 @@
-// Which pairs of ranks are checked, in which rounds, and which links count as slow.
+// Tests which pairs of ranks are checked, in which rounds, and which links count as slow.
 #include "worker/rank/check/check_pairs.h"
 
 #include <gmock/gmock.h>

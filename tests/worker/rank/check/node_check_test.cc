@@ -1,4 +1,4 @@
-// The check of nodes by ranks that are threads: what works passes, and the ranks with a problem report it.
+// Tests the check of nodes, by ranks that are threads. Good nodes must pass, and the ranks with a problem must report it.
 #include "worker/rank/check/node_check.h"
 
 #include <gmock/gmock.h>
@@ -34,12 +34,12 @@ class WrongBackend : public cpu::CpuBackend {
   }
 };
 
-// The communicator of a pair that receives something wrong.
+// The communicator of a pair, which receives wrong data.
 class BadPair : public Communicator {
  public:
   struct Fault {
     bool corrupts = false;
-    Nanos delay;  // of every exchange
+    Nanos delay;  // the delay of every exchange
   };
   BadPair(std::unique_ptr<Communicator> inner, Fault fault, int32_t rank)
       : inner_(std::move(inner)), fault_(fault), rank_(rank) {}
@@ -88,8 +88,8 @@ struct Outcome {
   std::vector<int32_t> peers;
 };
 
-// The results of the ranks. `bad`: a rank whose device computes wrong results. `ended`: called when a rank is done,
-// before its peers hear of it.
+// Runs the check and returns the results of the ranks. `bad`: a rank whose device computes wrong results. `ended`: is called
+// when a rank is done, before its peers hear of it.
 std::vector<Outcome> Check(
     const ParallelLayout& layout, const std::function<NodeCheckOptions(int32_t rank, const RankConfig&)>& options_of,
     int32_t bad = -1, const std::function<void()>& ended = [] {}) {
@@ -118,7 +118,7 @@ std::vector<Outcome> Check(
 
 NodeCheckOptions Patient(int32_t, const RankConfig&) { return {.patience = kLong}; }
 
-// Options of a rank whose end of the pair with rank `peer` has the fault.
+// Returns the options of a rank. The rank's end of the pair with rank `peer` has the fault.
 NodeCheckOptions WithFault(const RankConfig& config, int32_t peer, BadPair::Fault fault) {
   NodeCheckOptions options{.patience = kLong};
   options.connect = [&config, peer, fault](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
@@ -188,7 +188,7 @@ TEST(NodeCheck, ASlowLinkIsToldByBothItsEnds) {
   }
 }
 
-// The link is slow only once, as when one end could not run.
+// The link is slow only once, as if the machine had stopped the rank at one end for a moment.
 TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   std::atomic<int> waits = 0;
   class SlowOnce : public BadPair {
@@ -218,7 +218,7 @@ TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   EXPECT_GE(waits, 7);
 }
 
-// One rank connects to the other ranks and then does nothing more. A rank that waited for it must report it.
+// One rank connects to the other ranks and then does nothing more. A rank that has waited for it must report it.
 TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -258,7 +258,7 @@ TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   EXPECT_GE(accusers, 1);
 }
 
-// The peer is gone; the link is not bad.
+// The peer has ended. The check must not report a bad link.
 TEST(NodeCheck, APeerThatEndsIsAPeerThatEnds) {
   const std::vector<Outcome> outcomes = Check({.tp = 2, .pp = 1, .dp = 1}, [](int32_t rank, const RankConfig&) {
     NodeCheckOptions options{.patience = kLong};

@@ -1,4 +1,4 @@
-// Measures the links between GPUs, with CUDA and NCCL on the host: every rank must do the same, and the result must be
+// Measures the links between GPUs, with CUDA and NCCL on the host. Every rank must make the same calls, and the result must be
 // complete. The speeds are those of the host.
 #include "worker/rank/measure/measure_gpu_links.h"
 
@@ -21,7 +21,7 @@ GpuLinksRequest RequestOf(int gpus, std::vector<int32_t> blocks = {}) {
 
 const GpuLinkSizes kSmall{.transfers = {Bytes(1200), Bytes(12'000), Bytes(120'000)}, .product_side = 16};
 
-// Each thread of the test has its own device.
+// Each thread of the test has its own device, so every rank uses device number 0.
 absl::StatusOr<std::unique_ptr<Backend>> MakeOne(int32_t) { return MakeCudaBackend(0); }
 
 void ExpectWhole(const LinkCost& link) {
@@ -43,7 +43,7 @@ TEST(MeasureGpuLinks, MeasuresBlocksAndAllTogether) {
     EXPECT_GE(result->overlap_slowdown_permille, 1000);
     EXPECT_GE(result->communication_compute_permille, 0);
     EXPECT_LE(result->communication_compute_permille, 1000);
-    // The stand-in itself takes no memory: a route takes the page of its first transfer.
+    // NCCL on the host takes no device memory itself. A route takes the page of its first transfer.
     EXPECT_EQ(result->route_memory, Bytes(4096));
     EXPECT_EQ(result->nccl_memory, Bytes(0));
     EXPECT_GT(cuda_on_host::TransfersIssued(), 0);
@@ -86,8 +86,8 @@ OverlapTimes Micros(int64_t transfer, int64_t few, int64_t few_beside, int64_t m
 TEST(OverlapOf, TellsSlowedOpsFromALostWindow) {
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 100)), (OverlapCost{1000, 0})) << "perfect";
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 200)), (OverlapCost{1000, 1000})) << "one after the other";
-  // Ops run at 4/5 of their speed beside a transfer that takes its usual time: 80 of 100 us are hidden, which the
-  // slowdown alone explains.
+  // While a transfer runs in its usual time, ops run at 4/5 of their speed. So 80 of 100 us are hidden, which the slowdown
+  // alone explains.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 120)), (OverlapCost{1250, 0}));
   // The transfer is slower too: only 60 us are hidden.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 140)), (OverlapCost{1250, 250}));

@@ -1,4 +1,4 @@
-// Measuring: the fit, and both modes of the binary from end to end.
+// Tests measuring: the fit, and two modes of the binary from beginning to end.
 #include "worker/contract/measurement.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(FitLink, FindsTheLineThatItWasGiven) {
-  // 20 us latency, 250 MB/s: time = 40 us + bytes * 4 ns.
+  // The link has 20 us latency and 250 MB/s: time = 40 us + bytes * 4 ns.
   std::vector<TransferSample> samples;
   for (int64_t bytes : {4096, 65536, 1048576}) samples.push_back({2, Bytes(bytes), Nanos(40'000 + 4 * bytes)});
   const LinkCost link = FitLink(samples);
@@ -27,7 +27,7 @@ TEST(FitLink, FindsTheLineThatItWasGiven) {
 }
 
 TEST(FitLink, TakesTransfersOfSeveralKindsTogether) {
-  // Samples of rings of 4 ranks and of single messages on a link with 5 us latency and 100 GB/s.
+  // The samples are of rings of 4 ranks and of single messages, on a link with 5 us latency and 100 GB/s.
   std::vector<TransferSample> samples;
   for (const int64_t steps : {1, 3, 6}) {
     for (const int64_t bytes : {100'000, 10'000'000})
@@ -50,13 +50,13 @@ TEST(FitLink, SurvivesTimesWithoutASlope) {
   EXPECT_GT(link.bytes_per_second, 0);
 }
 
-// Time in which a process waits, even for a process that has its core, is wall time but not processor time.
+// If a process waits while it has its core, this time is wall-clock time but not processor time.
 TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
   const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
   EXPECT_GE(Stopwatch(1, 10).MedianOf(wait), Nanos(100'000'000));
   const Nanos waiting = Stopwatch(1, 10, Counted::kProcessor).MedianOf(wait);
   EXPECT_LT(waiting, Nanos(50'000'000));
-  // The work of all threads counts, for example a copy made by another thread.
+  // The work of all threads counts, such as a copy that another thread makes.
   const Nanos all = Stopwatch(1, 10, Counted::kProcessor).MedianOf([] {
     std::thread([] {
       const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);
@@ -133,7 +133,7 @@ TEST(MeasureLink, FitsLoopback) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_GT(result->link.bytes_per_second, 1'000'000);
   EXPECT_GE(result->overlap_slowdown_permille, 1000);
-  EXPECT_GT(result->communication_compute_permille, 0);  // moving bytes takes a core
+  EXPECT_GT(result->communication_compute_permille, 0);  // a core is needed to move bytes
 }
 
 TEST(Measure, ABadRequestIsNamed) {

@@ -1,4 +1,4 @@
-// What ranks tell each other before and during training, over loopback.
+// Tests what ranks tell each other before and during training, over loopback.
 #include "worker/rank/peers/agreement.h"
 
 #include <gmock/gmock.h>
@@ -110,7 +110,7 @@ TEST(Introduction, RanksOnDifferentDataAllRefuse) {
 TEST(IdleLimit, GrowsWithTheCheckpoint) {
   EXPECT_EQ(CheckpointIdleLimit(Bytes(0)), kIdleLimit);
   EXPECT_EQ(CheckpointIdleLimit(kGiB), kIdleLimit + Nanos(32'000'000'000));
-  // 12 bytes for each of 10^12 parameters: four days, without overflow.
+  // A checkpoint with 12 bytes for each of 10^12 parameters gives a limit of four days, without overflow.
   EXPECT_EQ(CheckpointIdleLimit(Bytes(12'000'000'000'000)).value / 1'000'000'000, 600 + 357'627);
 }
 

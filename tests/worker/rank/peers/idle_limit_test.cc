@@ -34,7 +34,7 @@ TEST(IdleLimit, OfShortStepsIsTenSeconds) {
   IdleLimit limit(communicator);
   for (int step = 0; step < 100; ++step) limit.RecordStep(Nanos(5'000'000 + step));
   EXPECT_EQ(communicator.limit, Seconds(10));
-  EXPECT_EQ(communicator.sets, 1);  // nobody is woken without need
+  EXPECT_EQ(communicator.sets, 1);  // the limit is set only once, so no thread is woken without need
 }
 
 TEST(IdleLimit, OfLongStepsIsThreeOfTheNewestMedian) {

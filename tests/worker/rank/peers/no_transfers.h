@@ -1,5 +1,5 @@
-// NoTransfers: a Communicator that cannot transfer anything, for tests of code that only looks at one or sets one. Test
-// support.
+// NoTransfers is a Communicator that cannot transfer anything. It is for tests of code that only reads or sets values of a
+// communicator. Test support.
 #ifndef LYNX_TESTS_WORKER_RANK_PEERS_NO_TRANSFERS_H_
 #define LYNX_TESTS_WORKER_RANK_PEERS_NO_TRANSFERS_H_
 

@@ -29,7 +29,7 @@ TEST(WithCause, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(WithCauseOfCode(absl::DataLossError("token 300"))), FaultCause::kToken);
   EXPECT_EQ(CauseOf(WithCauseOfCode(absl::InternalError("?"))), FaultCause::kUnknown);
   EXPECT_EQ(CauseOf(WithCauseOfCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
-  // The status code stays the same when a text is put before the message.
+  // The status code stays the same if Annotate puts a text before the message.
   EXPECT_EQ(CauseOf(WithCauseOfCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs `holds` in a separate process, which may give up rights that this one needs.
+// Runs `holds` in a separate process, which may give up rights that this process still needs.
 bool HoldsInChild(const std::function<bool()>& holds) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(holds() ? 0 : 1);
@@ -50,7 +50,7 @@ TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
   }));
 }
 
-// A rank starts itself again after it has got its cores, so it drops its rights a second time.
+// A rank restarts itself after it has pinned itself to its cores. So it drops its rights a second time.
 TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_TRUE(HoldsInChild([] { return DropPrivileges("65534:65534:").ok() && DropPrivileges("65534:65534:").ok(); }));

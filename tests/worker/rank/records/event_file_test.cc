@@ -1,4 +1,4 @@
-// Event files, read with the protobuf library and with a CRC that is computed from its definition.
+// Reads event files with the protobuf library, and with a CRC that is computed from its definition.
 #include "worker/rank/records/event_file.h"
 
 #include <google/protobuf/descriptor.h>
@@ -41,7 +41,7 @@ message_type {
   field { name: "session_log" number: 7 type: TYPE_MESSAGE type_name: "SessionLog" label: LABEL_OPTIONAL }
 })";
 
-// The event as text, without fields that the definition above lacks.
+// Returns the event as text, without the fields that the definition above lacks.
 std::string TextOf(const std::string& bytes) {
   google::protobuf::FileDescriptorProto file;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kEventProto, &file));
@@ -56,7 +56,7 @@ std::string TextOf(const std::string& bytes) {
 constexpr Nanos kWall{1'500'000'000'250'000'000};
 
 TEST(EventFile, CrcIsCastagnolis) {
-  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);            // the check value of the catalogues
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);            // the check value that catalogues of CRCs list
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);
   EXPECT_EQ(Crc32c(""), 0u);

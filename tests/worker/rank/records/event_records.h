@@ -1,4 +1,4 @@
-// Reads the records of an event file by the format's definition, with a CRC that is computed bit by bit. Test support;
+// Reads the records of an event file by the definition of the format, with a CRC that is computed bit by bit. Test support. It
 // shares no code with the writer.
 #ifndef LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
 #define LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
@@ -21,7 +21,7 @@ inline uint32_t MaskedCrcByBits(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-// False if the file does not consist of complete records with correct sums. `messages`: the records before the error.
+// Returns false if the file does not consist of complete records with correct CRCs. `messages`: the records before the error.
 inline bool ReadEventRecords(std::string_view file, std::vector<std::string>& messages) {
   messages.clear();
   const auto crc_at = [&](size_t at) {

@@ -13,7 +13,7 @@
 namespace lynx::worker {
 namespace {
 
-// While an object of this class lives, no file of this process may grow beyond `bytes`, like on a disk that fills up
+// While an object of this class lives, no file of this process can grow beyond `bytes`. This is like a disk that becomes full
 // during a write.
 class FileSizeLimit {
  public:
@@ -29,7 +29,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-// The reports in a file by line: the step of a StepReport, or -1 for another line.
+// Returns the reports in a file, line by line: the step of a StepReport, or -1 for any other line.
 std::vector<int64_t> StepsByLine(const std::string& text) {
   std::vector<int64_t> steps;
   std::istringstream lines(text);
@@ -40,7 +40,7 @@ std::vector<int64_t> StepsByLine(const std::string& text) {
   return steps;
 }
 
-// Each report that could be written is on a line of its own, whatever happened to earlier ones.
+// Each report that could be written must be on a line of its own, whatever happened to earlier reports.
 TEST(ReportFile, ATornReportDestroysNoOther) {
   for (const uintmax_t torn_bytes : {0, 1, 20, 100}) {
     const TestFolder folder;
@@ -59,7 +59,7 @@ TEST(ReportFile, ATornReportDestroysNoOther) {
   }
 }
 
-// There may be room only for the newline after a torn report.
+// After an incomplete report there may be room only for a newline.
 TEST(ReportFile, ATornReportMayBeFollowedByAnother) {
   const TestFolder folder;
   const std::string path = folder.Path("reports");

@@ -14,8 +14,8 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::StartsWith;
 
-// While an object of this class lives, no file of this process can grow beyond that many bytes, as on a full disk: a larger
-// write is done in part.
+// While an object of this class lives, no file of this process can grow beyond this number of bytes, as on a full disk. A
+// larger write is done only in part.
 class FilesEndAt {
  public:
   explicit FilesEndAt(rlim_t bytes) {
@@ -48,7 +48,7 @@ TEST(RunLogTest, AFullDiskLeavesWholeLines) {
     log.Add({.step = 3, .loss = 1.25}, std::nullopt);
     EXPECT_EQ(folder.Read("metrics-small/metrics.csv"), whole);
   }
-  // The next generation continues after the complete lines of the previous generation.
+  // The next generation continues after the complete lines of the previous one.
   RunLog log(config, 5, clock);
   log.Add({.step = 5, .loss = 1}, std::nullopt);
   EXPECT_THAT(folder.Read("metrics-small/metrics.csv"), StartsWith("step,loss"));

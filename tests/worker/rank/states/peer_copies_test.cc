@@ -1,4 +1,4 @@
-// How much of a node's memory copies may use, and how much they need.
+// Tests how much of a node's memory copies may use, and how much they need.
 #include "worker/rank/states/peer_copies.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ TEST(PeerCopies, TakeNoMoreThanLimitFileSystemAndHalfTheMemory) {
   CopyRoom room = plenty;
   room.available = Bytes(800);
   EXPECT_EQ(MostCopies(room), Bytes(400));
-  // The job's present copies are deleted when it has newer ones, so they count as free.
+  // The job's present copies are deleted when it has newer ones. So their memory counts as free.
   room.own = Bytes(100);
   EXPECT_EQ(MostCopies(room), Bytes(500));
   room.limit = Bytes(450);

@@ -10,7 +10,7 @@
 namespace lynx::worker {
 namespace {
 
-// Two tensors of four bytes each.
+// Returns the header of two tensors of four bytes each.
 SafetensorsHeader Header() {
   SafetensorsHeader header;
   header.Append("a", {1});
@@ -66,7 +66,7 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_TRUE(writer.Done() && writer.copied());
   EXPECT_EQ(read, "AAAABBBB");
-  // After the copy, the writer takes the next shard.
+  // After the first copy, the writer must take the next shard.
   writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader& header, const TensorContent& content) {
     read.clear();
     return ReadAll(header, content, read);
@@ -110,7 +110,7 @@ TEST(ShardWriter, WithoutMemoryForACopyTrainingWaits) {
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
-  available = Bytes(0);  // the copy exists already
+  available = Bytes(0);  // the memory for the copy exists already
   writer.Start(Header(), ContentOf(states), write);
   EXPECT_TRUE(writer.copied());
   EXPECT_TRUE(writer.Finish().ok());
@@ -124,7 +124,7 @@ TEST(ShardWriter, GivesUpWhenItsRankEnds) {
     ShardWriter writer([] { return kGiB; });
     writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader&, const TensorContent& content) {
       started.Open();
-      // The content is read again and again, as if the list of tensors were long.
+      // Reads the content again and again, as if there were very many tensors.
       do {
         status = content(0).status();
       } while (status.ok());
