@@ -1,5 +1,5 @@
-// Bfloat16: a float without its low 16 bits, as stored in memory. All arithmetic is done in float: reading a value widens it,
-// which is exact; writing rounds it to the nearest value, ties to even. Pure values.
+// A Bfloat16 in memory is a float without its low 16 bits. All arithmetic is done in float. Reading a value converts it to
+// float, which is exact. Writing rounds a float to the nearest value, ties to even. Pure values.
 #ifndef LYNX_COMMON_BFLOAT16_H_
 #define LYNX_COMMON_BFLOAT16_H_
 
@@ -20,7 +20,7 @@ struct Bfloat16 {
   constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
  private:
-  // A NaN stays a quiet NaN, with the part of the payload that fits. A value above the largest bfloat16 becomes infinite.
+  // A NaN becomes a quiet NaN, with the part of its payload that fits. A value above the largest bfloat16 becomes infinite.
   static constexpr uint16_t Rounded(float value) {
     const auto word = std::bit_cast<uint32_t>(value);
     const uint32_t nearest = word + 0x7fff + ((word >> 16) & 1);
@@ -28,7 +28,8 @@ struct Bfloat16 {
   }
 };
 
-// Half the relative distance between neighbours: the largest relative error of rounding a value below the largest.
+// The largest relative error that rounding makes, for values below the largest bfloat16. It is half the relative distance
+// between neighbours.
 inline constexpr double kBfloat16Rounding = 0x1p-8;
 
 }  // namespace lynx

@@ -1,7 +1,7 @@
 // LYNX_CHECK stops the process on programmer errors, also in release builds.
 //
-// Use it only for broken invariants of our own code. Anything that input, the operating system or a peer can cause is an
-// absl::Status.
+// Use it only if an error can only be a mistake in our own code. If input, the operating system or a peer can cause the error,
+// use absl::Status.
 #ifndef LYNX_COMMON_CHECK_H_
 #define LYNX_COMMON_CHECK_H_
 

@@ -1,5 +1,5 @@
-// Clock: the interface through which code asks for the time. RealClock reads the machine's clock; tests set SimulatedClock. The
-// planner uses no clock.
+// Clock is the interface through which code asks for the time. RealClock reads the machine's clock. Tests set the time of
+// SimulatedClock. The planner uses no clock.
 #ifndef LYNX_COMMON_CLOCK_H_
 #define LYNX_COMMON_CLOCK_H_
 
@@ -12,7 +12,7 @@ namespace lynx {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds since an arbitrary origin; never goes back. Thread-safe.
+  // Nanoseconds since an arbitrary time; the value never goes back. Thread-safe.
   virtual Nanos Monotonic() const = 0;
   // Nanoseconds since the Unix epoch. Thread-safe.
   virtual Nanos Wall() const = 0;
@@ -24,7 +24,7 @@ class RealClock : public Clock {
   Nanos Wall() const override;
 };
 
-// Nanoseconds since the machine booted. Includes time in which the machine sleeps. All processes of a machine get the same
+// Nanoseconds since the machine booted. Time in which the machine sleeps is included. All processes of a machine get the same
 // value. Thread-safe.
 Nanos BootTime();
 

@@ -1,6 +1,6 @@
-// The connection secret of a generation: with it, the generation's ranks prove to each other that they belong together
-// (worker/collectives/peer_proof.h). The server makes it and worker daemons pass it to the ranks. Nobody else may learn it, so
-// it is in no log, argument or error.
+// The ranks of a generation prove with the connection secret that they belong together (worker/collectives/peer_proof.h). The
+// server makes the secret, and worker daemons pass it to the ranks. Nobody else may learn it, so it is in no log, argument or
+// error.
 #ifndef LYNX_COMMON_CONNECTION_SECRET_H_
 #define LYNX_COMMON_CONNECTION_SECRET_H_
 

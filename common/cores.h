@@ -14,16 +14,16 @@ namespace lynx {
 // More cores than any kernel supports.
 inline constexpr int32_t kMaxKernelCores = 1 << 16;
 
-// Like sched_getaffinity for the calling thread: writes into a set of `bytes` bytes. Returns 0, or -1 with errno EINVAL if the
-// set is too small.
+// Does what sched_getaffinity does for the calling thread: writes the cores into a set of `bytes` bytes. Returns 0, or -1 with
+// errno EINVAL if the set is too small.
 using ReadAffinity = std::function<int(size_t bytes, cpu_set_t* set)>;
 
-// Returns the cores on which the calling thread may run, in ascending order; empty if the kernel gives no answer.
+// Returns the cores on which the calling thread may run, in ascending order. Empty if the kernel gives no answer.
 std::vector<int32_t> AvailableCores();
 std::vector<int32_t> AvailableCores(const ReadAffinity& read);
 
-// Restricts the calling thread to these cores, each from 0 to kMaxKernelCores - 1. Returns false, with errno, if the kernel
-// refuses.
+// Restricts the calling thread to these cores. Each core is a number from 0 to kMaxKernelCores - 1. Returns false, with errno,
+// if the kernel refuses.
 bool RunOnCores(const std::vector<int32_t>& cores);
 
 }  // namespace lynx

@@ -1,5 +1,5 @@
-// SHA-256 of a byte string as 64 lower-case hexadecimal digits. The digest of a plan identifies the plan; digests of checkpoint
-// files verify the files.
+// SHA-256 of a byte string, as 64 lower-case hexadecimal digits. The digest of a plan identifies the plan. The digests of
+// checkpoint files show whether the files are unchanged.
 #ifndef LYNX_COMMON_DIGEST_H_
 #define LYNX_COMMON_DIGEST_H_
 
@@ -19,7 +19,7 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void Update(std::string_view bytes);
-  std::string FinishHex();  // call once
+  std::string FinishHex();  // may be called only once
 
  private:
   struct State;

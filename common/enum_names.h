@@ -1,4 +1,4 @@
-// Names of enums: one table for each enum, and one printer and one parser for all of them.
+// The names of enums. Each enum has one table, and all enums share one printer and one parser.
 //
 // An enum whose values count from 0 gets its names right after its declaration, in the order of its values:
 //
@@ -21,7 +21,7 @@ constexpr std::array<const char*, sizeof...(Names)> EnumTable(Names... names) {
   return {names...};
 }
 
-// An enum without a table has no names: to print or to parse it does not compile.
+// If an enum has no table, it has no names, and code that prints or parses it does not compile.
 template <class Enum>
 inline constexpr std::array<const char*, 0> kEnumNames = {};
 

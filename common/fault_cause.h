@@ -1,5 +1,5 @@
-// FaultCause: why a rank failed, as far as the rank itself or the daemon that saw it end knows. The server decides on the
-// failure's attribution (server/health/attribution.h). Thread-safe.
+// FaultCause says why a rank failed, as far as the rank knows, or the daemon that saw the rank end. The server decides about
+// the failure's attribution (server/health/attribution.h). Thread-safe.
 #ifndef LYNX_COMMON_FAULT_CAUSE_H_
 #define LYNX_COMMON_FAULT_CAUSE_H_
 
@@ -15,15 +15,15 @@ namespace lynx {
 // Messages contain the number of a value, so new values must be appended.
 enum class FaultCause : uint8_t {
   kUnknown,
-  kMemory,   // memory of device or machine: an allocation failed, or the kernel killed the process because memory ran out
-  kData,     // training or validation data cannot be read, or are invalid
+  kMemory,   // memory of device or machine: an allocation failed, or the kernel ended the process because memory ran out
+  kData,     // training or validation data cannot be read or are invalid
   kDisk,     // the rank cannot write its own files on the node
   kDevice,   // the device has failed: it had an uncorrectable error, or it has disappeared
-  kProgram,  // the job or its program; it would fail on any node
+  kProgram,  // the job or its program is wrong, and would fail on any node
   kCheck,    // the node check found that the device computes or stores wrong values
   kLink,     // the node check found a bad link to another rank, or that rank does not answer
   kPath,     // the node does not allow jobs to use a path that the job needs
-  kToken,    // the data contain a token beyond the model's vocabulary, so a new attempt fails, too
+  kToken,    // the data contain a token that is not in the model's vocabulary; a new attempt would also fail
 };
 inline constexpr int kFaultCauseCount = 10;
 

@@ -1,4 +1,4 @@
-// UniqueFd: owns one file descriptor and closes it. Movable, not copyable. Not thread-safe.
+// UniqueFd owns one file descriptor and closes it. It can be moved, but not copied. Not thread-safe.
 #ifndef LYNX_COMMON_FD_H_
 #define LYNX_COMMON_FD_H_
 
@@ -24,7 +24,7 @@ class UniqueFd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // Gives up the descriptor without closing it.
+  // Returns the descriptor, which this object then no longer owns or closes.
   int Release() { return std::exchange(fd_, -1); }
   void Reset() {
     if (fd_ >= 0) ::close(fd_);

@@ -21,7 +21,7 @@ Mac HmacSha256(std::string_view key, std::string_view bytes) {
 bool SameMac(const Mac& a, const Mac& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
 
 void FillRandom(std::span<char> bytes) {
-  // Fails only if the kernel provides no randomness; then the process must not continue.
+  // This fails only if the kernel provides no random numbers. Then the process must not continue.
   LYNX_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) == 1);
 }
 

@@ -12,7 +12,7 @@ using Mac = std::array<char, 32>;
 
 Mac HmacSha256(std::string_view key, std::string_view bytes);
 bool SameMac(const Mac& a, const Mac& b);
-// Uses a generator that is suitable for secrets.
+// Fills `bytes` with random bytes that are good enough for secrets.
 void FillRandom(std::span<char> bytes);
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// Identifiers of distinct types, so that a job, a node and a generation cannot be confused.
+// Identifiers. Each kind has a type of its own, so the compiler finds code that confuses, for example, a job with a node.
 #ifndef LYNX_COMMON_IDS_H_
 #define LYNX_COMMON_IDS_H_
 
@@ -26,7 +26,8 @@ struct StringId {
 using JobId = StringId<struct JobIdTag>;
 using NodeId = StringId<struct NodeIdTag>;
 
-// Number of a start or restart of a job: 1, 2, ...; 0: not started yet. Commits of an older generation are refused.
+// The number of a start or restart of a job: 1, 2, ... 0: the job has not started yet. Commits of an older generation are
+// refused.
 struct Generation {
   int64_t value = 0;
   constexpr Generation() = default;

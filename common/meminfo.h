@@ -8,13 +8,13 @@
 
 namespace lynx {
 
-// Returns MemAvailable from the text of /proc/meminfo; 0 if it is missing.
+// Returns MemAvailable from the text of /proc/meminfo. 0: the text does not contain it.
 Bytes AvailableMemory(const std::string& meminfo);
-// The available memory of this machine now; 0: unknown.
+// Returns the available memory of this machine at present. 0: unknown.
 Bytes AvailableMemory();
 
-// Returns the process's own memory that is in RAM, without pages of files and shared memory. `statm`: the text of
-// /proc/self/statm. `page`: size of a page. 0 if the text has another form.
+// Returns the process's own memory that is in RAM, without pages of files and shared memory. `statm` is the text of
+// /proc/self/statm, and `page` is the size of a page. 0: the text has another form.
 Bytes ResidentMemory(const std::string& statm, Bytes page);
 // Returns the present value for this process.
 Bytes ResidentMemory();

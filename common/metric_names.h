@@ -1,7 +1,8 @@
-// All metrics of the Lynx daemons. Daemons register only these (node/metric_families.h), and docs/metrics.md is generated from
-// them. Units are base units (seconds, bytes). Names of shares from 0 to 1 end in `_ratio`, names of counters in `_total`; all
-// names except those of GPU metrics begin with `lynx_`. A label has only few values, or one value for each job, stage or node.
-// It never has one value for each step. Constants only. Add a new metric to the list in metric_table.cc, too.
+// All metrics of the Lynx daemons. Daemons register only these metrics (node/metric_families.h), and docs/metrics.md is
+// generated from them. Units are base units (seconds, bytes). A share from 0 to 1 has a name that ends in `_ratio`; a counter
+// has a name that ends in `_total`. All names except those of GPU metrics begin with `lynx_`. A label has only few values, or
+// one value for each job, stage or node. It never has one value for each step. This file has only constants. A new metric must
+// also be added to the list in metric_table.cc.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 
@@ -15,8 +16,8 @@ enum class Daemon : uint8_t { kServer, kAgent, kWorker, kEvery };
 struct Metric {
   const char* name;
   Type type;
-  const char* unit;    // "s", "B"; "1": no unit
-  const char* labels;  // names, separated by ", "; empty: no labels
+  const char* unit;    // "s", "B"; "1" if there is no unit
+  const char* labels;  // names, separated by ", "; empty if there are no labels
   Daemon daemon;
   const char* help;  // a sentence that names the labels' values
 };
@@ -440,7 +441,7 @@ inline constexpr Metric kWorkerCoreWait{"lynx_worker_core_wait_seconds_total",
                                         "Time in which compute threads of this node's ranks were ready to run while other "
                                         "threads had their cores, added up over the ranks."};
 
-// Metrics of each rank on this node, with labels job_id and rank; only with `lynx-worker --rank-metrics`.
+// Metrics of each rank on this node, with labels job_id and rank. They exist only with `lynx-worker --rank-metrics`.
 inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter,  "1",
                                    "job_id, rank",          Daemon::kWorker, "Training steps that the rank has done."};
 inline constexpr Metric kRankTokens{

@@ -14,10 +14,10 @@ namespace lynx::metric {
 std::span<const Metric* const> AllMetrics();
 // True if the metric is in the list. Compares addresses, so a copy is not in the list.
 bool IsListed(const Metric& metric);
-// "job_id, stage" gives {"job_id", "stage"}.
+// Splits the labels: "job_id, stage" gives {"job_id", "stage"}.
 std::vector<std::string> LabelsOf(const Metric& metric);
-const char* TypeName(Type type);        // "counter", ...
-const char* DaemonName(Daemon daemon);  // "lynx-server", ..., "every daemon"
+const char* TypeName(Type type);        // such as "counter"
+const char* DaemonName(Daemon daemon);  // such as "lynx-server" or "every daemon"
 
 // The text of docs/metrics.md.
 std::string MetricPage();

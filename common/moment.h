@@ -1,6 +1,6 @@
-// Moment: a point on a rank's time line. On the host it is a time. On a device it is a mark in the order of the device's work
-// (CUDA: an event). The mark has a time once the device has reached it (Backend::TimeOf), and other work can be made to wait
-// for the mark (Backend::Follow).
+// A Moment is a point in the work of a rank. On the host it is a time. On a device it is a mark in the order of the device's
+// work (CUDA: an event). The mark has a time once the device has reached it (Backend::TimeOf), and other work can be made to
+// wait for the mark (Backend::Follow).
 //
 // A plain value.
 #ifndef LYNX_COMMON_MOMENT_H_
@@ -13,8 +13,8 @@
 namespace lynx {
 
 struct Moment {
-  Nanos time;         // on the monotonic clock; meaningless for a mark
-  int32_t mark = -1;  // mark of a device; -1: not a mark
+  Nanos time;         // time on the monotonic clock; has no meaning for a mark
+  int32_t mark = -1;  // number of the mark; -1: the moment is not a mark
 
   constexpr Moment() = default;
   constexpr Moment(Nanos when) : time(when) {}  // NOLINT: a time is a moment

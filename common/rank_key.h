@@ -19,7 +19,7 @@ struct RankKey {
   auto operator<=>(const RankKey&) const = default;
 };
 
-// kListening: the rank's socket is bound, but its process has not been started yet.
+// kListening: the rank's socket is bound, but the rank's process has not been started yet.
 enum class RankPhase : uint8_t { kListening, kRunning, kExited };
 
 // Text for messages, such as "rank 3 of job j-12 (generation 2)".

@@ -1,4 +1,4 @@
-// Real numbers as text that can be read back exactly. Pure; thread-safe.
+// Converts real numbers to text that can be read back exactly. Pure; thread-safe.
 #ifndef LYNX_COMMON_REAL_TEXT_H_
 #define LYNX_COMMON_REAL_TEXT_H_
 

@@ -1,7 +1,7 @@
-// Philox4x32-10, the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-// (SC'11): four 32-bit words as a pure function of a 128-bit counter and a 64-bit key. The same function gives
-// dropout masks (equal when recomputed), initial weights (equal for every parallel layout) and the order of
-// samples. Pure; thread-safe.
+// Philox4x32-10, the counter-based random number generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
+// (SC'11). It gives four 32-bit words as a pure function of a 128-bit counter and a 64-bit key. The same function gives dropout
+// masks (which are equal when they are recomputed), initial weights (equal for every parallel layout) and the order of samples.
+// Pure; thread-safe.
 #ifndef LYNX_COMMON_RNG_H_
 #define LYNX_COMMON_RNG_H_
 
@@ -24,7 +24,7 @@ constexpr PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
   return counter;
 }
 
-// A 64-bit mixing function (the finaliser of SplitMix64), used to derive keys from small integers.
+// A function that mixes 64 bits (the finaliser of SplitMix64). It derives keys from small integers.
 constexpr uint64_t Mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;

@@ -2,8 +2,9 @@
 #ifndef LYNX_COMMON_SIMD_H_
 #define LYNX_COMMON_SIMD_H_
 
-// Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses one for the machine. Disabled with the sanitizers,
-// whose runtime is not ready yet when the loader chooses, and with clang, which does not support such functions as templates.
+// Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses one of them for the machine. LYNX_SIMD does
+// nothing with the sanitizers, whose runtime is not ready yet when the loader chooses. It does nothing with clang, which does
+// not support such functions as templates.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LYNX_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

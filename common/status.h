@@ -1,5 +1,5 @@
-// Shorthands for absl::Status. Operating errors are statuses whose text contains names and numbers and says what to do; see
-// docs/ARCHITECTURE.md.
+// Macros and functions that make absl::Status shorter to use. Operating errors are statuses. Their text contains names and
+// numbers and says what to do; see docs/ARCHITECTURE.md.
 #ifndef LYNX_COMMON_STATUS_H_
 #define LYNX_COMMON_STATUS_H_
 
@@ -12,7 +12,7 @@
 
 namespace lynx {
 
-// Returns the same code with `context` and ": " before the message. OK stays OK.
+// Returns a status with the same code, and with `context` and ": " before the message. OK stays OK.
 inline absl::Status Annotate(const absl::Status& status, const std::string& context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(context, ": ", std::string(status.message())));
@@ -28,7 +28,7 @@ inline absl::Status Annotate(const absl::Status& status, const std::string& cont
     if (absl::Status lynx_status_ = (expr); !lynx_status_.ok()) return lynx_status_; \
   } while (false)
 
-// LYNX_ASSIGN_OR_RETURN(auto x, F());
+// Use: LYNX_ASSIGN_OR_RETURN(auto x, F());
 #define LYNX_ASSIGN_OR_RETURN(lhs, expr) LYNX_ASSIGN_OR_RETURN_IMPL_(LYNX_STATUS_CONCAT_(lynx_statusor_, __LINE__), lhs, expr)
 #define LYNX_ASSIGN_OR_RETURN_IMPL_(statusor, lhs, expr) \
   auto statusor = (expr);                                \

@@ -1,4 +1,4 @@
-// Bytes and Nanos: 64-bit integer quantities of distinct types, so that a size is never added to a time. Plain values;
+// Bytes and Nanos are 64-bit integers of different types, so the compiler refuses to add a size to a time. Plain values;
 // thread-safe like ints.
 #ifndef LYNX_COMMON_UNITS_H_
 #define LYNX_COMMON_UNITS_H_
@@ -43,9 +43,9 @@ constexpr double Seconds(Nanos t) { return static_cast<double>(t.value) * 1e-9; 
 constexpr double Millis(Nanos t) { return static_cast<double>(t.value) * 1e-6; }
 constexpr Nanos NanosFromSeconds(double s) { return Nanos(static_cast<int64_t>(s * 1e9)); }
 
-// For example "812 B", "3.1 KiB", "24.0 MiB", "1.2 GiB": binary units, one decimal.
+// Text such as "812 B", "3.1 KiB", "24.0 MiB" or "1.2 GiB": binary units, one decimal.
 std::string FormatBytes(Bytes bytes);
-// For example "950 ns", "12.3 us", "4.5 ms", "1.20 s", "2m05s", "3h07m".
+// Text such as "950 ns", "12.3 us", "4.5 ms", "1.20 s", "2m05s" or "3h07m".
 std::string FormatDuration(Nanos duration);
 
 }  // namespace lynx

@@ -4,7 +4,7 @@
 
 namespace lynx {
 
-extern const char* const kVersion;  // such as "0.1.0"; from CMakeLists.txt
+extern const char* const kVersion;  // such as "0.1.0"; CMakeLists.txt sets it
 
 }  // namespace lynx
 

@@ -12,7 +12,8 @@
 namespace lynx {
 namespace {
 
-// The quoted value is long enough to recognize it, and limited so that a hostile value cannot fill the log.
+// Quotes a value in an error. The quoted text is long enough to recognize the value, and limited so that a hostile value cannot
+// fill the log.
 std::string Quoted(const std::string& value) {
   constexpr size_t kShown = 80;
   const std::string shown = absl::CHexEscape(value.substr(0, kShown));

@@ -1,5 +1,5 @@
-// Bounds checks for decoded messages. Each returns OK, or InvalidArgument that names the field by its path, the value, and what
-// is allowed. Pure; thread-safe.
+// Checks of bounds for decoded messages. Each check returns OK, or InvalidArgument, which names the field by its path, the
+// value, and what is allowed. Pure; thread-safe.
 #ifndef LYNX_PROTO_BOUNDS_H_
 #define LYNX_PROTO_BOUNDS_H_
 
@@ -13,7 +13,7 @@ namespace lynx {
 
 // Joins paths: "" and "x" give "x"; "a.b" and "x" give "a.b.x".
 std::string FieldPath(const std::string& parent, const std::string& field);
-// For example "a.b[3]".
+// Returns a path with an index, such as "a.b[3]".
 std::string FieldPath(const std::string& parent, const std::string& field, int64_t index);
 
 absl::Status BadField(const std::string& path, const std::string& value, const std::string& rule);
@@ -21,7 +21,7 @@ absl::Status BadField(const std::string& path, const std::string& value, const s
 absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int64_t high);
 // The value must be neither NaN nor infinite.
 absl::Status CheckFinite(const std::string& path, double value);
-// For strings and repeated fields: `what` is "characters" or "entries".
+// For strings and repeated fields; `what` is "characters" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
 // The value must have at most `most` bytes and no control characters, because it is shown in one line on terminals.
 absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);

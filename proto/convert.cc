@@ -1,4 +1,4 @@
-// Job specs and their enums. See convert.h.
+// Converts job specs and their enums. See convert.h.
 #include "proto/convert.h"
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // Conversion between protocol messages (lynx::v1) and the planner's domain types. Only this code uses both kinds of types.
 //
-// ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, too large or non-finite number, and a
-// missing or duplicate entry give InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3] is
-// ..."). `path` is the path of the message itself; the paths of its fields begin with it. Pure; thread-safe.
+// ToProto never fails. FromProto checks every bound. It returns InvalidArgument for an unknown enum value, for a negative, too
+// large or non-finite number, and for a missing or duplicate entry. The error names the field by its path
+// ("stages[1].policy[0].placements[3] is ..."). `path` is the path of the message itself; the paths of its fields begin with
+// it. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_H_
 #define LYNX_PROTO_CONVERT_H_
 
@@ -26,11 +27,11 @@ v1::DeviceKind ToProto(DeviceKind kind);
 absl::StatusOr<DeviceKind> FromProto(v1::DeviceKind kind, const std::string& path);
 
 v1::ModelSpec ToProto(const ModelSpec& model);
-// Enums are checked; numbers are not (ValidateJobSpec checks them for jobs).
+// Checks enums, but not numbers; for jobs, ValidateJobSpec checks the numbers.
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);
 
-// FromProto returns a normalized spec that passes ValidateJobSpec and whose paths are absolute. Its errors name fields as the
-// job file does ("data.path").
+// FromProto returns a normalized spec that passes ValidateJobSpec and whose paths are absolute. Its errors name fields by their
+// names in the job file ("data.path").
 v1::JobSpec ToProto(const JobSpec& spec);
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
 
@@ -40,22 +41,22 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
 v1::LayerShape ToProto(const LayerShape& shape);
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
 
-// kIncluded: the message of a profile contains the op times of every measured shape. They are by far the largest part of the
-// message.
+// kIncluded: the message of a profile contains the op times of every measured shape. These times are by far the largest part of
+// the message.
 enum class ProfileShapes : uint8_t { kIncluded, kLeftOut };
 // Every op must have its times exactly once; every shape may occur at most once.
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes = ProfileShapes::kIncluded);
 absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
 
 v1::ClusterTopology ToProto(const ClusterTopology& cluster);
-// The result passes CheckCluster.
+// FromProto returns a cluster that passes CheckCluster.
 absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path = "cluster");
 
-// kIncluded: the message of a plan contains the stages' programs. Without the programs the digest cannot be checked.
+// kIncluded: the message of a plan contains the stages' programs. If they are left out, the digest cannot be checked.
 enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };
 
 v1::Plan ToProto(const Plan& plan, PlanPrograms programs = PlanPrograms::kIncluded);
-// kIncluded: the digest must match the content. kLeftOut: programs are empty and the digest is not checked.
+// kIncluded: the digest must match the content. kLeftOut: the result has empty programs, and the digest is not checked.
 absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs = PlanPrograms::kIncluded,
                                const std::string& path = "plan");
 

@@ -1,4 +1,4 @@
-// Plans. See convert.h.
+// Converts plans. See convert.h.
 #include "common/digest.h"
 #include "common/status.h"
 #include "planner/recompute/recompute_policy.h"
@@ -152,8 +152,8 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
   return stage;
 }
 
-// Checks that the virtual stages contain the model's layers in order; in a bidirectional pipeline, the stages of each of the
-// two copies contain all layers.
+// Checks that the virtual stages contain the model's layers in order. In a bidirectional pipeline, the stages of each of the
+// two copies must contain all layers.
 absl::Status CheckLayers(const Plan& plan, const std::string& path) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   int32_t next = 0;
@@ -171,7 +171,7 @@ absl::Status CheckLayers(const Plan& plan, const std::string& path) {
 }
 
 absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, const std::string& path) {
-  // The layer shape contains the model's other dimensions, with the same limits and divisibility.
+  // The layer shape contains the other dimensions of the model, and has the same limits and rules of divisibility.
   v1::LayerShape shape;
   shape.set_micro_batch(1);
   shape.set_seq(message.seq());

@@ -1,4 +1,4 @@
-// Shapes and hardware profiles. See convert.h.
+// Converts shapes and hardware profiles. See convert.h.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
-constexpr size_t kMaxGroups = 1 << 14;  // all nodes may differ
+constexpr size_t kMaxGroups = 1 << 14;  // each node may be a group of its own
 constexpr size_t kMaxSharedCores = 1 << 16;
 constexpr size_t kMaxSharing = 4096;  // maximum number of devices that share cores
 
@@ -61,9 +61,8 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
   return message;
 }
 
-// The fields that the description of a cluster adds to the rates. Sizes and single values are checked here; CheckProfile checks
-// whether they are consistent.
-// for CheckProfile.
+// Converts the fields that the description of a cluster has in addition to the rates. This file checks sizes and single values;
+// CheckProfile checks whether the values are consistent.
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
   for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);

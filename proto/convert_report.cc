@@ -24,7 +24,7 @@ absl::StatusOr<RankReport> ReadReport(const v1::RankReport& message, const std::
   return RankReport(std::move(report));
 }
 
-// Reads the one report that the message contains, of any kind.
+// Reads the report of the message, whatever its kind is.
 template <class... Reports>
 absl::StatusOr<RankReport> ReadAnyReport(const v1::RankReport& message, const std::string& path,
                                          const std::variant<Reports...>*) {

@@ -11,9 +11,9 @@
 
 namespace lynx {
 
-// Sets the `report` field of the message. The caller sets job, generation, rank and sequence.
+// Sets the `report` field of the message. The caller must set job, generation, rank and sequence.
 void SetReport(const RankReport& report, v1::RankReport& message);
-// Returns only the report. Loss and gradient norm may be infinite or NaN, because a run that diverges reports such values.
+// Returns only the report. Loss and gradient norm may be infinite or NaN: a run that diverges reports such values.
 absl::StatusOr<RankReport> ReportFromProto(const v1::RankReport& message, const std::string& path = "report");
 
 }  // namespace lynx

@@ -24,7 +24,7 @@ absl::Status CheckPeers(const std::vector<PeerAddress>& peers, int32_t ranks, co
   return absl::OkStatus();
 }
 
-// Checks the context against the specification and the rank, and sets the fields of the context that follow from these two.
+// Checks the context against the specification and the rank. Sets the fields of the context that follow from these two.
 absl::Status CompleteContext(RankConfig& config, const std::string& path) {
   StageContext& context = config.context;
   context.model = config.spec.model;

@@ -12,12 +12,12 @@
 
 namespace lynx {
 
-// The message does not contain what the daemon sets itself, nor RankAssignment.yield, which is not part of a rank's
-// configuration.
+// The message does not contain what the daemon itself sets. It also does not contain RankAssignment.yield, which is not part of
+// a rank's configuration.
 v1::RankAssignment ToProto(RankConfig config);
-// Fills everything except `threads` and `pacing_bytes_per_second`, which the daemon sets itself. `peers` may be empty (bind and
-// wait) or complete. `checkpoint_directory` may be empty; then the daemon sets its default. The program is parsed, and its
-// actions must belong to the rank's stage; the rank process checks whether it is valid.
+// Fills all fields except `threads` and `pacing_bytes_per_second`, which the daemon itself sets. `peers` may be empty (the rank
+// binds a socket and waits) or complete. If `checkpoint_directory` is empty, the daemon sets its default. The program is
+// parsed, and its actions must belong to the rank's stage; the rank process checks whether the program is valid.
 absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message, const std::string& path = "assignment");
 
 }  // namespace lynx

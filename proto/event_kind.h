@@ -1,5 +1,5 @@
-// EventKind: the kind of an event of a job, in the protocol's field `kind` and in the store. Each kind has one row in a table,
-// which also says how the kind is drawn. Pure; thread-safe.
+// EventKind is the kind of an event of a job, in the protocol's field `kind` and in the store. A table has one row for each
+// kind, which also says how the kind is drawn. Pure; thread-safe.
 #ifndef LYNX_PROTO_EVENT_KIND_H_
 #define LYNX_PROTO_EVENT_KIND_H_
 
@@ -19,14 +19,14 @@ enum class EventKind : uint8_t {
   kRunning,           // all ranks train
   kCheckpoint,        // a checkpoint is complete and visible
   kCheckpointFailed,  // a checkpoint could not be written
-  kStepSkipped,       // a step's update was left out since its loss or gradient norm was not finite
+  kStepSkipped,       // the loss or gradient norm of a step was not finite, so no weights were updated in this step
   kCopies,            // copies in memory are not made, or have errors
-  kResumed,           // ranks went on from a checkpoint or from copies in memory
+  kResumed,           // the ranks continue from a checkpoint or from copies in memory
   kRankLost,          // a rank ended unexpectedly, or does not respond
   kNodeLost,          // the server has lost a node
-  kFault,             // attribution of the last failure
+  kFault,             // attribution of the last failure: what caused it
   kNodeCheck,         // the ranks checked their nodes and found nothing
-  kNodeKept,          // a node that should be excluded is kept
+  kNodeKept,          // a node is not excluded although it should be
   kNodeExcluded,      // the job does not use a node any more
   kRestarting,        // the job starts again after a failure
   kResuming,          // the job starts again after it had given way to another job or plan
@@ -35,8 +35,8 @@ enum class EventKind : uint8_t {
   kReplanForced,      // the job must be planned again
   kReplanKept,        // the job goes on with the plan that it has
   kReplanAdopted,     // the ranks give way to another plan
-  kReplanned,         // the job has another plan
-  kGoesOn,            // the ranks continue to train although they were asked to give way
+  kReplanned,         // the job has received another plan
+  kGoesOn,            // the ranks continue to train although the server has asked them to give way
   kDrift,             // the nodes became slower or faster than the plan assumes
   kMeasured,          // agents measured what the plan needs
   kPreempted,         // the job gives way to another job
@@ -44,7 +44,7 @@ enum class EventKind : uint8_t {
   kReleased,          // a person released the job
   kDraining,          // a node is drained
   kLeaving,           // the ranks leave a node, or the job is cancelled, after a checkpoint
-  kTimeLimit,         // the job's time is over
+  kTimeLimit,         // the job has used up its time limit
   kServerRestarted,   // the server started again
   kSucceeded,         // all steps are done
   kFailed,            // the job ended with an error
@@ -56,9 +56,9 @@ enum class EventMark : uint8_t { kNone, kFailure, kChange, kCheckpoint };
 
 struct EventKindInfo {
   EventKind kind;
-  const char* name;  // "replan-forced"
+  const char* name;  // such as "replan-forced"
   EventMark mark = EventMark::kNone;
-  // True if the job's ranks stop training: the time until the job runs again is lost.
+  // True if the job's ranks stop training. Then the time until the job runs again is lost.
   bool stops = false;
 };
 
@@ -66,7 +66,7 @@ struct EventKindInfo {
 std::span<const EventKindInfo> EventKinds();
 const EventKindInfo& InfoOf(EventKind kind);
 inline const char* EventKindName(EventKind kind) { return InfoOf(kind).name; }
-// nullopt: a kind of another release.
+// Returns nullopt if only another release knows this kind.
 std::optional<EventKind> ParseEventKind(std::string_view name);
 
 }  // namespace lynx

@@ -8,7 +8,7 @@ namespace lynx {
 
 std::string NameInPath(const char* name, PathNames names) {
   const std::string_view text = name;
-  // Errors about these two fields still have the name in the message.
+  // Errors about these two fields still use the names in the message.
   if (names == PathNames::kMessage || text == "on_non_finite" || text == "node_check") return name;
   if (text == "forbidden") return "forbid";
   std::string joined;

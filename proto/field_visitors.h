@@ -1,9 +1,9 @@
 // Visitors that read and write protobuf messages with the Describe function of a struct. planner/problem/job_spec_fields.h,
-// worker/contract/rank_report_fields.h and rank_config_fields.h have these functions and list the visitor functions that they
-// call. A described field must have the same name and exactly the same type as a field of the message.
+// worker/contract/rank_report_fields.h and rank_config_fields.h have these Describe functions and list the visitor functions
+// that they call. A described field must have the same name and exactly the same type as a field of the message.
 //
-// Numbers of enums are those of the struct's enum, with the exceptions in NumberOf. The functions are thread-safe, the objects
-// are not.
+// The number of an enum's value in a message is its number in the struct's enum; NumberOf has the exceptions. The functions are
+// thread-safe, but the objects are not.
 #ifndef LYNX_PROTO_FIELD_VISITORS_H_
 #define LYNX_PROTO_FIELD_VISITORS_H_
 
@@ -25,22 +25,22 @@
 
 namespace lynx {
 
-// The number of an enum's value in messages. If the message's enum has a value "unspecified", this value is 0 and refused, and
-// the numbers of all other values are larger by 1.
+// The number of an enum's value in messages. If the message's enum has a value "unspecified", this value has the number 0 and
+// is refused, and the numbers of all other values are larger by 1.
 template <class Enum>
 constexpr int NumberOf(Enum value) {
   constexpr bool unspecified =
       std::is_same_v<Enum, RecomputeMode> || std::is_same_v<Enum, DataKind> || std::is_same_v<Enum, LrSchedule>;
   return static_cast<int>(value) + (unspecified ? 1 : 0);
 }
-// In messages, kZeroBubbleV and kChimera have each other's number.
+// In messages, the numbers of kZeroBubbleV and kChimera are exchanged.
 constexpr int NumberOf(ScheduleKind kind) {
   if (kind == ScheduleKind::kZeroBubbleV) return static_cast<int>(ScheduleKind::kChimera);
   if (kind == ScheduleKind::kChimera) return static_cast<int>(ScheduleKind::kZeroBubbleV);
   return static_cast<int>(kind);
 }
 
-// Sets `value` to the value with this number. Returns false if there is none.
+// Sets `value` to the value with this number. Returns false if no value has this number.
 template <class Enum>
 bool EnumOfNumber(int number, Enum& value) {
   const int count = static_cast<int>(kEnumNames<Enum>.size());
@@ -52,10 +52,11 @@ bool EnumOfNumber(int number, Enum& value) {
   return false;
 }
 
-// "... is 9: must be one of any (0), cpu (1), cuda (2)", with the choices whose numbers are `least` and above.
+// Returns an error such as "... is 9: must be one of any (0), cpu (1), cuda (2)". It lists the choices whose numbers are
+// `least` or more.
 template <class Enum>
 absl::Status BadNumber(const std::string& path, int number, int least = 0) {
-  // one more than needed if there is no "unspecified"; the loop skips it
+  // if there is no "unspecified", this is one too many; the loop skips the last one
   const int most = static_cast<int>(kEnumNames<Enum>.size());
   std::string choices;
   for (int choice = least; choice <= most; ++choice) {
@@ -69,7 +70,7 @@ absl::Status BadNumber(const std::string& path, int number, int least = 0) {
 
 namespace internal {
 
-// Returns the number in a Bytes, a Nanos or an id; any other value is returned as it is.
+// Returns the number in a Bytes, a Nanos or an id. Returns any other value without a change.
 template <class T>
 auto& RawValue(T& value) {
   if constexpr (requires { value.value; }) {
@@ -185,13 +186,13 @@ class MessageWriter {
 enum class PathNames : uint8_t { kMessage, kJobFile };
 std::string NameInPath(const char* name, PathNames names);
 
-// A visitor that reads a message. It builds the paths of fields only for errors.
+// A visitor that reads a message. It builds the path of a field only if there is an error.
 template <class Message>
 class MessageReader {
  public:
   static constexpr bool kForRanks = false;
 
-  // `path` returns the path of the message. It must be valid as long as the reader exists.
+  // `path` returns the path of the message. The function must stay valid as long as the reader exists.
   MessageReader(const Message& message, absl::FunctionRef<std::string()> path, PathNames names = PathNames::kMessage)
       : message_(message), path_(path), names_(names) {}
 
@@ -285,7 +286,7 @@ class MessageReader {
   template <class Name>
   void Path(const Name& name, std::string& value) {
     Field(name, value);
-    Fail(CheckAbsolutePath(At(name), value));  // the path is built even without an error; few messages have such a field
+    Fail(CheckAbsolutePath(At(name), value));  // builds the path even if there is no error; only few messages have such a field
   }
   template <class Name>
   void Cause(const Name& name, FaultCause& value) {

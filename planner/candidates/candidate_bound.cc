@@ -15,9 +15,9 @@ namespace lynx {
 namespace {
 
 constexpr LayerType kLayer = LayerType::kTransformer;
-// An allowance far above the rounding errors of the doubles below.
+// Bounds are relaxed by a thousandth, which is far more than the rounding errors of the doubles below.
 constexpr double kRoundedDown = 0.999;
-// Twelve days: no step of a job takes this long.
+// Twelve days. No step of a job takes this long.
 constexpr Nanos kMaxStep{int64_t{1} << 50};
 
 Nanos WholeCompute(const CostModel& costs, LayerType type) {
@@ -38,7 +38,7 @@ Nanos WholeTime(const CostModel& costs, LayerType type) {
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
 }
 
-// Time of the forward and the input gradient of a layer, without weight gradients.
+// Time of the forward pass and the input gradient of a layer, without weight gradients.
 Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   Nanos passes;
   for (const Segment segment : graph.SegmentsOf(kLayer, Pass::kForward)) {
@@ -49,7 +49,7 @@ Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   return passes;
 }
 
-// The smallest number of microbatches times chunks that a rank holds at the same time; 1 if no lower bound is known.
+// A rank holds at least this number of (microbatch, chunk) pairs at the same time. 1 if no other lower bound is known.
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
@@ -61,8 +61,8 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   }
 }
 
-// Binary search for the last number for which `fits` holds. `fits` holds at `low` and does not hold at `high`; once it does not
-// hold for a number, it holds for no larger number. Searches around `guess` first, in steps that double.
+// Binary search for the last number for which `fits` holds. `fits` must hold at `low` and not at `high`. If `fits` does not
+// hold for a number, it must hold for no larger number. The search first looks around `guess`, in steps that double.
 template <class Fits>
 int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits) {
   guess = std::clamp(guess, low, high - 1);
@@ -158,8 +158,8 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
 }
 
 // The step is shortest if the bound (1) has the same value for every rank. Let g be the share of a rank's time that delays the
-// ranks after it. M x_r + g (x_0 + ... + x_{r-1}) is the same for all r if x_r decreases by the factor 1 - g/M from rank to
-// rank. The sum of all x_r is known.
+// ranks after it. M x_r + g (x_0 + ... + x_{r-1}) is the same for all r if x_r decreases by the factor 1 - g/M from one rank to
+// the next. The sum of all x_r is known.
 Nanos CandidateBound::Quick() const {
   const double total = static_cast<double>(total_.value);
   const double microbatches = candidate_.microbatches;
@@ -190,7 +190,7 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
     if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
     if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
   }
-  // the embedding and the head each run for half of the microbatches only, so they are not counted
+  // the embedding and the head each run for only half of the microbatches, so their time is left out
   if (pipeline.bidirectional()) result.ends = Nanos(0);
   result.states = states(0);
   result.states_per_layer = states(1) - result.states;
@@ -212,7 +212,7 @@ const StateLowerBound& CandidateBound::States() const {
 }
 
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
-  // The bound does not cover recomputed layer inputs, nor a fixed offloaded share.
+  // The bound does not cover recomputed layer inputs. It also does not cover a fixed offloaded share.
   const RecomputeOptions& options = request_.spec.recompute_options;
   const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
@@ -234,8 +234,8 @@ Bytes CandidateBound::Lacking() const {
   return most;
 }
 
-// The bytes that can be copied in a step are divided by the number of (microbatch, layer) pairs of the step. `layers` may be
-// rounded down; this makes the result larger, so it stays an upper bound.
+// Divides the bytes that can be copied in a step by the number of (microbatch, layer) pairs of the step. `layers` may be
+// rounded down: this makes the result larger, so the result remains an upper bound.
 Bytes CandidateBound::Offloaded(Nanos step, int32_t layers) const {
   const int64_t microbatches = std::max(1, candidate_.microbatches / pipeline_.pipes());
   return std::min(floor_.stored(), floor_.CopiedIn(step) / (microbatches * layers) + Bytes(1));
@@ -245,7 +245,7 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
-  // If chunks have different sizes, each holds at least as much as the smallest chunk.
+  // If chunks have different sizes, each chunk holds at least as much as the smallest chunk.
   const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
@@ -277,9 +277,10 @@ bool CandidateBound::MayTake(Nanos step) const {
   const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
   const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
   const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
-  double before = before_share_ * static_cast<double>(total_.value);  // delay by the ranks that the loop has not visited yet
+  double before = before_share_ * static_cast<double>(total_.value);  // delay by the ranks that come earlier in the pipeline,
+                                                                      // which the loop has not visited yet
   int64_t taken = 0;
-  int32_t guess = model_layers / p;  // a rank gets about as many layers as the rank after it
+  int32_t guess = model_layers / p;  // a rank probably gets about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
     const auto share = [&](int32_t layers) { return before_share_ * static_cast<double>(Busy(rank, layers).value); };
@@ -299,8 +300,8 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
-  // A request that does not fit at this step length does not fit into its memory. Between many nodes, reductions can take
-  // a thousand times as long as the computation.
+  // If the request does not fit even with this step length, it does not fit into memory. The length must be far above the
+  // bound: between many nodes, reductions can take a thousand times as long as the computation.
   if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {

@@ -20,7 +20,7 @@ namespace {
 using enum ScheduleKind;
 using Reason = std::optional<std::string>;
 
-// Possible values of a field are listed up to this number.
+// If a field has at most this number of possible values, the message lists them.
 constexpr size_t kMaxListed = 4;
 
 std::string Listed(const std::set<int64_t>& values) {
@@ -30,7 +30,7 @@ std::string Listed(const std::set<int64_t>& values) {
   return absl::StrCat(absl::StrJoin(first, more ? ", " : " or "), more ? ", ..." : "");
 }
 
-// The request's numbers, and each rule that can make the search space empty.
+// The numbers of the request, and the rules that can exclude every layout.
 class Rules {
  public:
   Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
@@ -70,7 +70,7 @@ class Rules {
                         " devices and a tensor-parallel group stays on one node: use at most ", least);
   }
 
-  // Every chunk needs a layer.
+  // Every chunk must have at least one layer.
   Reason Chunks() const {
     const int32_t each = p_.schedule == kZeroBubbleV ? 2 : std::max(p_.virtual_stages, 1);
     const int32_t least_pp = p_.pp > 0 ? p_.pp : p_.virtual_stages > 1 ? 2 : 1;
@@ -81,7 +81,7 @@ class Rules {
       return absl::StrCat("parallel.schedule zero-bubble-v cuts the model into 2 * parallel.pp = ", chunks, rest,
                           layers_ < 2 ? std::string("another schedule") : absl::StrCat("parallel.pp of at most ", layers_ / 2));
     }
-    if (each == 1) return std::nullopt;  // ValidateJobSpec checks this
+    if (each == 1) return std::nullopt;  // ValidateJobSpec has checked this case
     const int64_t fewer = layers_ / least_pp;
     const std::string instead =
         fewer < 2    ? std::string("parallel.virtualStages 1")
@@ -113,14 +113,14 @@ class Rules {
     return std::nullopt;
   }
 
-  // "parallel.tp * parallel.pp = 2 * 3 = 6" or "parallel.tp = 2".
+  // Text such as "parallel.tp * parallel.pp = 2 * 3 = 6" or "parallel.tp = 2".
   std::string Product() const {
     const std::string names = absl::StrJoin(names_, " * ");
     if (names_.size() == 1) return absl::StrCat(names, " = ", pinned_);
     return absl::StrCat(names, " = ", absl::StrJoin(values_, " * "), " = ", pinned_);
   }
 
-  // "resources.ranks is 8"
+  // Text such as "resources.ranks is 8".
   std::string RanksText() const {
     if (least_ranks_ == spec_.resources.max_ranks) return absl::StrCat("resources.ranks is ", least_ranks_);
     return absl::StrCat(
@@ -128,7 +128,7 @@ class Rules {
         most_ranks_ < spec_.resources.max_ranks ? absl::StrCat(" and the cluster has ", cluster_.devices(), " devices") : "");
   }
 
-  // True if the pinned degrees divide some allowed number of ranks.
+  // Returns a reason if no allowed number of ranks is a multiple of the product of the pinned degrees.
   Reason Ranks() const {
     const int64_t last = most_ranks_ / pinned_ * pinned_;
     if (whole_) {
@@ -184,7 +184,7 @@ class Rules {
                         "; change train.globalBatch, resources.ranks or a degree");
   }
 
-  // Microbatches per replica and step that the batch allows, for the possible numbers of replicas.
+  // The numbers of microbatches per replica and step that the batch allows, for the possible numbers of replicas.
   std::set<int64_t> PossibleMicrobatches() const {
     std::set<int64_t> counts;
     for (const int64_t dp : replicas_) {
@@ -236,11 +236,11 @@ class Rules {
   std::vector<std::string> names_;  // names of the pinned degrees
   std::vector<int64_t> values_;
   int64_t pinned_ = 1;          // product of the pinned degrees
-  bool whole_ = false;          // no degree is left open
+  bool whole_ = false;          // true if all degrees are pinned
   std::set<int64_t> replicas_;  // possible numbers of replicas if all other degrees are pinned; else empty
 };
 
-// What the job pins; each entry says how to leave it to the planner.
+// A field that the job pins, and how to leave it to the planner.
 struct Pin {
   std::string text;
   std::function<void(JobSpec&)> leave_open;
@@ -268,7 +268,8 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   return pins;
 }
 
-// "; with parallel.pp left to the planner (auto), or with 6 or 8 ranks, there are layouts": single changes that help.
+// Single changes with which there are layouts, as text: "; with parallel.pp left to the planner (auto), or with 6 or 8 ranks,
+// there are layouts".
 std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
   std::vector<std::string> open;
   for (const Pin& pin : PinsOf(spec)) {

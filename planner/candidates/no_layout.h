@@ -1,5 +1,5 @@
-// Explains why the search space of a request is empty: the rule that excludes every layout, in the words and numbers of
-// the job file, and what to write instead. Memory is not considered. Pure; thread-safe.
+// Explains why a request allows no layout: names the rule that excludes every layout, in the words and numbers of the job file,
+// and says what to write instead. Memory is not considered. Pure; thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_NO_LAYOUT_H_
 #define LYNX_PLANNER_CANDIDATES_NO_LAYOUT_H_
 
@@ -10,8 +10,8 @@
 
 namespace lynx {
 
-// Always returns InvalidArgument. Preconditions: SearchSpace of the arguments is empty, the spec is valid, and the
-// cluster has at least as many devices as the job's minimum.
+// Always returns InvalidArgument. SearchSpace of the arguments must be empty, the spec must be valid, and the cluster must have
+// at least as many devices as the job's minimum.
 absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 }  // namespace lynx

@@ -22,17 +22,17 @@
 
 namespace lynx {
 
-// HEU's solved stages (Pareto fronts). Candidates with the same problem share them.
+// Stages that HEU has solved (their Pareto fronts). Candidates with the same problem share them.
 class ParetoCache {
  public:
-  // The budget has no effect on the solution. The number of layers matters only if the stage shares a stall or copies
-  // among its layers.
+  // Returns the solution of a problem. The problem's budget has no effect on it. The number of layers matters only if the
+  // layers of the stage share a stall or copies.
   const StageHeu& Solve(RecomputeProblem problem);
 
  private:
   std::map<RecomputeProblem, StageHeu> fronts_;
-  // Problems that differ only in layers, microbatches in flight (from 2 on) and stall share results (StageHeu::ForStage). The
-  // key is what they have in common; the value is the first solution.
+  // Problems that differ only in layers, microbatches in flight (if these are at least 2) and stall share results
+  // (StageHeu::ForStage). The key is what these problems have in common. The value is the first solution.
   std::map<RecomputeProblem, const StageHeu*> of_any_stage_;
 };
 
@@ -45,11 +45,11 @@ class PlanCaches {
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerLowerBound& Floor(const Candidate& candidate);
   const StateLowerBound& States(const Candidate& candidate);
-  // Facts about the layout's schedule with `microbatches` microbatches. The schedule must exist (see Candidates).
+  // Facts about the layout's schedule with `microbatches` microbatches. This schedule must exist (see Candidates).
   struct ScheduleFacts {
     Schedule schedule;
     SlotOrder order;
-    std::vector<InFlightCount> in_flight;  // per rank
+    std::vector<InFlightCount> in_flight;  // one entry per rank
   };
   const ScheduleFacts& FactsOf(const ParallelLayout& layout, int32_t microbatches);
   const PipelineSlots& SlotsOf(const ParallelLayout& layout, int32_t microbatches);
@@ -57,7 +57,7 @@ class PlanCaches {
  private:
   const PlanRequest& request_;
   ParetoCache fronts_;
-  // The key stands for LayerLayout: the shape, the number of ranks that shard states, and the ZeRO stage.
+  // The key has the values on which LayerLayout depends: the shape, the number of ranks that shard states, and the ZeRO stage.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<std::pair<LayerShape, bool>, LayerLowerBound> floors_;               // bool: passes run side by side
   using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp

@@ -16,7 +16,7 @@ constexpr int32_t kMaxAutoContext = 8;
 constexpr int32_t kMaxAutoVirtualStages = 8;
 constexpr size_t kMaxWantedShapes = 12;
 
-// Possible values of a degree: only the pinned value, or `choices` if it is left open (0).
+// Possible values of a degree: the pinned value, or, if the degree is left open (0), `choices`.
 std::vector<int32_t> Degrees(int32_t pinned, std::vector<int32_t> choices) {
   return pinned > 0 ? std::vector<int32_t>{pinned} : choices;
 }
@@ -109,7 +109,7 @@ class Space {
 
   bool ScheduleFits(const Candidate& c) const {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
-    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each piece has at least one layer
+    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each piece must have at least one layer
     switch (c.layout.schedule) {
       case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
       case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
@@ -121,7 +121,7 @@ class Space {
     const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
     for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMaxAutoVirtualStages : 1))) {
-      // Stops because a chunk has at least one layer. (Interleaving a pipeline of one rank has no effect.)
+      // More chunks would have less than one layer each. (With one rank, interleaving has no effect.)
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
       c.layout.custom = fixed_.custom;
@@ -199,11 +199,11 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   if (!candidates.ok()) return shapes;
   for (const Candidate& c : *candidates) {
     LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
-    // One of the two shapes is enough: the cost model derives the times with sequence parallelism from the times without it,
-    // and vice versa.
+    // One of the two shapes is enough: the cost model derives times with sequence parallelism from times without it, and times
+    // without it from times with it.
     if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
   }
-  // LayerShape orders by micro-batch first, so small ones, which nearly every layout can use, come first.
+  // LayerShape orders by micro-batch first. So shapes with a small micro-batch come first, which nearly every layout can use.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   if (shapes.size() > kMaxWantedShapes) shapes.resize(kMaxWantedShapes);

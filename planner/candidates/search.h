@@ -1,5 +1,5 @@
-// The search space of hybrid parallelism: every layout and micro-batch that a request allows, before memory and speed are
-// considered. Pure.
+// The search space of hybrid parallelism: every layout and micro-batch that a request allows. Memory and speed are not
+// considered yet. Pure.
 #ifndef LYNX_PLANNER_CANDIDATES_SEARCH_H_
 #define LYNX_PLANNER_CANDIDATES_SEARCH_H_
 
@@ -18,20 +18,21 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// A micro-batch size that the user leaves open is a power of two up to this.
+// If the user leaves the micro-batch size open, it is a power of two up to this value.
 inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
 // Returns all candidates; the list is never empty. They are ordered by ranks, tp, pp, micro-batch, then by the other degrees
-// and modes, with the default values first. Ranks are within the spec's range and the cluster's devices. tp is at most the
-// devices of the smallest node and divides heads, key heads and ffn. The schedule divides the model into at most as many parts
-// as there are layers (pp * virtual stages, or pp * 2 with zero-bubble-v). dp * micro_batch divides the global batch; 2 * cp
-// divides the sequence if cp > 1. Pinned values are obeyed. Values that are left open: a micro-batch is a power of two up to 8;
-// virtual stages are 1 to 8; a schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than
-// 1F1B, and Chimera holds every weight twice, so both are used only on request). Replicas shard nothing or the optimizer's
-// states, or, with PlanTarget::kAnyFramework, also gradients and weights; cp is 1, or with kAnyFramework a power of two up to
-// 8. Returns InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
+// and modes; default values come first. All candidates obey these rules. The number of ranks is within the spec's range and the
+// cluster's devices. tp is at most the number of devices of the smallest node, and divides heads, key heads and ffn. The
+// schedule divides the model into at most as many parts as there are layers (pp * virtual stages, or pp * 2 with
+// zero-bubble-v). dp * micro_batch divides the global batch. If cp > 1, 2 * cp divides the sequence. Pinned values are kept.
+// Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual stages are 1 to 8. A
+// schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B, and Chimera holds every
+// weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the optimizer states; with
+// PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two up to 8. Returns
+// InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
-// Returns the same candidates, or an empty list if there are none.
+// Returns the same candidates. If there is no candidate, the list is empty.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 // The candidates whose passes run side by side (ParallelLayout::weave), from those whose passes do not: each of them in each
@@ -43,7 +44,7 @@ std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates)
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
 
 // True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute
-// mode does not leave the choice to the planner, or if the job forbids offloading.
+// mode does not let the planner choose them, or if the job forbids offloading.
 bool OffersOffloading(const PlanRequest& request);
 
 }  // namespace lynx

@@ -11,10 +11,10 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kFewInFlight = 2;
-// With offloading, memory repeats from four microbatches in flight on. With fewer microbatches, the tensors that are being
-// copied belong to different microbatches.
+// With offloading, the memory of a rank repeats only from four microbatches in flight on. With fewer microbatches, the tensors
+// that are being copied belong to different microbatches.
 constexpr int32_t kFewWithCopies = 4;
-// Number of microbatches beyond those in flight. With this many, further microbatches do not change the peak.
+// Number of microbatches in addition to those in flight. From this number on, more microbatches do not change the peak.
 constexpr int32_t kFurther = 2;
 
 Bytes Padded(Bytes bytes) {
@@ -57,8 +57,8 @@ Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
   return sum;
 }
 
-// Returns the context of a rank with the given ends of the model, in the shortest pipeline in which it has `in_flight`
-// microbatches in flight. `more`: number of further microbatches.
+// Returns the context of a rank with the given ends of the model, in the shortest pipeline in which the rank has `in_flight`
+// microbatches in flight. `more`: number of microbatches in addition to those in flight.
 StageContext StagePeaks::ProbeContext(SliceEnds ends, int32_t layers, int32_t in_flight, int32_t more) const {
   const int32_t rank = ends.embedding ? 0 : 1;
   ParallelLayout layout = layout_;
@@ -78,8 +78,8 @@ Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_fl
   return memory->live_peak;
 }
 
-// The program has one microbatch, so one B and one W. The result is the bytes that live between the last action of B and the
-// first action of W.
+// The program has one microbatch, so it has one B and one W. The result is the bytes that live between the last action of B and
+// the first action of W.
 Bytes StagePeaks::StoredForWeights(SliceEnds ends, const StagePolicy& policy) {
   auto [it, inserted] = for_weights_.try_emplace({ends, policy.layers});
   if (!inserted) return it->second;

@@ -1,12 +1,13 @@
-// StagePeaks finds the peak of a pipeline rank's activations without lowering its whole step. In a 1F1B pipeline the rank's
-// memory repeats microbatch by microbatch, and each further microbatch in flight adds exactly the bytes that one microbatch
-// stores. So a program with few microbatches in a short pipeline determines the rest:
+// StagePeaks finds the peak of a pipeline rank's activations without lowering the rank's whole step. In a 1F1B pipeline, the
+// rank's memory repeats from microbatch to microbatch, and each further microbatch in flight adds exactly the bytes that one
+// microbatch stores. So a program with few microbatches in a short pipeline is enough to compute every peak:
 //
 //     peak(n in flight) = peak(2 in flight) + (n - 2) * stored
 //
-// with `stored` the padded bytes of a microbatch that the policy stores on the device, layer inputs included. If tensors are
-// offloaded, the same holds from four microbatches in flight on (RepeatsFrom). It holds only for policies that store the same
-// bytes of every microbatch (StoresAlike). The arena for the live buffers is rarely larger than their peak. Not thread-safe.
+// In this formula, `stored` is the padded bytes of one microbatch that the policy stores on the device, with the inputs of
+// layers. If tensors are offloaded, the same holds from four microbatches in flight on (RepeatsFrom). The formula holds only
+// for policies that store the same bytes of every microbatch (StoresAlike). The arena is rarely larger than the peak of the
+// live buffers. Not thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 #define LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 
@@ -24,34 +25,35 @@
 
 namespace lynx {
 
-// Which ends of the model a rank has.
+// Which ends of the model (embedding, head) a rank has.
 struct SliceEnds {
   bool embedding = false;
   bool head = false;
   auto operator<=>(const SliceEnds&) const = default;
 };
 
-// The parts of a layout on which a rank's memory for a layer depends: tp, cp, sequence parallelism, and which gradients
-// and weights are sharded over how many ranks.
+// Returns those parts of a layout on which a rank's memory for a layer depends: tp, cp, sequence parallelism, which gradients
+// and weights are sharded, and over how many ranks.
 ParallelLayout LayerLayout(const ParallelLayout& layout);
 
-// True if no layer's input is recomputed. The memory for recomputing inputs depends on the actions that run before and after.
+// True if no layer's input is recomputed. (The memory for recomputing inputs depends on the actions before and after.)
 bool StoresAlike(const StagePolicy& policy);
 // True if the policy offloads any tensor.
 bool Offloads(const StagePolicy& policy);
-// Each microbatch in flight beyond this number adds exactly its stored bytes.
+// Each microbatch in flight above this number adds exactly its stored bytes.
 int32_t RepeatsFrom(const StagePolicy& policy);
 
 class StagePeaks {
  public:
-  // Only LayerLayout of the layout is used.
+  // Of the layout, only the parts that LayerLayout returns are used.
   StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
   // Peak of live memory of a step with `microbatches` microbatches, of which at most `in_flight` are held at the same time. The
-  // policy must pass StoresAlike, and 1 <= in_flight <= microbatches. A rank with the head has one microbatch in flight.
+  // policy must pass StoresAlike, and 1 <= in_flight <= microbatches must hold. A rank with the head has one microbatch in
+  // flight.
   Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
-  // StoredOf: bytes of one microbatch that are held between F and B. StoredForWeights: if weight gradients are split off, bytes
-  // that are held between B and W.
+  // StoredOf: bytes of one microbatch that are held between F and B. StoredForWeights: bytes of one microbatch that are held
+  // between B and W, if weight gradients are split off.
   Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);
   Bytes StoredForWeights(SliceEnds ends, const StagePolicy& policy);
 
@@ -64,8 +66,8 @@ class StagePeaks {
   ParallelLayout layout_;
   int32_t micro_batch_;
   LayerShape shape_;
-  std::map<SliceEnds, Bytes> beside_layers_;  // bytes stored of a microbatch, without transformer layers
-  // Probes by ends, microbatches in flight, further microbatches and policy.
+  std::map<SliceEnds, Bytes> beside_layers_;  // stored bytes of a microbatch that do not belong to transformer layers
+  // The key is ends, microbatches in flight, further microbatches and policy.
   std::map<std::tuple<SliceEnds, int32_t, int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
   std::map<std::pair<SliceEnds, std::vector<LayerPolicy>>, Bytes> for_weights_;
 };

@@ -7,8 +7,8 @@
 namespace lynx {
 namespace {
 
-constexpr int32_t kPassesThatGather = 2;  // forward and backward
-// Number of layers whose weights are still present from the previous pass (planner/lower/lower_sharing.h).
+constexpr int32_t kPassesThatGather = 2;  // the forward and the backward pass
+// Number of layers whose weights are still in memory after the previous pass (planner/lower/lower_sharing.h).
 constexpr int32_t kLayersStillThere = 2;
 
 }  // namespace
@@ -28,8 +28,8 @@ StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec
                       .last_reduction = std::min(reduction, costs.DataReduceTime(embedding)),
                       .gather = costs.WeightGatherTime(layer_parameters_)});
   }
-  // The last reduction of the step may be on any rank, and no rank's optimizer begins before its end. So the shortest one is
-  // the lower bound.
+  // The last reduction of the step may be on any rank, and the optimizer of every rank begins only after it. So the shortest of
+  // these reductions is the lower bound.
   Nanos least = times_.front().last_reduction;
   for (const Times& times : times_) least = std::min(least, times.last_reduction);
   for (Times& times : times_) times.last_reduction = least;

@@ -1,8 +1,8 @@
-// Lower bounds for the time that the model states of a pipeline rank cost; the bounds of candidate_bound.h add it to the time
-// of the microbatches. After the step's last backward pass come, one after another, the reduction of the last layer's
-// gradients, the norm of all gradients, the optimizer and, with ZeRO-1 and -2, gathering the weights. Before that, a rank's
-// reductions (and, with ZeRO-3, gathers) run one after another on the links between its replicas, at the same time as the
-// passes. Pure; thread-safe.
+// Lower bounds for the time that the model states of a pipeline rank cost. The bounds of candidate_bound.h add this time to the
+// time of the microbatches. After the step's last backward pass, these follow one after another: the reduction of the last
+// layer's gradients, the norm of all gradients, the optimizer and, with ZeRO-1 and ZeRO-2, the gather of the weights. Before
+// that, a rank's reductions (and, with ZeRO-3, gathers) run one after another on the links between its replicas, at the same
+// time as the passes. Pure; thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
 #define LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
 
@@ -18,25 +18,25 @@ namespace lynx {
 
 class StateLowerBound {
  public:
-  // Uses only the degrees and the ZeRO level of the layout.
+  // Of the layout, only the degrees and the ZeRO level are used.
   StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout);
 
-  // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. Never decreases with
-  // more layers.
+  // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. With more layers, this
+  // time never decreases.
   Nanos End(int32_t rank, int32_t layers) const;
-  // If reductions run once per step: time from the begin of the rank's first reduction to the end of the step. It includes all
-  // reductions.
+  // Used if reductions run once per step. Time from the begin of the rank's first reduction to the end of the step; it contains
+  // all reductions.
   Nanos EndWithReductions(int32_t rank, int32_t layers) const;
-  // Time of a microbatch's transfers on the links of a rank whose `chunks` virtual stages have `layers` layers in all, if the
-  // transfers run for every microbatch; otherwise 0.
+  // If transfers run for every microbatch: the time of one microbatch's transfers on the links of a rank whose `chunks` virtual
+  // stages together have `layers` layers. Otherwise 0.
   Nanos TransfersOfMicrobatch(int32_t rank, int32_t layers, int32_t chunks) const;
 
  private:
   // Times of a pipeline rank.
   struct Times {
-    Nanos reduction;  // of a layer
+    Nanos reduction;  // reduction of one layer's gradients
     Nanos last_reduction;
-    Nanos gather;  // of a layer's weights
+    Nanos gather;  // gather of one layer's weights
   };
 
   StageCosts costs_;

@@ -33,7 +33,7 @@ absl::Status CheckSupported(const PlanRequest& request) {
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
     return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }
-  // The modes that are excluded here choose themselves which tensors are offloaded.
+  // The modes that are refused here choose by themselves which tensors are offloaded, so they allow no fixed share.
   const bool shares = spec.recompute_options.offload_permille > 0;
   if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),

@@ -1,5 +1,5 @@
-// The supported part of the search space: candidates that can be lowered into programs. Other candidates are refused by
-// name. Pure.
+// The supported part of the search space: candidates that can be lowered to programs. For all other candidates, an error names
+// what is not supported. Pure.
 #ifndef LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 #define LYNX_PLANNER_CANDIDATES_SUPPORTED_H_
 
@@ -12,10 +12,11 @@
 
 namespace lynx {
 
-// Returns InvalidArgument with the unsupported field that the spec pins, and what to do.
+// Returns InvalidArgument if the spec pins a field to an unsupported value. The error names the field and says what to do.
 absl::Status CheckSupported(const PlanRequest& request);
 
-// The supported candidates of the search space; never empty. Returns InvalidArgument as Candidates or CheckSupported do.
+// The supported candidates of the search space. The list is never empty. Returns the InvalidArgument errors of Candidates and
+// CheckSupported.
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request);
 
 // Removes the candidates that are not supported.

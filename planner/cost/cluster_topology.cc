@@ -32,9 +32,8 @@ void TakeSlower(LinkCost& to, const LinkCost& from) {
   to.bytes_per_second = std::min(to.bytes_per_second, from.bytes_per_second);
 }
 
-// Takes the lower of the two curves at every size that is in at least one of them. Between two such sizes, the result is at
-// most as high as the lower of the two curves, because the lower of two straight lines is never below the line between its end
-// points.
+// Makes `to` the lower of the two curves at every size that at least one of them lists. Between two such sizes, the result is
+// at most as high as the lower curve: the lower of two straight lines is never below the line between its end points.
 void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   if (to == from) return;
   EfficiencyCurve slower;
@@ -43,7 +42,7 @@ void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
   for (const EfficiencyPoint& point : from) add(point.size);
   std::sort(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
   slower.erase(std::unique(slower.begin(), slower.end()), slower.end());
-  if (slower.size() > kMaxEfficiencyPoints) {  // too many for one curve: use the lowest value everywhere
+  if (slower.size() > kMaxEfficiencyPoints) {  // too many points for one curve: use the lowest value for all sizes
     const auto lowest =
         std::min_element(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.permille < b.permille; });
     slower = {*lowest};
@@ -69,8 +68,8 @@ void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) 
   for (size_t i = 0; i < to.size(); ++i) TakeSlower(to[i].link, from[i].link);
 }
 
-// Returns the tiles that have more work in a full wave (GemmTiles), because a partial last wave then leaves more of the GPU's
-// units idle. A device without tiles (all 0) is assumed to leave no unit idle.
+// Returns the tiles with which a full wave does more work (GemmTiles), because a partial last wave then leaves more units of
+// the GPU idle. If all fields are 0, the device has no tiles and is assumed to leave no unit idle.
 GemmTiles SlowerTiles(const GemmTiles& a, const GemmTiles& b) {
   const auto work = [](const GemmTiles& tiles) { return int64_t{tiles.units} * tiles.rows * tiles.columns; };
   return work(b) > work(a) ? b : a;

@@ -1,11 +1,11 @@
-// CoreSharing says which pipeline ranks compute slower because ranks share cores (ClusterTopology::shared_cores). Ranks
-// that are ready to compute on the same cores get equal parts of them (processor sharing): if n ranks use cores that run
-// c ranks at full speed and n > c, each rank runs at c / n of its speed. A pipeline rank, here called a stage, is as slow
-// as its slowest rank.
+// CoreSharing says which pipeline ranks compute slower because ranks share cores (ClusterTopology::shared_cores). Ranks that
+// are ready to compute on the same cores get equal parts of these cores (processor sharing). If n ranks use cores that run c
+// ranks at full speed, and n > c, each rank runs at c / n of its speed. In this class, "stage" means a pipeline rank. A stage
+// is as slow as its slowest rank.
 //
-// A stage's own slowdown is caused only by its own ranks, which are symmetric and compute at the same time; it is part of
-// the stage's cost model (planner/cost/stage_costs.h). The slowdown by other stages on the same cores depends on when
-// they compute; only the simulation knows that.
+// A stage's own slowdown has only the stage's own ranks as its cause. They are symmetric and compute at the same time, so this
+// slowdown is part of the stage's cost model (planner/cost/stage_costs.h). How much other stages on the same cores slow it down
+// depends on when they compute; only the simulation knows that.
 //
 // Pure; immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_COST_CORE_SHARING_H_
@@ -23,13 +23,13 @@ namespace lynx {
 
 class CoreSharing {
  public:
-  CoreSharing() = default;  // no ranks share cores
+  CoreSharing() = default;  // a cluster in which no ranks share cores
   CoreSharing(const ClusterTopology& cluster, const ParallelLayout& layout);
 
-  // The factor, in thousandths, by which the stage computes slower while no other stage computes: 1000 = its ranks have
-  // enough cores.
+  // The factor, in thousandths, by which the stage computes slower while no other stage computes. 1000 = its ranks have enough
+  // cores.
   int32_t OwnSlowdown(int32_t stage) const { return own_.empty() ? 1000 : own_[static_cast<size_t>(stage)]; }
-  // The same factor while all stages with a nonzero entry in `computing` compute. The entry of `stage` must be nonzero.
+  // The same factor while the stages with a nonzero entry in `computing` compute. The entry of `stage` must be nonzero.
   int32_t Slowdown(int32_t stage, const std::vector<uint8_t>& computing) const;
   // True if stages slow each other down.
   bool BetweenStages() const { return between_stages_; }
@@ -37,21 +37,21 @@ class CoreSharing {
  private:
   struct Pool {
     int32_t at_once_permille = 0;
-    std::vector<int32_t> ranks;  // by stage: number of its ranks that run on these cores
+    std::vector<int32_t> ranks;  // the index is the stage; number of the stage's ranks that run on these cores
   };
 
-  std::vector<Pool> pools_;  // cores with more ranks than they run at full speed
+  std::vector<Pool> pools_;  // cores that have more ranks than they can run at full speed
   std::vector<int32_t> own_;
   bool between_stages_ = false;
 };
 
 // Returns the profile of devices on which compute takes `slowdown` thousandths of its normal time, because ranks share their
-// cores. The cores also make the copies to the host, so copies take longer by the same factor. Transfers between ranks take a
-// larger share of the cores' time by the same factor.
+// cores. The same cores also make the copies to the host, so copies take longer by the same factor. Transfers between ranks
+// take a share of the cores' time; this share grows by the same factor.
 HardwareProfile OnSharedCores(HardwareProfile profile, int32_t slowdown);
 
 // Keeps track of the stages that compute at the same time on shared cores: how much work each stage has left, and which stage
-// ends first. The unit of work is the time that it takes while no other stage computes. Not thread-safe.
+// ends first. Work is measured as the time that it takes while no other stage computes. Not thread-safe.
 class SharedCompute {
  public:
   // `sharing` must outlive this object.
@@ -63,8 +63,8 @@ class SharedCompute {
     int32_t stage;
     Nanos at;
   };
-  // Returns the stage that ends first if no other stage begins. Of several stages that end at the same time, it is the stage
-  // with the lowest number. nullopt: no stage computes.
+  // Returns the stage that ends first if no other stage begins. If several stages end at the same time, returns the one with
+  // the lowest number. nullopt: no stage computes.
   std::optional<End> Next() const;
   // Removes the stage that Next() has returned.
   void Finish(const End& end);
@@ -75,7 +75,7 @@ class SharedCompute {
 
   const CoreSharing& sharing_;
   Nanos now_;
-  std::vector<uint8_t> computing_;  // indexed by stage, like left_ and slowdown_
+  std::vector<uint8_t> computing_;  // the index is the stage, also in left_ and slowdown_
   std::vector<Nanos> left_;
   std::vector<int32_t> slowdown_;
 };

@@ -14,8 +14,8 @@ constexpr int64_t kFloatBytes = 4;
 
 Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeAtRate(bytes, link.bytes_per_second); }
 
-// Bytes that the optimizer moves per parameter: `whole` for every parameter of the rank, `share` for the parameters whose
-// states the rank holds.
+// Bytes that the optimizer moves per parameter. `whole` counts for every parameter of the rank, `share` for the parameters
+// whose states the rank holds.
 struct OptimizerTraffic {
   int64_t whole;
   int64_t share;
@@ -34,8 +34,8 @@ int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
   return parameters;
 }
 
-// Index of the boundary after a stage, as BoundaryTime counts: boundary i joins ranks i and i + 1; the boundary between
-// the last and the first rank has the last rank's index.
+// Index of the boundary after a stage, as BoundaryTime numbers boundaries. Boundary i joins ranks i and i + 1. The boundary
+// between the last and the first rank has the index of the last rank.
 int32_t BoundaryAfter(const PipelineShape& pipeline, int32_t stage) {
   LYNX_CHECK(stage != kNoStage && pipeline.Next(stage) != kNoStage);
   const auto [low, high] = std::minmax({pipeline.RankOf(stage), pipeline.RankOf(pipeline.Next(stage))});
@@ -69,8 +69,8 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
 }
 
 // Takes the measured times of the *twin*: the shape that differs only in sequence parallelism. Most ops are the same in both
-// shapes; the other ops work on a share of the tokens. `times` holds computed times. Each of them is multiplied by the twin's
-// measured time and divided by the twin's computed time.
+// shapes; in one of the shapes, the other ops work only on a share of the tokens. `times` holds computed times, which are
+// scaled: each is multiplied by the twin's measured time and divided by the twin's computed time.
 void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
   const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
     if (computed_of_twin.value <= 0) return;
@@ -150,7 +150,7 @@ int32_t CostModel::RankAt(const RankCoordinates& at) const {
   return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
 }
 
-// A group's ring passes through all of its ranks, so it needs the link that joins its first and its last rank.
+// The ring of a group passes through all ranks of the group, so it needs the link that joins the group's first and last rank.
 void CostModel::ChooseLinks() {
   const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
   size_t tensor = 0, context = 0, data = 0;
@@ -162,8 +162,8 @@ void CostModel::ChooseLinks() {
       for (int32_t c = 0; c < cp; ++c) {
         tensor = std::max(tensor, LinkLevelOf(RankAt({0, stage, d, c}), RankAt({tp - 1, stage, d, c})));
       }
-      // If a block of ranks ends anywhere between the first rank of a stage and the last rank of its neighbour, some
-      // rank's transfer leaves that block.
+      // A block is a set of consecutive ranks that a faster link joins. If a block ends anywhere between the first rank of a
+      // stage and the last rank of its neighbour, the transfer of some rank leaves this block.
       const int32_t next = (stage + 1) % pp;
       const auto [low, high] = std::minmax({RankAt({0, stage, d, 0}), RankAt({0, next, d, 0})});
       size_t& level = boundary[static_cast<size_t>(stage)];
@@ -253,7 +253,7 @@ Nanos CostModel::TransferTime(const Action& start) const {
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
-  // A ring's reduce-scatter moves as many bytes as its all-gather, and an all-reduce is both in sequence.
+  // In a ring, a reduce-scatter moves as many bytes as an all-gather, and an all-reduce is both, one after the other.
   const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
   return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
 }
@@ -341,7 +341,7 @@ Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
 Nanos CostModel::DataReduceTime(int64_t parameters) const {
   const int32_t replicas = GradientRanks(layout_);
   const Bytes gradients(parameters * kFloatBytes);
-  // A ring's reduce-scatter takes as long as its all-gather.
+  // In a ring, a reduce-scatter takes as long as an all-gather.
   return layout_.zero == ZeroStage::kNone ? AllReduce(gradients, replicas, data_link_)
                                           : AllGather(gradients, replicas, data_link_);
 }
@@ -366,7 +366,7 @@ Nanos CostModel::CopyTime(Nanos alone, bool to_host, Nanos other_busy) const {
   const int64_t own = to_host ? host.to_host_bytes_per_second : host.from_host_bytes_per_second;
   const int64_t other = to_host ? host.from_host_bytes_per_second : host.to_host_bytes_per_second;
   if (own == 0 || alone.value <= 0 || other_busy.value <= 0) return alone;
-  const int64_t left = std::min(own, host.both_bytes_per_second - other);  // >= 0, see CheckProfile
+  const int64_t left = std::min(own, host.both_bytes_per_second - other);  // never below 0, see CheckProfile
   // The part of `alone` that is done when the copy in the other direction ends.
   const Nanos done(static_cast<int64_t>(static_cast<__int128>(other_busy.value) * left / own));
   if (done >= alone) return Nanos(static_cast<int64_t>(static_cast<__int128>(alone.value) * own / left));
@@ -404,7 +404,7 @@ Nanos CostModel::OverlappedTime(Nanos work, Nanos window) const {
   if (work.value == 0) return Nanos(0);
   const Nanos capacity = OverlapCapacity(window);
   if (work > capacity || capacity.value == 0) return window + work - capacity;
-  const int32_t left = 1000 - profile_.communication_compute_permille;  // > 0, because capacity > 0
+  const int32_t left = 1000 - profile_.communication_compute_permille;  // above 0, because capacity > 0
   return std::min(window, (work * profile_.overlap_slowdown_permille + Nanos(left - 1)) / left);
 }
 

@@ -1,19 +1,19 @@
-// CostModel computes how long each action takes, from a HardwareProfile. Op times are the measured ones if this shape, or
-// the shape that differs only in sequence parallelism, was measured; else they come from the roofline of
-// planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs. Integer nanoseconds. Pure;
-// immutable after construction; thread-safe.
+// CostModel computes how long each action takes, from a HardwareProfile. If this shape, or the shape that differs only in
+// sequence parallelism, was measured, op times are the measured ones. Otherwise they come from the roofline of
+// planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs. Times are integer nanoseconds.
+// Pure; immutable after construction; thread-safe.
 //
-// Model states. With 32-bit weights the optimizer reads and writes what Lynx's engine does: the gradient twice (norm,
-// update), weight and both moments: 32 bytes per parameter. With 16-bit weights it is Megatron-LM's optimizer. For all
-// parameters of a rank, gradients are zeroed (4 bytes written) and divided by the number of replicas (8): 12 bytes. For
-// the parameters whose states the rank holds, gradients are unscaled and searched for infinities (8), summed for the norm
-// (4) and clipped (8), AdamW reads gradient, weight and moments and writes the last three (28), and the weight is rounded
-// to 16 bits (6): 54 bytes. Gradients are summed in 32 bits. With ZeRO (Rajbhandari et al. 2020) replicas reduce-scatter
-// gradients, share the second part of the work, and all-gather weights.
+// Model states. With 32-bit weights, the optimizer is that of Lynx's engine: it reads the gradient twice (norm, update), and
+// reads and writes the weight and both moments: 32 bytes per parameter. With 16-bit weights it is Megatron-LM's optimizer. For
+// all parameters of a rank, it sets gradients to zero (4 bytes written) and divides them by the number of replicas (8): 12
+// bytes. For the parameters whose states the rank holds, it unscales gradients and searches them for infinities (8), sums them
+// for the norm (4) and clips them (8). AdamW reads gradient, weight and moments and writes the last three (28), and the weight
+// is rounded to 16 bits (6). Together this is 54 bytes. Gradients are summed in 32 bits. With ZeRO (Rajbhandari et al. 2020),
+// replicas reduce-scatter gradients, share the second part of the work, and all-gather weights.
 //
-// Context parallelism: a rank gathers the keys and values of the other ranks before attention. The backward pass gathers them
+// Context parallelism. A rank gathers the keys and values of the other ranks before attention. The backward pass gathers them
 // again and reduce-scatters their gradients (ContextGatherBytes each). This time is never hidden. It is added to the time of
-// the first op that reads the keys and values, whether that op's own time was measured or not.
+// the first op that reads the keys and values, whether that op's own time was measured or computed.
 #ifndef LYNX_PLANNER_COST_COST_MODEL_H_
 #define LYNX_PLANNER_COST_COST_MODEL_H_
 
@@ -28,40 +28,41 @@
 
 namespace lynx {
 
-// Numbering of ranks, innermost first. kStagesInside is Lynx's order (planner/problem/layout.h): tensor, context, stage,
-// data. kReplicasInside is Megatron-LM's order, where the replicas of a stage are neighbours: tensor, context, data,
-// stage.
+// The order in which ranks are numbered; the first number changes fastest. kStagesInside is Lynx's order
+// (planner/problem/layout.h): tensor, context, stage, data. kReplicasInside is Megatron-LM's order: tensor, context, data,
+// stage; the replicas of a stage are then neighbours.
 enum class RankOrder : uint8_t { kStagesInside, kReplicasInside };
 
 class CostModel {
  public:
-  // `ranks_per_node`: number of consecutive ranks that share a node (>= 1). A group inside one node uses the intra-node
-  // link, or the inner link that joins the whole group.
+  // `ranks_per_node` is the number of consecutive ranks that share a node (at least 1). A group inside one node uses the link
+  // inside the node, or the inner link that joins the whole group.
   CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
             int32_t ranks_per_node, RankOrder order = RankOrder::kStagesInside);
 
   Nanos OpTime(Op op, Pass pass) const;
-  Nanos OpSetTime(OpSet ops) const;  // sum of the ops' forward passes
+  Nanos OpSetTime(OpSet ops) const;  // sum of the times of the ops' forward passes
   Nanos SegmentTime(LayerType type, Segment segment, Pass pass) const;
-  // Ring all-reduce over n ranks: 2(n-1) steps of bytes/n each (Patarasuk and Yuan 2009). 0 for n = 1.
+  // Time of a ring all-reduce over n ranks: 2(n-1) steps of bytes/n each (Patarasuk and Yuan 2009). 0 if n = 1.
   Nanos AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const;
-  Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // bytes: size of the gathered result
+  Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // `bytes`: size of the gathered result
 
   // Time of a compute action (F, B, W, R, OPT) on the compute stream while no transfer is in flight. 0 for starts and waits.
   Nanos ComputeTime(const Action& action, const StageContext& context) const;
-  // Time of a start action's transfer once all members have started it. 0 for other actions.
+  // Time of the transfer that a start action starts, from the moment when all members have started it. 0 for other actions.
   Nanos TransferTime(const Action& start) const;
   // Length of the window that the collective at the end of a forward or backward segment opens; 0 if there is no
   // collective.
   Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
-  // Time of the forward collective that gathers the tensor from its share (sequence parallelism).
+  // Time of the forward collective that gathers the tensor from the ranks' shares (sequence parallelism).
   Nanos GatherTime(LayerType type, Tensor gathered) const;
-  // Time on the compute stream of one layer's forward, or of its backward with the weight gradients. It assumes that only
-  // weight gradients run in the windows of the backward. The tensors that weight gradients read from shares are gathered while
-  // the input gradients run. kWeight: time of the weight gradients alone, without transfers. `recomputed`: ops that are
-  // recomputed before the backward pass; what they read has already been gathered. Their own time is not included.
+  // Time on the compute stream of one layer's forward pass, or of its backward pass with the weight gradients. In the windows
+  // of the backward pass run only weight gradients. Tensors that weight gradients read and of which ranks hold shares are
+  // gathered while the input gradients run. kWeight: time of the weight gradients alone, without transfers. `recomputed` are
+  // the ops that are recomputed before the backward pass: their own time is not included, and the gathered tensors that they
+  // read are gathered already.
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
-  // Time of one layer's backward without the weight gradients, and with no work in its windows.
+  // Time of one layer's backward pass without the weight gradients. No work runs in its windows.
   Nanos InputGradientTime(LayerType type) const;
   // Both functions above, if passes run side by side (ParallelLayout::weave): the longer of the layer's computation, slowed by
   // the transfers, and its transfers, because other passes fill its windows.
@@ -75,42 +76,43 @@ class CostModel {
   // of the model, the next rank of the last rank is the first rank. Backward: time until the gradient is on the previous rank.
   // `bytes` are per rank.
   Nanos BoundaryTime(int32_t pipeline_rank, Bytes bytes) const;
-  // Time to sum the gradients of `parameters` parameters of a rank over its replicas: an all-reduce, or with ZeRO a
+  // Time to sum the gradients of `parameters` parameters of a rank over its replicas. This is an all-reduce, or with ZeRO a
   // reduce-scatter.
   Nanos DataReduceTime(int64_t parameters) const;
-  // With ZeRO: time to gather the weights of `parameters` parameters of a rank from the replicas that updated them. Without
+  // Time to gather the weights of `parameters` parameters of a rank from the replicas that updated them, with ZeRO. Without
   // ZeRO: 0.
   Nanos WeightGatherTime(int64_t parameters) const;
-  Nanos OffloadTime(Bytes bytes) const;  // time to the host while nothing is copied back; kMaxTime if the device cannot offload
+  Nanos OffloadTime(Bytes bytes) const;  // time to copy to the host while nothing is copied back; kMaxTime if the device cannot
+                                         // offload
   Nanos ReloadTime(Bytes bytes) const;
-  // Time of a copy that takes the time `alone` if no other copy runs, while a copy in the other direction runs for its first
-  // `other_busy` nanoseconds. The rates of both copies together are the host link's common rate; the earlier copy keeps its own
-  // rate.
+  // Time of a copy while another copy runs in the other direction for its first `other_busy` nanoseconds. The copy takes the
+  // time `alone` if no other copy runs. The rates of the two copies add up to the host link's common rate; the copy that began
+  // earlier keeps its own rate.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
-  // Time that `work` takes if copies to or from the host run for the first `window` nanoseconds.
+  // Time that `work` takes if copies to or from the host run during the first `window` nanoseconds.
   Nanos BesideCopies(Nanos work, Nanos window) const;
-  Nanos OptimizerTime(int64_t parameters) const;  // for `parameters` parameters of a rank
+  Nanos OptimizerTime(int64_t parameters) const;  // time of the optimizer for `parameters` parameters of a rank
   // Time to sum two numbers over all ranks: the squared gradient norm and the loss.
   Nanos NormTime() const;
   // Time of the all-reduce between the first and the last stage, which both hold the tied embedding.
   Nanos TiedEmbeddingTime() const;
 
-  // How much computation is done while a transfer of length `window` is in flight, in the time that it takes without a
-  // transfer. The core spends communication_compute_permille of `window` on the transfer; in the rest, compute takes
-  // overlap_slowdown_permille thousandths of its normal time.
+  // How much computation is done while a transfer of length `window` is in flight. The result is the time that this computation
+  // takes without a transfer. The core spends communication_compute_permille of `window` on the transfer. In the rest of the
+  // window, compute takes overlap_slowdown_permille thousandths of its normal time.
   Nanos OverlapCapacity(Nanos window) const;
-  // Time that `work` takes if a transfer is in flight for the first `window` nanoseconds.
+  // Time that `work` takes if a transfer is in flight during the first `window` nanoseconds.
   Nanos OverlappedTime(Nanos work, Nanos window) const;
 
   const HostLink& host_link() const { return profile_.host; }
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
-  // op times were measured for this shape, or for the shape that differs only in sequence parallelism
+  // true if op times were measured for this shape, or for the shape that differs only in sequence parallelism
   bool measured() const { return measured_; }
 
  private:
-  // The level of the link that a group of the ranks `first` to `last` uses. The inner links are levels 0, 1, ...; the two
-  // levels after them are the link inside a node and the link between nodes.
+  // The level of the link that a group with the ranks `first` to `last` uses. Levels 0, 1, ... are the inner links. The next
+  // level is the link inside a node, and the last level is the link between nodes.
   size_t LinkLevelOf(int32_t first, int32_t last) const;
   const LinkCost& LinkAt(size_t level) const;
   int32_t RankAt(const RankCoordinates& at) const;
@@ -120,7 +122,7 @@ class CostModel {
   std::vector<Tensor> GatheredForWeights(LayerType type, Segment segment) const;
   bool AnyReads(OpSet ops, Tensor tensor) const;
 
-  HardwareProfile profile_;  // without `measured`
+  HardwareProfile profile_;  // the profile without its measured times
   ParallelLayout layout_;
   LayerShape shape_;
   const LayerGraph& graph_;
@@ -128,8 +130,9 @@ class CostModel {
   RankOrder order_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
-  Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_, otherwise the time is computed from memory traffic
-  // Sums over the ops of a segment, by layer type, segment and pass.
+  Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_ is true; otherwise the time follows from memory
+                                        // traffic
+  // The sum of the op times of a segment. The indices are layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   // The slowest link that any member of the group uses.
   LinkCost tensor_link_, context_link_, data_link_, world_link_;

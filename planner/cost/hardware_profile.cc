@@ -18,7 +18,7 @@ bool AreTimes(const ShapeTimes& times) {
 
 bool IsSlowdown(int32_t permille) { return permille >= 1000 && permille <= 100'000; }
 
-// log2(value) in units of 2^-kLogBits, rounded down. Each squaring of the mantissa gives one bit of the fraction.
+// Computes log2(value) in units of 2^-kLogBits, rounded down. Each squaring of the mantissa gives one bit of the fraction.
 constexpr int kLogBits = 24;
 int64_t Log2(uint64_t value) {
   const int whole = std::bit_width(value) - 1;
@@ -33,7 +33,7 @@ int64_t Log2(uint64_t value) {
   return log;
 }
 
-// Returns what is wrong with the curve; "" if nothing is.
+// Returns what is wrong with the curve, or "" if the curve is right.
 std::string CurveFault(const EfficiencyCurve& curve) {
   if (curve.size() > kMaxEfficiencyPoints) {
     return absl::StrCat("an efficiency curve has ", curve.size(), " points, more than ", kMaxEfficiencyPoints);
@@ -84,7 +84,7 @@ std::string HostFault(const HostLink& host) {
   const int64_t least = std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second});
   const int64_t most = std::max(host.to_host_bytes_per_second, host.from_host_bytes_per_second);
   const bool none = most == 0 && host.both_bytes_per_second == 0;
-  // The common rate of the two directions is at least the rate of the faster one and at most the sum of both.
+  // The common rate of the two directions is at least the rate of the faster direction and at most the sum of both rates.
   if (least < 0 || most > int64_t{1} << 60 ||
       (!none && (least == 0 || host.both_bytes_per_second < most || host.both_bytes_per_second > sum))) {
     return absl::StrCat("copies to the host run at ", host.to_host_bytes_per_second, " bytes/s, from it at ",
@@ -112,7 +112,7 @@ int32_t EfficiencyAt(const EfficiencyCurve& curve, int64_t size) {
   const EfficiencyPoint& low = *(above - 1);
   const int64_t start = Log2(static_cast<uint64_t>(low.size));
   const int64_t whole = Log2(static_cast<uint64_t>(above->size)) - start;
-  if (whole == 0) return low.permille;  // the points are closer than the logarithm's last bit
+  if (whole == 0) return low.permille;  // the logarithms of the two points differ by less than their last bit
   const int64_t part = Log2(static_cast<uint64_t>(size)) - start;
   return static_cast<int32_t>(low.permille + (above->permille - low.permille) * part / whole);
 }
@@ -171,7 +171,7 @@ HardwareProfile StatedCpuProfile() {
   profile.memory_bytes_per_second = 8'000'000'000;
   profile.op_overhead = Nanos(5'000);
   profile.intra_node = {Nanos(60'000), 1'500'000'000};
-  profile.inter_node = {Nanos(150'000), 115'000'000};  // one gigabit per second, less framing
+  profile.inter_node = {Nanos(150'000), 115'000'000};  // one gigabit per second, minus what the frames of the network take
   profile.overlap_slowdown_permille = 1100;
   profile.communication_compute_permille = 300;
   return profile;

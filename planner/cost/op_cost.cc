@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kFloatBytes = 4;
 constexpr int32_t kSmallestTile = 64;
-constexpr int64_t kHalvingPermille = 900;  // speed of a tile relative to a tile of twice the size
+constexpr int64_t kHalvingPermille = 900;  // speed of a tile, relative to a tile of twice its size
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -41,8 +41,9 @@ int64_t TiledFlops(const GemmShape& gemm, const GemmTiles& tiles, int64_t rows, 
   return Saturated(flops);
 }
 
-// `operands`: bytes of the operands that a product reads. `alone`: bytes that move while nothing is multiplied. These are the
-// result that the product writes or adds to, and, for the bias's gradient (a separate kernel), the output's gradient once more.
+// `operands` are the bytes of the operands that a product reads. `alone` are the bytes that move while nothing is multiplied:
+// the result that the product writes or adds to, and, for the gradient of the bias (a separate kernel), the output's gradient
+// once more.
 struct GemmBytes {
   int64_t operands;
   int64_t alone;
@@ -50,7 +51,7 @@ struct GemmBytes {
 
 GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
   const int64_t element = shape.element_bytes();
-  // Logits and their gradient are 32-bit: they are the result in forward, and an operand in the other passes.
+  // Logits and their gradient are 32-bit. They are the result in the forward pass, and an operand in the other passes.
   const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
   const int64_t left = gemm.rows * gemm.depth, right = gemm.depth * gemm.columns, result = gemm.rows * gemm.columns;
   switch (pass) {
@@ -72,13 +73,14 @@ Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
 }
 
-// Bytes that the kernels over the scores move, one kernel after another. Forward: the product writes the scores; softmax reads
-// them and writes probabilities; dropout reads the probabilities and writes mask and result; the last product reads the result.
-// Backward: the gradients of the probabilities are written, pass through dropout and softmax, and are read for the gradients of
-// Q and of K; the dropped probabilities are read for the gradient of V.
+// Bytes that the kernels over the scores move, one kernel after another. Forward pass: the first product writes the scores.
+// Softmax reads the scores and writes probabilities. Dropout reads the probabilities and writes the mask and its result. The
+// last product reads this result. Backward pass: the gradients of the probabilities are written, pass through dropout and
+// softmax, and are read for the gradients of Q and K. The dropped probabilities are read for the gradient of V.
 int64_t ScoreKernelBytes(Op op, Pass pass, const LayerShape& shape) {
   const int64_t scores = TensorBytes(Tensor::kProbs, shape).value;
-  const int64_t dropout = shape.dropout && !shape.stored_masks ? scores * 2 : 0;  // drawn again, in a separate kernel
+  const int64_t dropout = shape.dropout && !shape.stored_masks ? scores * 2 : 0;  // the mask is drawn again, in a separate
+                                                                                  // kernel
   const bool forward = pass == Pass::kForward;
   switch (op) {
     case Op::kProbs: return scores * (forward ? 3 : 5);
@@ -142,12 +144,13 @@ Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape) {
   }
   const Bytes traffic = OpTraffic(op, pass, shape);
   if (op == Op::kLoss && pass != Pass::kWeight) {
-    // The steps, in 32 bits: maximum, difference, exponential, sum, quotient; backward scales and rounds.
+    // The steps, in 32 bits, are maximum, difference, exponential, sum and quotient. The backward pass scales and rounds.
     const Bytes logits = TensorBytes(Tensor::kLogits, shape);
     return pass == Pass::kForward ? logits * 8 : logits * 7 / 2;
   }
   if ((op != Op::kSilu && op != Op::kSwiglu) || pass == Pass::kWeight) return traffic;
-  // silu reads the gate's half of fc1, and in backward updates that half of the gradient; swiglu reads the other half.
+  // silu reads the half of fc1 that is the gate, and in the backward pass updates that half of the gradient. swiglu reads the
+  // other half.
   const int64_t halves = op == Op::kSilu && pass == Pass::kBackward ? 3 : 1;
   return traffic - Bytes(TensorBytes(Tensor::kFc1, shape).value / 2 * halves);
 }

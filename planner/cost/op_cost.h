@@ -1,11 +1,11 @@
-// The time of one op on a device of which only rates are known, while nothing else runs. This is the analytic half of the cost
-// model. It is a roofline (Williams et al. 2009),
+// The time of one op on a device of which only the rates are known, while nothing else runs. The cost model uses this time for
+// shapes that were not measured. It is a roofline (Williams et al. 2009):
 //
 //     time = max(FLOPs / (peak * efficiency), traffic / (memory's rate * efficiency)) + overhead
 //
-// where the efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a
-// CPU rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU, and differs in four
-// ways:
+// The efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a CPU
+// rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU. Its times differ in
+// four ways:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
 //   multiplications; nothing is multiplied during the write: time = max(padded FLOPs / (peak * efficiency), operands / rate) +
@@ -29,7 +29,7 @@
 
 namespace lynx {
 
-// rows x depth times depth x columns. FLOPs: 2 * rows * columns * depth = OpFlops.
+// The product of a matrix of rows x depth and one of depth x columns. FLOPs: 2 * rows * columns * depth = OpFlops.
 struct GemmShape {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -37,27 +37,27 @@ struct GemmShape {
   bool accumulates = false;  // the product is added to a 32-bit buffer
   bool operator==(const GemmShape&) const = default;
 };
-// The shape of the matrix product of a linear layer, logits included. nullopt for other ops, and for passes that the op does
-// not have.
+// The shape of the matrix product of a linear layer; logits are one, too. nullopt for other ops, and for passes that the op
+// does not have.
 std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape);
 
 OpClass ClassOf(Op op, Pass pass);
 
-// Bytes that a GPU's kernels move for an op. It is OpTraffic, except for unfused attention, the loss and SwiGLU (see above).
-// The op must not be a matrix product, because OpCost counts the traffic of products by their tiles.
+// Bytes that a GPU's kernels move for an op. The result is OpTraffic, except for unfused attention, the loss and SwiGLU (see
+// the top of this file). The op must not be a matrix product: OpCost counts the traffic of products by their tiles.
 Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape);
 
-// FLOPs that the tiles of the product cost, with the idle units of the last wave included. The function tries the tile and its
-// halvings down to 64 x 64, in both orientations, and takes the cheapest tile. Each halving computes a tenth slower (our
-// assumption: smaller tiles reuse operands less, and libraries use them only where larger tiles leave units idle). Without
-// tiles: the FLOPs of the product.
+// FLOPs that the tiles of the product cost; the idle units of the last wave are included. The function tries the tile and its
+// halvings down to 64 x 64, also with rows and columns exchanged, and takes the cheapest tile. Each halving computes a tenth
+// slower. This is Lynx's assumption: smaller tiles reuse operands less, and libraries use them only where larger tiles leave
+// units idle. If the device has no tiles: the FLOPs of the product.
 int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles);
 
-// `profile` must pass CheckProfile; its measured times are not used. Returns 0 for a pass in which the op does nothing,
-// and at most kMaxTime.
+// The time of one pass of an op, at most kMaxTime; 0 if the op does nothing in this pass. `profile` must pass CheckProfile; its
+// measured times are not used.
 Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape);
 
-// ceil(amount / per_second) in nanoseconds, at most kMaxTime. amount >= 0, per_second > 0.
+// ceil(amount / per_second) in nanoseconds, at most kMaxTime. `amount` must be at least 0, `per_second` above 0.
 Nanos TimeAtRate(int64_t amount, int64_t per_second);
 // Time to move `bytes` at the memory's rate, with the efficiency of memory-bound ops at that size.
 Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes);

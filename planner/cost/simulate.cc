@@ -21,21 +21,21 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
-// One transfer. It begins when its last member has started it and the previous transfer on its link is done.
+// One transfer. It begins when its last member has started it and the previous transfer on its link has ended.
 struct Transfer {
   int32_t members_missing = 0;
   int32_t microbatch = kNoMicrobatch;
-  Nanos ready;  // latest start so far
+  Nanos ready;  // the latest of the starts so far
   Nanos duration;
-  Nanos begin, end;                                            // valid once members_missing is 0
-  absl::InlinedVector<std::pair<int32_t, int32_t>, 2> starts;  // (stage, action) of the members that have started it
+  Nanos begin, end;                                            // set once members_missing is 0
+  absl::InlinedVector<std::pair<int32_t, int32_t>, 2> starts;  // (stage, action) of each member that has started the transfer
 };
 
-// Transfers of one group in one direction, in order.
+// The transfers of one group in one direction, in order.
 struct Channel {
   int32_t members = 1;
-  int32_t link = 0;             // the link that carries them
-  std::vector<int32_t> issued;  // per member: number of transfers that it has started
+  int32_t link = 0;             // the link that carries the transfers
+  std::vector<int32_t> issued;  // for each member, the number of transfers that it has started
   std::vector<Transfer> transfers;
 };
 
@@ -52,12 +52,13 @@ struct InFlightTransfer {
 struct StageState {
   int32_t next = 0;  // index of the next action
   Nanos now;
-  bool computing = false;                   // the next action is running on cores shared with other stages
-  Nanos work;                               // time of the running compute action if no other stage computed on its cores
+  bool computing = false;                   // true while the next action runs on cores that other stages share
+  Nanos work;                               // time that the running compute action takes if no other stage computes on its
+                                            // cores
   std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
-  std::vector<InFlightTransfer> copies;     // to and from the host
-  std::vector<int32_t> start_of_wait;       // per action: index of the start for a wait; kNone for other actions
-  std::vector<std::pair<int32_t, int32_t>> transfer_of;  // per start action: channel, position in it
+  std::vector<InFlightTransfer> copies;     // copies to and from the host
+  std::vector<int32_t> start_of_wait;       // for each wait, the index of its start; kNone for other actions
+  std::vector<std::pair<int32_t, int32_t>> transfer_of;  // for each start, its channel and its position in the channel
 };
 
 class Simulator {
@@ -71,7 +72,7 @@ class Simulator {
   absl::Status CheckNeighbour(int32_t stage, int32_t index) const;
   // Adds the stage to ready_ if it can run.
   void Enqueue(int32_t stage);
-  // Runs actions until no stage can run; always takes the stage whose next action begins first.
+  // Runs actions until no stage can run. The next action is always that of the stage that can begin it first.
   absl::Status RunAll();
   bool Finished(int32_t stage) const { return states_[stage].next == static_cast<int32_t>(programs_[stage].size()); }
   bool Blocked(int32_t stage) const;
@@ -82,9 +83,9 @@ class Simulator {
   void BeginCompute(int32_t stage, const Action& action);
   void EndCompute(int32_t stage, Nanos at);
   const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
-  // Returns when the copy ends. A copy in the other direction shares the host's link with it.
+  // Returns when the copy ends. A copy in the other direction shares the host link with it.
   Nanos EndOfCopy(int32_t stage, const Transfer& copy) const;
-  // Returns how long, from `now` on, at least one of the transfers is in flight without a gap. Removes transfers that have
+  // Returns for how long after `now` at least one of the transfers is in flight, without a gap. Removes transfers that have
   // ended.
   static Nanos InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now);
   void SplitRecomputation(int32_t stage);
@@ -95,13 +96,13 @@ class Simulator {
   const std::vector<Program>& programs_;
   const std::vector<StageContext>& contexts_;
   const StageCosts& costs_;
-  const int32_t stages_;  // pipeline ranks
+  const int32_t stages_;  // number of pipeline ranks
   const PipelineShape pipeline_;
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
-  std::vector<Nanos> links_;             // when each link is free
-  std::optional<SharedCompute> shared_;  // set if stages slow each other
-  // Stages that can run, ordered by when their next action begins, then by number.
+  std::vector<Nanos> links_;             // for each link, the time when it is free
+  std::optional<SharedCompute> shared_;  // set if stages slow each other down
+  // Stages that can run, in the order in which their next actions begin; among equal times, in the order of their numbers.
   using Ready = std::pair<Nanos, int32_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Simulation result_;
@@ -121,10 +122,10 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
   }
 }
 
-// Adds the channels in this order: the tensor groups of all ranks; the data groups of all ranks (in a bidirectional pipeline,
-// one for each piece of the model, with the two ranks that hold it); the world; a forward boundary after each virtual stage; a
-// backward boundary before each virtual stage; each rank's copies to the host, then from the host. All boundaries from one rank
-// to another share a link; every other channel has its own link.
+// Adds the channels in this order: the tensor groups of all ranks; the data groups of all ranks; the world; a forward boundary
+// after each virtual stage; a backward boundary before each virtual stage; for each rank, its copies to the host and its copies
+// from the host. In a bidirectional pipeline, there is one data group for each piece of the model, with the two ranks that hold
+// the piece. All boundaries from one rank to another share a link; every other channel has its own link.
 void Simulator::AddChannels() {
   const auto add = [&](int32_t members, int32_t link) {
     if (link == kNone) {
@@ -170,8 +171,8 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   return {stage, 0};
 }
 
-// Checks an action of a transfer: its virtual stage must be on this rank. For a transfer between ranks, the neighbour of the
-// virtual stage must be on another rank.
+// Checks an action of a transfer. Its virtual stage must be on this rank. If the transfer is between ranks, the neighbour of
+// the virtual stage must be on another rank.
 absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   const Action& action = programs_[stage][index];
   const Group group = InfoOf(action.kind).group;
@@ -187,10 +188,10 @@ absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   return absl::OkStatus();
 }
 
-// Finds the start of each wait. The search in `open` is fast: few transfers of a kind and segment are in flight at once, and
-// most often the oldest is waited for first.
+// Finds the start of each wait. The search in `open` is fast: few transfers of one kind and segment are in flight at the same
+// time, and the oldest one is usually waited for first.
 absl::Status Simulator::PairWaitsWithStarts() {
-  // starts without a wait so far, by kind and segment
+  // for each kind and segment, the starts whose wait has not been found yet
   std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
@@ -240,7 +241,7 @@ void Simulator::Enqueue(int32_t stage) {
 absl::Status Simulator::RunAll() {
   for (int32_t stage = 0; stage < stages_; ++stage) Enqueue(stage);
   while (true) {
-    // The end of compute on shared cores is known only when it is reached, because other stages may begin meanwhile.
+    // The end of compute on shared cores is known only when it is reached, because other stages may begin before.
     const std::optional<SharedCompute::End> done = shared_ ? shared_->Next() : std::nullopt;
     if (done && (ready_.empty() || done->at <= ready_.top().first)) {
       shared_->Finish(*done);

@@ -1,10 +1,10 @@
-// The slots of one rank, and the transfers between ranks. See lower.h.
+// Lowers the slots of one rank, and the transfers between ranks. See lower.h.
 //
-// A receive is posted one slot before it is needed: in a forward slot at the slot's start, in a backward slot before the bottom
-// layer's attention, when most of the slot's memory is free again. The wait for a sent activation is in a backward slot after
-// its gradient has come, or in a forward slot before the next activation is sent. The wait for a sent gradient is at the end of
-// a slot. Each of these waits is in the first slot in which it cannot block another rank (RankSlot::sent_by). So each transfer
-// has the time of one slot, and no two ranks wait for each other.
+// A receive is posted one slot before it is needed. In a forward slot it is posted at the start of the slot. In a backward slot
+// it is posted before the attention of the bottom layer, when most of the slot's memory is free again. The wait for a sent
+// activation is in a backward slot after the slot's gradient has come, or in a forward slot before the next activation is sent.
+// The wait for a sent gradient is at the end of a slot. Each of these waits is in the first slot in which it cannot block
+// another rank (RankSlot::sent_by). So each transfer has the time of one slot, and no two ranks wait for each other.
 #include "planner/lower/lower.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class StageLowering {
   }
 
  private:
-  // A send that has started and that was not waited for yet.
+  // A send that has started and whose wait has not been emitted yet.
   struct Sent {
     ActionKind kind;
     Slot slot;
@@ -103,8 +103,8 @@ class StageLowering {
     std::erase_if(sent, [&](const Sent& one) { return one.sent_by <= static_cast<int64_t>(at_); });
   }
 
-  // Returns the backward that follows this forward slot (weight slots are ignored), if it may use the forward's windows for
-  // recomputation.
+  // Returns the backward that follows this forward slot, if it may use the windows of the forward for recomputation. (Weight
+  // slots between the two do not matter.)
   SliceLowering::Guest GuestOf(const RankSlot& forward) {
     size_t next = at_ + 1;
     while (next < slots_.size() && slots_[next].slot.pass == Pass::kWeight) ++next;
@@ -156,9 +156,9 @@ class StageLowering {
 
   const StageContext& context_;
   const std::vector<RankSlot>& slots_;
-  std::deque<SliceLowering> slices_;  // by chunk
+  std::deque<SliceLowering> slices_;  // the index is the chunk
   size_t at_ = 0;                     // index of the current slot
-  int32_t hosts_ = 0;                 // number of layers of the last forward, whose windows recomputed for the next backward
+  int32_t hosts_ = 0;                 // number of layers of the last forward if the next backward recomputes in their windows
   std::deque<Sent> activations_, gradients_;
   Program program_;
 };

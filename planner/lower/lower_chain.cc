@@ -15,7 +15,7 @@ using enum ActionKind;
 
 // The layers [first, top], of which only the first layer's input is stored.
 struct Chain {
-  int32_t stage = 0;  // virtual stage
+  int32_t stage = 0;  // number of the virtual stage
   int32_t first = 0, top = 0;
 };
 
@@ -56,12 +56,12 @@ class ChainLowering {
   }
 
  private:
-  // State of one chain and microbatch.
+  // How far one chain has come for one microbatch.
   struct Remade {
-    std::map<int32_t, Program> made;  // by layer: the recomputation actions that move into the chain
-    bool top_seen = false;            // the top layer's recomputation or backward was seen
-    bool top_moves = false;           // the first recomputation is in the window of another collective, so it moves too
-    bool top_started = false;         // the top layer's backward has started
+    std::map<int32_t, Program> made;  // for each layer, the recomputation actions that move into the chain
+    bool top_seen = false;            // true once the top layer's recomputation or backward has been seen
+    bool top_moves = false;           // the first recomputation is in the window of another collective, so it also moves
+    bool top_started = false;         // true once the top layer's backward has started
   };
 
   const Chain* ChainOf(const Action& action) const {
@@ -104,7 +104,7 @@ class ChainLowering {
     taken_.insert(at);
   }
 
-  // True for a gather next to an input gradient: the weight gradient needs it.
+  // True for a gather during an input gradient: a weight gradient needs this gather.
   bool IsForWeights(size_t at) const {
     const ActionInfo& info = InfoOf(program_[at].kind);
     if (info.collective != Collective::kAllGather) return false;
@@ -146,12 +146,13 @@ class ChainLowering {
     result_.push_back(action);
   }
 
-  // Emits an action that is not moved. If it is an input gradient of a layer below a chain's top, also emits a gather during
-  // it: the weight gradient needs the tensor that the moved recomputation had gathered.
+  // Emits an action that does not move. If the action is an input gradient of a layer below a chain's top, also emits a gather
+  // that runs during this action: the weight gradient needs the tensor, and the recomputation that had gathered it has moved
+  // away.
   void EmitWithGather(const Action& action) {
     const Chain* chain = ChainOf(action);
     const Program* made = nullptr;
-    // Weight gradients in their own slots have their own gathers.
+    // Weight gradients in slots of their own have their own gathers.
     const bool weights_follow = action.kind == kBackward && !SplitsWeight(context_.layout);
     if (chain != nullptr && action.layer < chain->top && weights_follow) made = &RemadeOf(action).made[action.layer];
     Program gather;
@@ -169,9 +170,9 @@ class ChainLowering {
   const StageContext& context_;
   const LayerGraph& graph_;
   std::vector<Chain> chains_;
-  std::map<int32_t, size_t> chain_of_;                   // by layer
-  std::map<std::pair<size_t, int32_t>, Remade> passes_;  // by chain and microbatch
-  // action indices: actions that are moved; actions before which a chain is inserted
+  std::map<int32_t, size_t> chain_of_;                   // the key is the layer
+  std::map<std::pair<size_t, int32_t>, Remade> passes_;  // the key is chain and microbatch
+  // taken_: indices of the actions that move. targets_: indices of the actions before which a chain is inserted
   std::set<size_t> taken_, targets_;
   std::set<std::pair<int32_t, int32_t>> ended_;  // layers and microbatches whose backward has ended
   bool open_ = false;                            // a tensor-parallel collective is in flight at the current action

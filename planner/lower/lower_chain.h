@@ -1,11 +1,11 @@
-// The lowering pass that recomputes inputs of layers (StagePolicy::input_recomputed): Megatron-LM's uniform recomputation
-// of groups of layers. Pure.
+// The lowering pass for recomputed inputs of layers (StagePolicy::input_recomputed). This is Megatron-LM's uniform
+// recomputation of groups of layers. Pure.
 //
 // A chain is a sequence of consecutive layers of which only the first layer's input is stored. Before anything is recomputed
-// for the top layer, the layers below it are recomputed, from the chain's first layer up. Each of them runs its whole
-// recomputation, and then fc2, fc2's collective and add2, which produce the next layer's input. So all activations of the chain
-// are present while the chain's backward runs. With sequence parallelism, the layers below the top gather again what their
-// weight gradients read, as they would without recomputation.
+// for the top layer, the layers below it are recomputed, beginning with the chain's first layer. Each of these layers runs its
+// whole recomputation, and then fc2, fc2's collective and add2, which compute the next layer's input. So all activations of the
+// chain are in memory while the chain's backward runs. With sequence parallelism, the layers below the top gather again what
+// their weight gradients read, as they do without recomputation.
 #ifndef LYNX_PLANNER_LOWER_LOWER_CHAIN_H_
 #define LYNX_PLANNER_LOWER_LOWER_CHAIN_H_
 
@@ -17,8 +17,8 @@
 
 namespace lynx {
 
-// Changes `program`, which must be lowered as if every layer's input were stored. `policies`: one for each slice of the
-// context.
+// Changes `program`, which must have been lowered as if every layer's input were stored. `policies` has one policy for each
+// slice of the context.
 Program RecomputeInputs(Program program, const StageContext& context, const std::vector<StagePolicy>& policies);
 
 }  // namespace lynx

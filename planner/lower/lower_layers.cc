@@ -32,7 +32,7 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
       std::vector<RecomputeOps>& resolved = recompute_[paired];
-      // A layer with the same policy as the layer below it reuses the result.
+      // If a layer has the same policy as the layer below it, both have the same result.
       const bool top = layer == slice_.top_layer();
       if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
         resolved.push_back(RecomputeOps(resolved.back()));
@@ -74,7 +74,7 @@ OpSet SliceLowering::RecomputedOps(int32_t layer, int32_t hosts) const {
   return ops;
 }
 
-// Gathered tensors that `ops` read.
+// Gathered tensors that one of the ops `ops` reads.
 std::vector<Tensor> SliceLowering::GatheredReads(OpSet ops) const {
   std::vector<Tensor> gathered;
   for (const auto& [tensor, readers] : gathered_) {
@@ -102,7 +102,7 @@ void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t
   actions.push_back(action);
 }
 
-// Returns the actions that recompute `ops` of one layer, in forward order, with the collectives that they need.
+// Returns the actions that recompute `ops` of one layer, in forward order. They contain the collectives that the ops need.
 Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
   Program actions;
   if (ops == 0) return actions;
@@ -152,8 +152,8 @@ void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest&
   }
 }
 
-// The recomputation for the top layer's first segment comes before the wait for the gradient. This costs no additional memory
-// at the peak, and the wait may hide the recomputation.
+// The recomputation for the top layer's first segment comes before the wait for the gradient. This adds nothing to the memory
+// peak, and the wait may hide the recomputation.
 void SliceLowering::BackwardTop(const BackwardSlot& slot) {
   const OpSet first_needed = OpsAt(slice_.top_layer(), BeforeSegmentPoint(0), slot.hosts);
   if (slice_.has_head) {
@@ -173,8 +173,9 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
   if (slice_.has_embedding) BackwardEmbedding(slot);
 }
 
-// Emits the input gradient of a segment. If the segment's weight gradients follow immediately, also gathers, during the input
-// gradient, the tensors that the weight gradients read from shares, unless recomputation has gathered them already.
+// Emits the input gradient of a segment. If the segment's weight gradients follow immediately, they may read tensors of which
+// the rank holds only a share. The function then gathers these tensors during the input gradient, unless recomputation has
+// already gathered them.
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
   if (!splits_weight_ && !gathered_.empty()) {
@@ -245,7 +246,7 @@ void SliceLowering::Weight(int32_t microbatch, bool last) {
   struct Step {
     int32_t layer;
     Segment segment;
-    Program gathers;  // start and wait, or empty
+    Program gathers;  // the start and the wait of each gather, or nothing
     bool ends_layer;
   };
   std::vector<Step> steps;
@@ -277,8 +278,8 @@ void SliceLowering::ReduceTiedEmbedding() {
   if (slice_.has_embedding && HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
 }
 
-// Starts the sum of a layer's gradients over the ranks that hold the same weights, after the last microbatch has added to these
-// gradients.
+// Starts the sum of a layer's gradients over the ranks that hold the same weights. The last microbatch has added to these
+// gradients before.
 void SliceLowering::Reduce(int32_t layer) {
   if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});

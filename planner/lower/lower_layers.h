@@ -1,11 +1,11 @@
-// The passes of one virtual stage over its layers, as actions: segments with their collectives, recomputation, weight
-// gradients, the reduction of gradients. planner/lower/lower.cc adds the transfers at the begin and end of a slot.
+// Makes the actions with which one virtual stage passes through its layers: segments with their collectives, recomputation,
+// weight gradients, and the reduction of gradients. planner/lower/lower.cc adds the transfers at the begin and end of a slot.
 //
-// Weight gradients. If the schedule does not split weight gradients off, they run in backward slots, as the first work in the
-// window of the collective that ends their segment. If the schedule splits them off, a backward slot contains only input
-// gradients, and what the weight gradients read is held until the weight slot (docs/memory-model.md). With sequence
-// parallelism, weight gradients read tensors that are gathered from shares. In a backward slot this gather runs during the
-// input gradient; in a weight slot it runs during the weight gradients of the previous segment.
+// Weight gradients. If the schedule does not split weight gradients off, they run in backward slots. There they are the first
+// work in the window of the collective that ends their segment. If the schedule splits them off, a backward slot contains only
+// input gradients, and what the weight gradients read is held until the weight slot (docs/memory-model.md). With sequence
+// parallelism, weight gradients read tensors that are gathered from the ranks' shares. In a backward slot, this gather runs
+// during the input gradient; in a weight slot, it runs during the weight gradients of the previous segment.
 #ifndef LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
 #define LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
 
@@ -22,40 +22,43 @@
 
 namespace lynx {
 
-// Appends actions to a program that all slices of a rank share. Keeps references to its arguments, which must outlive it.
+// Appends actions to a program that all slices of a rank share. The object keeps references to its arguments, which must
+// outlive it.
 class SliceLowering {
  public:
-  // `stall`: the slice's gradient comes from another rank, so recomputation can be placed before the wait for the gradient.
+  // `stall`: true if the slice's gradient comes from another rank. Then recomputation can be placed before the wait for the
+  // gradient.
   SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall, Program& program);
 
-  // The backward that follows a forward slot on its rank and recomputes in the forward's windows. Layer i of the backward's
-  // slice uses the windows of layer i of the forward's slice, if the forward's slice has so many layers. slice == nullptr:
-  // there is no such backward.
+  // The backward that follows a forward slot on its rank and recomputes in the windows of this forward. Layer i of the
+  // backward's slice uses the windows of layer i of the forward's slice, if the forward's slice has this layer. slice ==
+  // nullptr: there is no such backward.
   struct Guest {
     const SliceLowering* slice = nullptr;
     int32_t microbatch = kNoMicrobatch;
   };
-  // Forward runs the embedding and the transformer layers; ForwardHead runs the head.
+  // Forward emits the embedding and the transformer layers; ForwardHead emits the head.
   void Forward(int32_t microbatch, const Guest& guest);
   void ForwardHead(int32_t microbatch);
 
-  // Describes a backward slot. `hosts`: number of layers of the previous forward whose windows recomputed for this backward (0:
-  // there was no such forward). `last`: the microbatch is the slice's last, and its pass completes the gradients.
+  // Describes a backward slot. `hosts`: number of layers of the previous forward in whose windows this backward has recomputed
+  // (0: there was no such forward). `last`: the microbatch is the last one of the slice, so its pass completes the gradients.
   struct BackwardSlot {
     int32_t microbatch = kNoMicrobatch;
     int32_t hosts = 0;
     bool last = false;
   };
-  // Emits everything before the top transformer layer's backward. On the last slice this is the head's backward. On other
-  // slices it is the recomputation before the gradient comes; the caller adds the wait for the gradient.
+  // Emits everything that comes before the backward of the top transformer layer. On the last slice this is the head's
+  // backward. On other slices it is the recomputation before the gradient comes; the caller adds the wait for the gradient.
   void BackwardTop(const BackwardSlot& slot);
-  // Emits the backward of the transformer layers, then of the embedding. Calls `before_bottom` where most of the slot's memory
-  // is free again.
+  // Emits the backward of the transformer layers, then of the embedding. Calls `before_bottom` at the point where most of the
+  // slot's memory is free again.
   void Backward(const BackwardSlot& slot, const std::function<void()>& before_bottom);
-  // Emits a weight slot, for a schedule that splits off weight gradients.
+  // Emits a weight slot, if the schedule splits weight gradients off.
   void Weight(int32_t microbatch, bool last);
 
-  // After the rank's last slot: reduces the slice's tied embedding, if the head on this rank adds to its gradients too.
+  // Called after the last slot of the rank. If the head on this rank also adds to the gradients of the slice's tied embedding,
+  // this function reduces these gradients.
   void ReduceTiedEmbedding();
 
   const StageSlice& slice() const { return slice_; }
@@ -75,7 +78,7 @@ class SliceLowering {
   void AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const;
   Program Recompute(int32_t microbatch, int32_t layer, OpSet ops) const;
   void EmitRecompute(const BackwardSlot& slot, int32_t layer, RecomputePoint point) const;
-  // Emits recomputation in window `window` of the forward's layer at `position`.
+  // Emits the recomputation in the window with number `window` of the layer at `position` of the forward.
   void EmitInForwardWindow(int32_t microbatch, int32_t position, int window, int32_t hosts) const;
 
   void ForwardLayer(int32_t microbatch, int32_t layer, const Guest& guest) const;
@@ -91,8 +94,9 @@ class SliceLowering {
   const bool splits_weight_;
   Program& program_;
   std::vector<std::pair<Tensor, OpSet>> gathered_;      // each gathered tensor with the ops that read it
-  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // ops of a transformer layer, by segment
-  std::array<std::vector<RecomputeOps>, 2> recompute_;  // [has a paired forward][layer - first_layer]
+  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // for each segment, the ops of a transformer layer
+  std::array<std::vector<RecomputeOps>, 2> recompute_;  // the indices are whether there is a paired forward, and layer -
+                                                        // first_layer
 };
 
 }  // namespace lynx

@@ -14,7 +14,7 @@ namespace {
 
 using enum ActionKind;
 
-// The tensors that go to the host, by layer.
+// For each layer, the tensors that are offloaded to the host.
 std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const std::vector<StagePolicy>& policies) {
   const LayerGraph& graph = context.graph();
   std::map<int32_t, TensorSet> offloaded;
@@ -32,7 +32,7 @@ std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const
   return offloaded;
 }
 
-// When the offloaded tensors of one layer and microbatch are used, as action indices.
+// The actions that use the offloaded tensors of one layer and microbatch, as indices.
 struct Uses {
   std::optional<size_t> last_forward, first_again;
 };
@@ -52,12 +52,12 @@ class Offloading {
   }
 
  private:
-  // The order of insertions before the same action.
+  // The order of actions that are inserted before the same action.
   enum class Order : uint8_t { kOffloadStart, kOffloadWait, kReloadStart, kReloadWait };
   struct Insertion {
     size_t before;  // index of the action
     Order order;
-    size_t since;  // insertions with equal `before` and `order` are ordered by this number
+    size_t since;  // insertions with equal `before` and `order` are in the order of this number
     Action action;
   };
 
@@ -96,7 +96,7 @@ class Offloading {
 
   void Place(int32_t layer, int32_t microbatch, size_t last_forward, size_t first_again) {
     const size_t left = run_of_[last_forward] + 2, back = run_of_[first_again];
-    if (left + 1 >= back) return;  // the copy back would start as soon as the copy to the host has ended
+    if (left + 1 >= back) return;  // then the copy back would start as soon as the copy to the host has ended
     const auto add = [&](size_t before, Order order, ActionKind kind, size_t since) {
       insertions_.push_back({before,
                              order,
@@ -130,8 +130,9 @@ class Offloading {
   const StageContext& context_;
   const std::map<int32_t, TensorSet> offloaded_;
   std::vector<size_t> runs_;                          // first action of each run
-  std::vector<size_t> run_of_;                        // by action; actions before the first run belong to the first run
-  std::map<std::pair<int32_t, int32_t>, Uses> uses_;  // by layer and microbatch
+  std::vector<size_t> run_of_;                        // for each action, its run; actions before the first run belong to the
+                                                      // first run
+  std::map<std::pair<int32_t, int32_t>, Uses> uses_;  // the key is layer and microbatch
   std::vector<Insertion> insertions_;
 };
 

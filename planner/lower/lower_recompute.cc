@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-// The latest point that is early enough for the layer's own backward and weight passes.
+// The latest point that is early enough for the backward and weight passes of the tensor's own layer.
 RecomputePoint FirstUse(const LayerGraph& graph, Tensor tensor) {
   const std::vector<Segment>& segments = graph.SegmentsOf(LayerType::kTransformer, Pass::kBackward);
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -17,7 +17,7 @@ RecomputePoint FirstUse(const LayerGraph& graph, Tensor tensor) {
   return BeforeSegmentPoint(static_cast<int>(segments.size()) - 1);
 }
 
-// The point of a placement, for a tensor that must be recomputed by `deadline` at the latest.
+// The point to which a placement leads, for a tensor that must be recomputed by `deadline` at the latest.
 RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePoint deadline,
                        const RecomputeSituation& situation) {
   const RecomputePoint stall = situation.stall ? kStallPoint : deadline;
@@ -40,7 +40,7 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }
 
-// Returns for each tensor the last point before a segment that is early enough for all readers of the tensor, including
+// Returns for each tensor the last point before a segment that is early enough for everything that reads the tensor, also for
 // recomputation in the layer's own windows.
 std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& graph, const LayerPolicy& policy,
                                                             const std::array<TensorSet, kMaxRecomputable>& inputs,
@@ -72,7 +72,8 @@ RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& po
   std::array<RecomputePoint, kMaxRecomputable> deadlines{}, points{};
   std::array<TensorSet, kMaxRecomputable> inputs{};
   for (size_t i = 0; i < tensors.size(); ++i) inputs[i] = graph.InputsOf(tensors[i]);
-  // Later tensors read earlier ones, so deadlines are computed from the last tensor, and points from the first.
+  // Later tensors read earlier ones. So deadlines are computed from the last tensor to the first, and points from the first to
+  // the last.
   for (size_t i = tensors.size(); i-- > 0;) {
     deadlines[i] = FirstUse(graph, tensors[i]);
     for (size_t reader = i + 1; reader < tensors.size(); ++reader) {

@@ -1,4 +1,4 @@
-// The lowering pass for recomputation: turns a layer's policy into the ops to run at each point before and during its
+// The lowering pass for recomputation: says which ops a layer's policy runs at each point before and during the layer's
 // backward pass. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_
 #define LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_
@@ -12,9 +12,9 @@
 namespace lynx {
 
 // The points at which a program can recompute for layer l and microbatch k, in the order of time: forward windows, the stall,
-// windows of the layer above, then for each backward segment of the layer itself the point before it and the window after it.
-// The critical placement uses the points before segments: the last of them that is early enough for the segments, the critical
-// recomputation and the recomputation in own windows that read the tensor.
+// windows of the layer above, then for each backward segment of the layer itself the point before the segment and the window
+// after it. The critical placement uses the points before segments. It uses the last point that is early enough for everything
+// that reads the tensor: segments, critical recomputation, and recomputation in own windows.
 using RecomputePoint = int;
 inline constexpr int kMaxBackwardSegments = 5;
 constexpr RecomputePoint ForwardWindowPoint(int window) { return window; }
@@ -34,17 +34,17 @@ struct RecomputeSituation {
   bool layer_above = false;  // the stage has layer l + 1
 };
 
-// Indexed by RecomputePoint: the ops to run again there.
+// The index is the RecomputePoint. An entry is the set of ops that run again at this point.
 using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 
-// Position of a segment among the transformer layer's backward segments.
+// The index of a segment among the transformer layer's backward segments.
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
 
-// Finds the point at which each tensor of the policy is recomputed. A placement's point may not exist in this situation. Then
-// the tensor moves to a later point: from a forward window or a window of the layer above to the stall, and from the stall or
-// an own window to the point just before its use. Without collectives, there are no windows, and tensors placed in them move to
-// the point just before their use. A tensor also moves later if one of its inputs does, but never beyond its first reader. A
-// tensor whose recomputation repeats a collective gets the stall or the point just before its use.
+// Finds the point at which each tensor of the policy is recomputed. If the point of a placement does not exist in this
+// situation, the tensor moves to a later point: from a forward window or a window of the layer above to the stall, and from the
+// stall or an own window to the point just before its use. Without collectives there are no windows, and a tensor in a window
+// moves to the point just before its use. If an input of a tensor moves later, the tensor may move later, too, but never beyond
+// its first reader. A tensor whose recomputation repeats a collective gets the stall or the point just before its use.
 RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy, const RecomputeSituation& situation);
 
 }  // namespace lynx

@@ -16,7 +16,7 @@ namespace {
 using enum ActionKind;
 
 struct Visit {
-  size_t begin = 0;  // index of its first action
+  size_t begin = 0;  // index of the visit's first action
   int32_t layer = kNoLayer;
   bool gathers = false;
 };
@@ -39,8 +39,8 @@ class Sharing {
         }
         StartGather(visit + 1);
       }
-      // Waits for the layer's previous reduction. This is needed if a rank has only one layer, because then no work of another
-      // layer came in between, during which the reduction could run.
+      // Waits for the layer's previous reduction. This is needed if a rank has only one layer: then no work of another layer
+      // came in between, during which the reduction could run.
       if (ReducesEachMicrobatch(context_) && AddsWeightGradients(program_[i], graph_, shape_)) {
         WaitFor({.kind = kDataReduceWait, .stage = program_[i].stage, .layer = program_[i].layer});
       }
@@ -53,7 +53,7 @@ class Sharing {
 
  private:
   void FindVisits() {
-    std::deque<int32_t> there;  // layers of the last two visits
+    std::deque<int32_t> there;  // layers of the last two visits, whose weights are still in memory
     for (size_t i = 0; i < program_.size(); ++i) {
       const Action& action = program_[i];
       if (!ReadsWeights(action, graph_, shape_)) continue;
@@ -67,7 +67,7 @@ class Sharing {
   }
 
   void FindLastAdditions() {
-    std::map<std::pair<int32_t, int32_t>, size_t> last;  // by layer and microbatch
+    std::map<std::pair<int32_t, int32_t>, size_t> last;  // the key is layer and microbatch
     for (size_t i = 0; i < program_.size(); ++i) {
       LYNX_CHECK(program_[i].kind != kDataReduceStart);
       if (AddsWeightGradients(program_[i], graph_, shape_)) last[{program_[i].layer, program_[i].microbatch}] = i;
@@ -120,7 +120,7 @@ class Sharing {
   const LayerGraph& graph_;
   const LayerShape shape_;
   std::vector<Visit> visits_;
-  std::map<size_t, int32_t> last_additions_;  // action index -> layer
+  std::map<size_t, int32_t> last_additions_;  // the key is the action's index, the value is the layer
   std::deque<Action> pending_;                // waits of the transfers that are in flight, in order
   Program result_;
 };

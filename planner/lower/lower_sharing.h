@@ -1,16 +1,16 @@
-// The lowering pass that shards model states among the ranks that hold the same weights (ZeRO; see state_sharing.h).
-// Pure.
+// The lowering pass for ZeRO (see state_sharing.h): model states are sharded among the ranks that hold the same weights. Pure.
 //
 // ZeRO-3. A *visit* is a sequence of consecutive compute actions that use the weights of one layer. The gather of a layer's
 // weights starts when the previous visit begins, and its wait comes before the layer's own visit. So each gather has the time
-// of one layer. The weights of the last two visits are still present. Gathered weights are freed after the last action of the
+// of one layer. The weights of the last two visits are still in memory. Gathered weights are freed after the last action of the
 // visit that reads them.
 //
-// ZeRO-2 and -3. The reduction of a layer's gradients of a microbatch starts after the last action that adds to these
-// gradients. Its wait comes before the start of the next reduction. So each reduction has the time of one layer, and two
-// layers' gradients are present. The group runs one transfer after another, so a wait also waits for all earlier transfers.
+// ZeRO-2 and ZeRO-3. The reduction of a layer's gradients of a microbatch starts after the last action that adds to these
+// gradients. Its wait comes before the start of the next reduction. So each reduction has the time of one layer, and the
+// gradients of two layers are in memory. The group runs one transfer after another, so a wait also waits for all earlier
+// transfers.
 //
-// ZeRO-1 and -2. All layers' weights are gathered after the optimizer; nothing runs at the same time.
+// ZeRO-1 and ZeRO-2. The weights of all layers are gathered after the optimizer. No other work runs at the same time.
 #ifndef LYNX_PLANNER_LOWER_LOWER_SHARING_H_
 #define LYNX_PLANNER_LOWER_LOWER_SHARING_H_
 
@@ -19,8 +19,8 @@
 
 namespace lynx {
 
-// Changes `program`. It must be lowered as for ranks that shard at most optimizer states, without the gather of updated
-// weights. If ReducesEachMicrobatch, it must not contain reductions.
+// Changes `program`. It must have been lowered for ranks that shard at most optimizer states, and it must not gather updated
+// weights. If ReducesEachMicrobatch is true, it must not contain reductions.
 Program ShareStates(Program program, const StageContext& context);
 
 }  // namespace lynx

@@ -14,8 +14,8 @@ constexpr int kMaxRounds = 60;
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// Returns an upper limit for the price of a byte. No higher price can be useful, because one more byte cannot save more than
-// all work of a layer.
+// Returns an upper limit for the price of a byte. A higher price is of no use, because one more byte cannot save more than all
+// work of a layer.
 double HighestPrice(const RecomputeProblem& problem) {
   Nanos work;
   for (const RecomputeItem& item : problem.items) work += item.cost + std::max(item.copy_out, item.copy_in);
@@ -54,8 +54,8 @@ class Master {
       program.Add(copy_in, AsDouble(use.copy_in));
       program.Add(host, AsDouble(use.host) / host_);
     }
-    // Columns for use beyond a budget. Use beyond the stall and the copy times costs exposed time. Use beyond a memory budget
-    // is not allowed in a solution, so it costs the highest price.
+    // Columns for use that exceeds a budget. Use beyond the stall and the copy times becomes exposed time. Use beyond a memory
+    // budget is not allowed in a solution, so it costs the highest price.
     program.AddColumn(0, kUnbounded, highest_ * memory_);
     program.Add(memory, -1);
     program.AddColumn(0, kUnbounded, 1);

@@ -1,5 +1,5 @@
-// Column generation searches the prices at which StageChain's lower bound is highest (Kelley's cutting planes, 1960). Prices
-// and chains are explained in stage_chain.h. StageChain's bound is the least priced cost of all chains, so each chain found so
+// Column generation searches the prices at which StageChain's lower bound is highest (Kelley's cutting planes, 1960).
+// stage_chain.h explains prices and chains. StageChain's bound is the least priced cost of all chains, so each chain found so
 // far limits the bound from above. A small linear program over these chains gives the next prices to try. Deterministic.
 #ifndef LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 #define LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
@@ -9,9 +9,9 @@
 namespace lynx {
 
 struct PricedBound {
-  bool feasible = false;  // as in ChainBound
+  bool feasible = false;  // see ChainBound
   double bound = 0;       // the best bound found
-  StagePrices prices;     // prices with which StageChain gives this bound
+  StagePrices prices;     // the prices with which StageChain gives this bound
 };
 
 // Starts with the prices `first`, and stops as soon as the bound is above `enough`.

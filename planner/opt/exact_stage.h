@@ -1,4 +1,4 @@
-// OPT as a StageSolver, for callers of the planner that link a MILP solver and have time for an exact solution.
+// Makes OPT a StageSolver, for callers of the planner that link a MILP solver and have time for an exact solution.
 #ifndef LYNX_PLANNER_OPT_EXACT_STAGE_H_
 #define LYNX_PLANNER_OPT_EXACT_STAGE_H_
 
@@ -7,8 +7,8 @@
 
 namespace lynx {
 
-// Returns a solver that solves each problem within about `options.seconds`. The limit is per problem, so a plan of p stages
-// takes at most about p times as long. Errors are those of SolveStage. Not thread-safe.
+// Returns a solver that solves each problem within about `options.seconds`. This limit is for one problem, so a plan of p
+// stages takes at most about p times as long. The solver returns the errors of SolveStage. Not thread-safe.
 StageSolver ExactStageSolver(const OptOptions& options);
 
 }  // namespace lynx

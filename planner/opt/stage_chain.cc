@@ -36,7 +36,7 @@ std::shared_ptr<const std::vector<int32_t>> FirstIndices(size_t count) {
   return std::make_shared<const std::vector<int32_t>>(std::move(all));
 }
 
-// Positions of `values`, ordered by ascending value.
+// The indices of `values`, in ascending order of their values.
 std::vector<int32_t> OrderOf(const std::vector<double>& values) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -86,7 +86,7 @@ bool StageChain::DropTooLarge(ChainScope& scope) const {
   return true;
 }
 
-// Makes `kept` the nodes of the layer. Inner layers with equal nodes share one list, to save memory.
+// Makes `kept` the list of nodes of the layer. Inner layers with equal nodes share one list, to save memory.
 void StageChain::Keep(std::vector<int32_t> kept, int32_t layer, ChainScope& scope) const {
   if (kept.size() == scope.nodes[layer]->size()) return;
   const bool same = layer > 0 && layer + 1 < problem_.layers && *scope.nodes[layer - 1] == kept;
@@ -151,7 +151,7 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
   double least = 0;
   for (int32_t index : *scope.nodes[layer]) {
     const ChainNode& node = this->node(layer, index);
-    if (node.set != set) {  // nodes of a set are adjacent
+    if (node.set != set) {  // nodes of the same set are neighbours in the list
       set = node.set;
       least = kInfinite;
       for (const KeptPart& kept : set->kept) {
@@ -165,9 +165,9 @@ LayerValues StageChain::ValuesOf(const ChainScope& scope, int32_t layer, const S
   return values;
 }
 
-// Finds the best neighbour of a node among the nodes of the layer `other`: the smallest sum of the neighbour's value in
-// `values` and the exposed time of the pair. `order` lists the nodes by value. The exposed time of a pair is never negative, so
-// the loop ends at the first value that is not better than the best sum.
+// Finds the best neighbour of a node in the layer `other`. This is the neighbour with the smallest sum of its value in `values`
+// and the exposed time of the pair. `order` lists the nodes by value. The exposed time of a pair is never negative, so the loop
+// ends at the first value that is not better than the best sum.
 StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, int32_t index, int32_t other,
                                       const std::vector<double>& values, const std::vector<int32_t>& order) const {
   Link best{kInfinite, -1};
@@ -185,7 +185,7 @@ StageChain::Link StageChain::BestLink(const ChainScope& scope, int32_t layer, in
 }
 
 // Finds the best link from each node of `layer` to the layer `other`. Nodes with the same face towards the other layer have the
-// same link (see ChainNode). Of the other layer's nodes with the same face towards `layer`, only the best is tried.
+// same link (see ChainNode). If nodes of the other layer have the same face towards `layer`, only the best of them is tried.
 std::vector<StageChain::Link> StageChain::BestLinks(const ChainScope& scope, int32_t layer, int32_t other,
                                                     const std::vector<double>& values) const {
   const bool up = other > layer;

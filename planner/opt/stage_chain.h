@@ -3,21 +3,22 @@
 //
 // In this folder, a *chain* is one choice for all layers of a stage: a BackwardPart ("late part") and a KeptPart for each layer
 // (layer_choices.h). Neighbours share windows and transient memory. The whole stage shares its memory, its stall, its copy
-// engines and the host's memory. The relaxation treats what neighbours share exactly, and puts prices on what the whole stage
-// shares. With prices p >= 0,
+// engines and the host's memory. The relaxation treats exactly what neighbours share. For what the whole stage shares, it uses
+// prices. With prices p >= 0,
 //
 //   bound(p) = min over chains of (exposed time + sum of p x what the chain takes) - sum of p x what is available
 //
-// is a lower bound for any p (Lagrangian duality; Held and Karp 1970). Dynamic programming from the top layer down finds it.
-// The stall and the copy engines are soft resources: work beyond their capacity is allowed, but is exposed. So their price is
-// at most 1. Transient memory is limited to an interval. A pair of neighbours that needs more than the upper end is excluded,
-// and the lower end is subtracted from the budget for held memory. A set of intervals together covers all solutions.
+// is a lower bound for any p (Lagrangian duality; Held and Karp 1970). Dynamic programming from the top layer down finds this
+// minimum. For the stall and the copy engines, work beyond the capacity is allowed, but this work is exposed. So their price is
+// at most 1. Transient memory is limited to an interval. A pair of neighbours that needs more than the upper end of the
+// interval is excluded, and the lower end is subtracted from the budget for held memory. Several intervals together cover all
+// solutions.
 //
 // Dynamic programming in both directions gives, for each part of each layer, a lower bound for all solutions that contain the
-// part. A part whose bound is above a known objective is dropped. The MILP chooses from the parts that remain.
+// part. A part whose bound is above a known objective is dropped. The MILP chooses among the parts that remain.
 //
-// Doubles hold sums of integers below 2^53 and prices; bounds are reduced by a relative 1e-9 because of their rounding.
-// Pure; thread-compatible.
+// Doubles hold sums of integers below 2^53, and prices. Their rounding may make a bound too high, so bounds are reduced by a
+// relative 1e-9. Pure; thread-compatible.
 #ifndef LYNX_PLANNER_OPT_STAGE_CHAIN_H_
 #define LYNX_PLANNER_OPT_STAGE_CHAIN_H_
 
@@ -30,7 +31,7 @@
 
 namespace lynx {
 
-// Prices in Nanos: per byte of device or host memory, and per Nanos of the stall and of the copy engines.
+// Prices in Nanos: for a byte of device or host memory, and for a nanosecond of the stall and of the copy engines.
 struct StagePrices {
   double memory = 0;
   double stall = 0;
@@ -44,12 +45,13 @@ struct ChainNode {
   const PartsOfSet* set = nullptr;
   const BackwardPart* late = nullptr;
   Nanos exposed;  // exposed time of the part, minus what `early` hides
-  // Nodes with the same `face_below` have the same effect on pairs with the layer below; `face_above`: with the layer above.
+  // Nodes with the same `face_below` have the same effect on pairs with the layer below. Nodes with the same `face_above` have
+  // the same effect on pairs with the layer above.
   int32_t face_below = 0, face_above = 0;
 };
 
-// What remains of the problem: a budget, an interval of transient memory, and for each layer from the bottom on the indices of
-// the nodes that the layer may have, ascending.
+// A part of the problem: a budget, an interval of transient memory, and for each layer the nodes that the layer may have. The
+// list of layers begins with the bottom layer. A layer's nodes are indices in ascending order.
 struct ChainScope {
   Bytes budget;
   Bytes least_transient, most_transient;
@@ -58,28 +60,28 @@ struct ChainScope {
 
 // What a chain takes of the resources that the whole stage shares.
 struct ChainUse {
-  Nanos exposed;  // without work beyond the stall and the copy times
+  Nanos exposed;  // time without the work beyond the stall and the copy times
   Bytes held;
   Nanos stall, copy_out, copy_in;
   Bytes host;
 };
 
 struct ChainBound {
-  bool feasible = false;  // there is a chain whose pairs of neighbours fit the interval of transient memory
+  bool feasible = false;  // true if there is a chain in which all pairs of neighbours fit the interval of transient memory
   double bound = 0;
   std::vector<int32_t> chain;         // the node of each layer of a best chain
-  std::vector<const KeptPart*> kept;  // and the KeptPart of each layer
+  std::vector<const KeptPart*> kept;  // the KeptPart of each layer of this chain
   ChainUse use;
 };
 
-// Priced values of one layer's nodes, by position in the scope. Infinite: no chain contains the node.
+// Priced values of the nodes of one layer. The index is the position in the scope. Infinite: no chain contains the node.
 struct LayerValues {
-  std::vector<double> own;            // value of the node with the best KeptPart of its set
-  std::vector<const KeptPart*> kept;  // that KeptPart
-  // smallest value of all layers above, including the exposed time of the pairs of neighbours
+  std::vector<double> own;            // value of the node together with the best KeptPart of its set
+  std::vector<const KeptPart*> kept;  // the best KeptPart of the node's set
+  // smallest value of all layers above; contains the exposed time of the pairs of neighbours
   std::vector<double> above;
   std::vector<int32_t> link;  // the position in the layer above that gives this value
-  std::vector<double> below;  // the same for all layers below
+  std::vector<double> below;  // smallest value of all layers below
 
   // Value of the best chain that contains the node. Values must have been called with `both_ways`.
   double Through(size_t i) const { return own[i] + above[i] + below[i]; }
@@ -98,30 +100,31 @@ class StageChain {
   }
   size_t node_count() const { return inner_.size() + top_.size(); }
 
-  // The scope without restrictions: the problem's budget, and transient memory up to that budget.
+  // The scope without restrictions: the budget of the problem, and transient memory up to this budget.
   ChainScope Everything() const;
-  // The amounts of transient memory that chains of the scope can have, within its interval; ascending.
+  // The amounts of transient memory that chains of the scope can have, within the scope's interval. In ascending order.
   std::vector<Bytes> Transients(const ChainScope& scope) const;
-  // Drops the nodes that alone need more transient memory than the scope allows. False if a layer has no nodes left.
+  // Drops the nodes that alone need more transient memory than the scope allows. Returns false if a layer has no nodes left.
   bool DropTooLarge(ChainScope& scope) const;
 
   ChainBound Bound(const ChainScope& scope, const StagePrices& prices) const;
 
-  // Drops the nodes that are in no solution with at most `limit` Nanos of exposed time. False if a layer has no nodes left.
+  // Drops the nodes that are in no solution with at most `limit` Nanos of exposed time. Returns false if a layer has no nodes
+  // left.
   bool DropBeyond(ChainScope& scope, const StagePrices& prices, double limit) const;
 
-  // For each layer, the values of its nodes in the scope. `both_ways`: compute `below` too.
+  // For each layer, the values of its nodes in the scope. If `both_ways`, also computes `below`.
   std::vector<LayerValues> Values(const ChainScope& scope, const StagePrices& prices, bool both_ways) const;
 
   // The priced value of a KeptPart.
   static double PricedValue(const KeptPart& kept, const StagePrices& prices);
-  // The priced sum of everything that is available and has a price.
+  // The sum, at these prices, of everything that is available and has a price.
   double PricedBudget(const ChainScope& scope, const StagePrices& prices) const;
 
-  // Returns `sum` minus `budget`, reduced by the possible rounding error, so that it stays a lower bound.
+  // Returns `sum` minus `budget`, reduced by the possible rounding error. So the result is a lower bound.
   static double LowerEnd(double sum, double budget);
 
-  // For two neighbouring layers: the work that does not fit in the windows that they share, and their transient memory. lower
+  // For two neighbouring layers: the work that does not fit into the windows that they share, and their transient memory. lower
   // == nullptr: there is no layer below.
   Nanos PairExposed(const BackwardPart& upper, const BackwardPart* lower) const;
   Bytes PairTransient(const BackwardPart& upper, const BackwardPart* lower) const;

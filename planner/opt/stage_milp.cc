@@ -11,7 +11,7 @@ namespace {
 double AsDouble(Bytes b) { return static_cast<double>(b.value); }
 double AsDouble(Nanos t) { return static_cast<double>(t.value); }
 
-// The properties of a BackwardPart that matter to a neighbouring layer.
+// The properties of a BackwardPart that have an effect on a neighbouring layer.
 using Face = std::array<int64_t, kMaxWindows + kMaxPhases>;
 Face FaceBelow(const BackwardPart& late) {
   Face face{};
@@ -42,8 +42,8 @@ class StageMilp {
 
   StageMilpResult Solve(double seconds) const {
     if (too_large_) return {.columns = program_.columns(), .too_large = true};
-    // The memory cutoff is half a unit above the largest value that is allowed, because solvers differ in whether a cutoff
-    // includes its own value.
+    // The cutoff for memory is half a unit above the largest allowed value, because solvers differ in whether a solution may be
+    // equal to the cutoff.
     const double cutoff = goal_ == StageGoal::kExposed ? limit_ / time_unit_ : held_and_transient_ + 0.5;
     const LinearProgram::MilpResult milp = program_.Solve(cutoff, seconds);
     StageMilpResult result{.status = milp.status, .nodes = milp.nodes, .columns = program_.columns()};
@@ -63,12 +63,12 @@ class StageMilp {
     int32_t layer;
     const KeptPart* kept;
   };
-  // Nodes of a layer with the same Face towards a neighbour.
+  // The nodes of a layer that have the same Face towards a neighbour.
   struct FaceGroup {
     const BackwardPart* late;
     int row = -1;
-    // smallest value of a part of a chain: from one of these nodes to the end of the chain on the side opposite to the
-    // neighbour
+    // smallest value of the part of a chain that starts at one of these nodes and goes away from the neighbour to the end of
+    // the chain
     double least = 0;
   };
 
@@ -80,8 +80,7 @@ class StageMilp {
     Nanos longest;
     for (const RecomputeItem& item : problem_.items) longest = std::max(longest, item.cost);
     time_unit_ = std::max(1.0, AsDouble(longest) / 4096);
-    // Bytes are counted in units of their common divisor, so that a budget is exceeded by at least one unit or not at
-    // all.
+    // Bytes are counted in units of their common divisor. So a budget is exceeded by at least one unit, or not at all.
     int64_t divisor = 0;
     for (const RecomputeItem& item : problem_.items) divisor = std::gcd(divisor, item.bytes.value);
     memory_unit_ = std::max(1.0, static_cast<double>(divisor));
@@ -224,8 +223,8 @@ class StageMilp {
   double held_and_transient_ = 0;
   LinearProgram program_;
   int memory_row_ = 0, stall_row_ = 0, copy_out_row_ = 0, copy_in_row_ = 0, host_row_ = 0, exposed_row_ = 0;
-  std::vector<int> transient_rows_;                                   // one for each pair of a layer and the layer below it
-  std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // per layer
+  std::vector<int> transient_rows_;                                   // one row for each pair of a layer and the layer below it
+  std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // the index is the layer
   std::vector<NodeColumn> nodes_;
   std::vector<KeptColumn> kept_;
   bool too_large_ = false;

@@ -1,4 +1,4 @@
-// The MILP of a stage: it chooses a BackwardPart (a node) and a KeptPart for each layer from those in a ChainScope.
+// The MILP of a stage chooses, for each layer, a BackwardPart (a node) and a KeptPart among those in a ChainScope.
 //
 //   y[l,a] in {0,1}    layer l has node a                             sum over a = 1
 //   z[l,e] in {0,1}    and kept part e                                sum over e of a set = sum of its y
@@ -7,10 +7,10 @@
 //   budget             held memory of the z's + T <= budget
 //   stall, copies      work of the z's - excess <= capacity           host memory of the z's <= its budget
 //
-// The goal is to minimise the exposed time of y, z, w and the excesses, or to minimise memory with a limit on this exposed
-// time. With integral y and z this is the original problem: each layer's choice is one policy for all of its items, and w
-// chooses the pair of these choices. The MILP leaves out only parts and pairs that no solution within the limit has
-// (stage_chain.h), and policies of layers that a part replaces without loss (layer_choices.h). Not thread-safe.
+// The goal is the least exposed time of y, z, w and the excesses, or the least memory with a limit on this exposed time. If y
+// and z are integers, this is the original problem: each layer's choice is one policy for all of its items, and w chooses the
+// pair of these choices. The MILP leaves out only parts and pairs that are in no solution within the limit (stage_chain.h), and
+// policies that a part of a layer replaces without loss (layer_choices.h). Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_MILP_H_
 #define LYNX_PLANNER_OPT_STAGE_MILP_H_
 
@@ -30,7 +30,7 @@ struct StageMilpResult {
   double bound = 0;  // lower bound for the goal's value
   int64_t nodes = 0;
   int32_t columns = 0;
-  bool too_large = false;  // the MILP needs more columns than allowed, so it was not solved; `status` is kStopped
+  bool too_large = false;  // true if the MILP needs more columns than allowed; then it was not solved, and `status` is kStopped
 };
 
 struct StageMilpLimits {

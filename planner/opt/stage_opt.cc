@@ -16,15 +16,15 @@
 namespace lynx {
 namespace {
 
-// The first target is above the bound by the share kFirstTarget of the gap. The share is multiplied by kTargetGrowth for each
-// further target.
+// The first target is above the bound by the share kFirstTarget of the gap. For each further target, the share is multiplied by
+// kTargetGrowth.
 constexpr double kFirstTarget = 1.0 / 32;
 constexpr double kTargetGrowth = 4;
-// An interval of transient memory is not halved further if its width, times the price of memory, is below this share of the
-// distance from its bound to the target.
+// An interval of transient memory is no longer halved if it is narrow: its width times the price of memory is below this share
+// of the distance from its bound to the target.
 constexpr double kNarrow = 0.25;
-// If a MILP has more columns, its interval of transient memory is halved and the halves are solved instead. It is solved as a
-// whole only if its interval has a single amount of transient memory.
+// If a MILP has more columns than this, its interval of transient memory is halved, and the halves are solved instead. If the
+// interval has only one amount of transient memory, the MILP is solved in any case.
 constexpr int32_t kManyColumns = 2000;
 
 class Deadline {
@@ -39,7 +39,7 @@ class Deadline {
   const std::chrono::steady_clock::time_point end_;
 };
 
-// The smallest integer objective that is consistent with a real bound: all solutions have at least this.
+// The smallest integer objective that a bound allows: every solution has at least this objective.
 Nanos CeilOf(double bound) { return Nanos(std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bound - 1e-6)))); }
 
 class OptSearch {
@@ -67,14 +67,14 @@ class OptSearch {
   struct Interval {
     ChainScope scope;
     StagePrices prices;
-    double bound = 0;  // lower bound for the exposed time of its solutions
+    double bound = 0;  // lower bound for the exposed time of the interval's solutions
   };
 
-  // An upper bound for the exposed time of the best solution, if there is a solution.
+  // If there is a solution, the best one has at most this exposed time.
   Nanos Known() const { return result_.solution ? result_.solution->value.exposed : most_exposed_; }
 
-  // Computes the interval's prices and bound, and drops the nodes that are in no solution with at most Known() exposed time.
-  // False if no solution is left.
+  // Computes the interval's prices and bound. Drops the nodes that are in no solution with at most Known() exposed time.
+  // Returns false if no solution is left.
   bool Evaluate(Interval& interval) {
     const double limit = static_cast<double>(Known().value) + 0.5;
     for (bool again = true; again;) {
@@ -87,7 +87,7 @@ class OptSearch {
       if (!priced.feasible || priced.bound > limit) return false;
       interval.bound = std::max(interval.bound, priced.bound);
       interval.prices = priced.prices;
-      // If many nodes were dropped, fewer amounts of transient memory are left, which can improve the bound.
+      // If many nodes have been dropped, fewer amounts of transient memory are left; this can improve the bound.
       const size_t before = SizeOf(interval.scope);
       if (!chain_.DropBeyond(interval.scope, interval.prices, limit)) return false;
       again = SizeOf(interval.scope) * 2 < before && !Over();
@@ -105,7 +105,7 @@ class OptSearch {
     for (const Interval& interval : intervals_) least = std::min(least, interval.bound);
     result_.bound = std::max(result_.bound, CeilOf(least));
   }
-  // If a solution is known, only better ones are of interest.
+  // If a solution is known, only better solutions are of interest.
   Nanos LastTarget() const { return result_.solution ? Known() - Nanos(1) : most_exposed_; }
 
   absl::Status FindLeastExposed() {
@@ -126,8 +126,8 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Searches for solutions with at most `target` exposed time. Unless time ran out, every interval's bound is above the target
-  // afterwards, or a solution was found that is as good as the smallest bound.
+  // Searches for solutions with at most `target` exposed time. If time does not run out, there are two outcomes: every
+  // interval's bound is above the target, or a solution was found that is as good as the smallest bound.
   absl::Status SearchUpTo(Nanos target) {
     std::vector<Interval> open, done;
     std::swap(open, intervals_);
@@ -139,7 +139,7 @@ class OptSearch {
         const absl::StatusOr<StageMilpResult> milp = CutOrSolve(interval, target, StageGoal::kExposed, open);
         if (!milp.ok()) return milp.status();
         if (milp->too_large) continue;
-        // The bound of a stopped search does not prove that there is no solution up to the target.
+        // If the search was stopped, its bound does not prove that there is no solution up to the target.
         double proven = std::min(milp->bound, static_cast<double>(target.value));
         if (milp->status != LinearProgram::Status::kStopped) {
           proven = static_cast<double>((milp->policy ? Known() : target + Nanos(1)).value);
@@ -152,7 +152,7 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Searches for less memory among the solutions whose exposed time is proven to be the least.
+  // Among the solutions whose exposed time is proven to be the least, searches for one with less memory.
   absl::Status FindLeastMemory() {
     const Nanos target = Known();
     std::vector<Interval> open;
@@ -181,7 +181,7 @@ class OptSearch {
     return interval.prices.memory * static_cast<double>(width.value) > kNarrow * distance;
   }
 
-  // Adds the interval's halves to `open`. False if the interval has only one amount of transient memory.
+  // Adds the two halves of the interval to `open`. Returns false if the interval has only one amount of transient memory.
   bool Cut(const Interval& interval, std::vector<Interval>& open) {
     const std::vector<Bytes> transients = chain_.Transients(interval.scope);
     if (transients.size() < 2) return false;
@@ -195,8 +195,8 @@ class OptSearch {
     return true;
   }
 
-  // Solves the interval's MILP. If the interval is wide or the MILP large, adds its halves to `open` instead and sets
-  // `too_large`.
+  // Solves the interval's MILP. If the interval is wide or the MILP is large, adds the interval's halves to `open` instead and
+  // sets `too_large`.
   absl::StatusOr<StageMilpResult> CutOrSolve(const Interval& interval, Nanos target, StageGoal goal,
                                              std::vector<Interval>& open) {
     const StageMilpResult cut{.too_large = true};
@@ -211,15 +211,16 @@ class OptSearch {
     }
     return milp;
   }
-  // Each choice of the MILP may differ from an integer by up to kMilpTolerance. So a policy with integral choices may have more
-  // exposed time than the MILP's solution, by at most the share kMilpTolerance of the largest possible exposed time.
+  // Each choice of the MILP may differ from an integer by up to kMilpTolerance. So a policy with integer choices may have more
+  // exposed time than the MILP's solution. The difference is at most the share kMilpTolerance of the largest possible exposed
+  // time.
   Nanos Tolerance() const {
     return Nanos(static_cast<int64_t>(std::ceil(kMilpTolerance * static_cast<double>(most_exposed_.value))));
   }
   bool Over() const { return gave_up_ || deadline_.passed(); }
 
-  // Solves the MILP of the interval for solutions with at most `target` exposed time. Keeps the solution in result_ if it is
-  // the best so far.
+  // Solves the MILP of the interval for solutions with at most `target` exposed time. If the solution is the best so far, keeps
+  // it in result_.
   absl::StatusOr<StageMilpResult> SolveMilp(const Interval& interval, Nanos target, StageGoal goal, int32_t most_columns) {
     ChainScope scope = interval.scope;
     if (!chain_.DropBeyond(scope, interval.prices, static_cast<double>(target.value) + 0.5)) {

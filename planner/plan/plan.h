@@ -1,5 +1,5 @@
-// Plans: the planner's answer. A plan names ranks, not devices. It is a value: the same request gives the same bytes and
-// the same digest. Pure; thread-safe.
+// A plan is the planner's result. It names ranks, but no devices. It is a value: the same request gives the same bytes and the
+// same digest. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PLAN_PLAN_H_
 #define LYNX_PLANNER_PLAN_PLAN_H_
 
@@ -22,24 +22,25 @@
 
 namespace lynx {
 
-// What will run the plan. It limits the values that the planner chooses for fields that the job leaves open. kLynxEngine: only
-// what Lynx's own engine can run (CheckEngineRuns). kAnyFramework: everything that the planner supports.
+// The program that will run the plan. It limits which values the planner may choose for fields that the job leaves open.
+// kLynxEngine: only values that Lynx's own engine can run (CheckEngineRuns). kAnyFramework: all values that the planner
+// supports.
 enum class PlanTarget : uint8_t { kLynxEngine, kAnyFramework };
 
 struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
-  // Solves stages exactly if recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes a solver, and
-  // node/solver_process.h one that runs in another process. The result of a solver with a time limit depends on the machine's
-  // speed, and so does a plan that uses it.
+  // Solves stages exactly, for recomputation mode `opt`. Without a solver, that mode is refused. planner/opt/exact_stage.h
+  // makes a solver, and node/solver_process.h one that runs in another process. The result of a solver with a time limit
+  // depends on the machine's speed, and so does a plan that uses it.
   StageSolver exact;
 };
 
 // One virtual stage.
 struct SlicePlan {
-  int32_t stage = 0;                       // number of the virtual stage, as in an action
-  int32_t first_layer = 0, end_layer = 0;  // transformer layers
+  int32_t stage = 0;                       // number of the virtual stage; actions contain the same number
+  int32_t first_layer = 0, end_layer = 0;  // transformer layers [first_layer, end_layer)
   StagePolicy policy;
 
   int32_t layers() const { return end_layer - first_layer; }
@@ -47,18 +48,18 @@ struct SlicePlan {
 
 // One pipeline rank.
 struct StagePlan {
-  std::vector<SlicePlan> slices;  // by chunk
+  std::vector<SlicePlan> slices;  // the index is the chunk
   Program program;
-  Bytes arena;  // planned activation peak of each rank of the stage, which is the allocated size
+  Bytes arena;  // planned activation peak of each rank of the stage; the worker allocates exactly this size
   Bytes live_peak;
   StateBytes states;
-  Bytes host;  // the largest host memory that each rank needs at any time, for offloaded tensors
-  // Predicted, per step:
+  Bytes host;  // the largest host memory that each rank needs at any time for offloaded tensors
+  // Predicted times of one step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos communication_exposed, stall;
-  Nanos core_wait;                  // part of the times above; 0 unless ranks of the plan share cores
-  std::optional<StageProof> proof;  // under RecomputeMode::kOpt
+  Nanos core_wait;                  // part of the times above; 0 if no ranks of the plan share cores
+  std::optional<StageProof> proof;  // set only with RecomputeMode::kOpt
 };
 
 struct Plan {
@@ -66,10 +67,10 @@ struct Plan {
   ParallelLayout layout;
   int32_t micro_batch = 1;
   int32_t microbatches = 1;                   // per replica and step
-  RecomputeMode mode = RecomputeMode::kAuto;  // the mode of the policies; auto: HEU
-  // Limit of each arena; 0 = no limit. If the devices' memory sets the limits: the largest limit of all stages.
+  RecomputeMode mode = RecomputeMode::kAuto;  // the mode of the policies; kAuto means HEU
+  // Limit of each arena; 0 = no limit. If the memory of the devices sets the limits, this is the largest limit of all stages.
   Bytes activation_limit;
-  std::vector<StagePlan> stages;  // by pipeline rank
+  std::vector<StagePlan> stages;  // the index is the pipeline rank
   Nanos step;                     // predicted
   bool measured_profile = false;
   std::string digest;  // SHA-256 of PlanText without this field
@@ -77,14 +78,14 @@ struct Plan {
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
 
-// Returns the slices in the order of virtual stages: all layers of the model in order. In a bidirectional pipeline it returns
-// only the slices of pipe 0, so that each layer comes once.
+// Returns the slices in the order of virtual stages, so the layers of the model come in order. In a bidirectional pipeline it
+// returns only the slices of pipe 0, so that each layer occurs once.
 std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan);
 
-// Infeasible is a result, not an error.
+// No plan fits. This is a result, not an error.
 struct Infeasible {
   int32_t stage = 0;
-  // Memory that the stage needs if everything is recomputed, in the best layout that was tried; it is more than `limit`. If
+  // The memory that the stage needs if everything is recomputed, in the best layout that was tried. It is more than `limit`. If
   // `reason` names no amount, `needed` is an estimate: the activations seem to fit, but no arena of the whole step does.
   Bytes needed;
   Bytes limit;
@@ -94,14 +95,14 @@ struct Infeasible {
 
 using PlanResult = std::variant<Plan, Infeasible>;
 
-// Canonical, human-readable text, from which the digest is computed.
+// Canonical text that people can read. The digest is computed from this text.
 std::string PlanText(const Plan& plan);
-// Adds the digest to a complete plan, as the last step of MakePlan. Returns Internal with stage, action and rule if the
-// programs are not valid (ValidatePrograms): then the planner has a bug, and the plan is not returned.
+// Adds the digest to a complete plan. This is the last step of MakePlan. Returns Internal with stage, action and rule if the
+// programs are not valid (ValidatePrograms): then the planner has a bug, and no plan is returned.
 absl::StatusOr<Plan> FinishedPlan(Plan plan);
-// Returns FailedPrecondition unless the plan is consistent: its slices are those of the layout and cover the model (in a
-// bidirectional pipeline, both copies have the same slices), the digest is right, the programs are valid (ValidatePrograms),
-// arenas, peaks and states are those of the memory model, and arenas are within the limit.
+// Returns FailedPrecondition if the plan is not consistent. These things are checked: its slices are those of the layout and
+// cover the model (in a bidirectional pipeline, both copies have the same slices), the digest is right, the programs are valid
+// (ValidatePrograms), arenas, peaks and states are those of the memory model, and arenas are within the limit.
 absl::Status CheckPlan(const Plan& plan);
 
 }  // namespace lynx

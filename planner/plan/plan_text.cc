@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-// The decimal number is for people; the bits give the exact value. Neither depends on how a platform or locale prints numbers.
+// The decimal number is for people. The bits give the exact value. Both are the same on every platform and in every locale.
 std::string ExactText(double value) {
   return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
 }
@@ -43,8 +43,8 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
 
-// Checks that each rank has the virtual stages that the layout's pipeline gives it, and that the slices of each copy of the
-// model hold every layer exactly once, in order.
+// Checks that each rank has the virtual stages that the layout's pipeline gives it. Checks that the slices of each copy of the
+// model contain every layer exactly once, in order.
 absl::Status CheckSlices(const Plan& plan) {
   const PipelineShape pipeline = PipelineOf(plan.layout);
   for (int32_t rank = 0; rank < pipeline.ranks; ++rank) {
@@ -83,7 +83,7 @@ absl::Status CheckSlices(const Plan& plan) {
   return absl::OkStatus();
 }
 
-// Checks the sizes on which the checks below rely.
+// Checks the sizes of lists, because the checks below need the right sizes.
 absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;
@@ -162,7 +162,7 @@ std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan) {
   return slices;
 }
 
-// Lists only features that differ from the defaults. So the text and the digest of a plan without them never change.
+// Lists only features that differ from the defaults. So the text and the digest of a plan without such features never change.
 std::string FeaturesText(const ModelSpec& m) {
   const ModelSpec plain;
   const RotarySpec& r = m.rotary;

@@ -1,11 +1,12 @@
-// Names of fields, for descriptions of structs that cross a process: a function `template <class Fields> void Describe(Fields&
-// fields, T& value)` calls one function of `fields` for each field, and readers and writers of JSON and of protobuf messages
-// all use it. planner/problem/job_spec_fields.h and worker/contract/rank_report_fields.h list these functions.
+// Names of fields. They serve descriptions of structs that cross a process: a function `template <class Fields> void
+// Describe(Fields& fields, T& value)` describes a struct by calling one function of `fields` for each field. Readers and
+// writers of JSON and of protobuf messages all use this description. planner/problem/job_spec_fields.h and
+// worker/contract/rank_report_fields.h list the functions of `fields`.
 //
-// A Describe function does not depend on protobuf. But a message has no function that finds a field by its name as text:
-// programs that must start quickly use messages without descriptors. So a FieldName holds calls of the functions that protoc
-// generates for the field. These calls are templates. Only a reader or writer of messages instantiates them; if the message
-// lacks the field, this is a compile error. Thread-safe.
+// A Describe function does not depend on protobuf. But a message has no function that finds a field by its name as text,
+// because programs that must start quickly use messages without descriptors. So a FieldName holds calls of the functions that
+// protoc generates for the field. These calls are templates, and only a reader or writer of messages instantiates them. If the
+// message lacks the field, the compiler reports an error. Thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_FIELD_H_
 #define LYNX_PLANNER_PROBLEM_FIELD_H_
 
@@ -19,7 +20,7 @@ enum class FieldAccess : uint8_t { kGet, kSet, kMutable, kAdd, kHas };
 template <FieldAccess access>
 using FieldAccessTag = std::integral_constant<FieldAccess, access>;
 
-// A field's name. It converts to its name in files, so that code that reads or writes JSON takes a `const char*`.
+// A field's name. It converts to the name that the field has in files, so code that reads or writes JSON takes a `const char*`.
 template <class Calls>
 struct FieldName {
   const char* text;
@@ -36,12 +37,12 @@ struct FieldName {
     return name;
   }
 
-  // message.NAME(), which is a value, a message or a list.
+  // Returns message.NAME(): a value, a message or a list.
   template <class Message>
   decltype(auto) Get(const Message& message) const {
     return calls(FieldAccessTag<FieldAccess::kGet>(), message);
   }
-  // True if the message has the field set; only for fields with presence (messages, and members of a oneof).
+  // True if the message has the field set. Only fields with presence (messages, and members of a oneof) have this function.
   template <class Message>
   bool Has(const Message& message) const {
     return calls(FieldAccessTag<FieldAccess::kHas>(), message);
@@ -61,7 +62,7 @@ struct FieldName {
   }
 };
 
-// Bounds of a number, or of a list's length; both are included.
+// Bounds of a number, or of a list's length. Both bounds are allowed values.
 struct FieldLimits {
   int64_t least = 0;
   int64_t most = 0;

@@ -6,10 +6,10 @@
 namespace lynx {
 namespace {
 
-// Forward FLOPs of one token.
+// FLOPs of the forward pass of one token.
 struct TokenFlops {
-  double linears = 0;    // all layers together
-  double attention = 0;  // all layers together, with the full square
+  double linears = 0;    // of all layers together
+  double attention = 0;  // of all layers together; counts the full square of attention scores
   double logits = 0;
 };
 

@@ -1,10 +1,11 @@
-// FLOPs of a training step and their share of the devices' peak, as the literature defines them. Only matrix products
-// count; a multiply-add counts 2. Pure; thread-safe.
+// FLOPs of a training step and their share of the devices' peak, as the literature defines them. Only matrix products are
+// counted, and a multiply-add counts as 2 FLOPs. Pure; thread-safe.
 //
-// B samples of s tokens, L layers, h hidden, v vocabulary. For a GPT with a feed-forward width of 4h and as many key
-// heads as query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation 10): forward
-// 24 B s h^2 + 4 B s^2 h per layer and 2 B s h v for the logits, backward twice that. This code counts the actual widths
-// of the linears, so it is also right for gated feed-forward layers and grouped queries.
+// Let there be B samples of s tokens, L layers, hidden size h and vocabulary size v. For a GPT with a feed-forward width of 4h
+// and as many key heads as query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation
+// 10). The forward pass has 24 B s h^2 + 4 B s^2 h per layer and 2 B s h v for the logits; the backward pass has twice as many.
+// This code counts the actual widths of the linear layers, so it is also right for gated feed-forward layers and grouped
+// queries.
 #ifndef LYNX_PLANNER_PROBLEM_FLOPS_H_
 #define LYNX_PLANNER_PROBLEM_FLOPS_H_
 
@@ -20,13 +21,14 @@ enum class FlopCount : uint8_t {
   // token, as Yuan et al. 2024 count.
   kModelCausal,
   // What the hardware computes:
-  kFullRecompute,       // kModel plus a second forward of each layer
-  kSelectiveRecompute,  // kModel plus a second forward of the attention core: (1 + 2s/9h + v/12hL) for such a GPT
-  // the formula printed and used by Korthikanti et al. 2022: (1 + s/3h + v/12hL), which counts attention twice
+  kFullRecompute,       // kModel and a second forward pass of each layer
+  kSelectiveRecompute,  // kModel and a second forward pass of the attention core: (1 + 2s/9h + v/12hL) for the GPT described
+                        // above
+  // the formula that Korthikanti et al. 2022 print and use: (1 + s/3h + v/12hL), which counts attention twice
   kSelectiveRecomputePublished,
 };
 
-// FLOPs of one step over `samples` samples. Exact below 2^53; larger values are rounded at each multiplication.
+// FLOPs of one step over `samples` samples. The result is exact below 2^53; larger values are rounded at each multiplication.
 double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count);
 
 // Share of the peak: MFU for the model's FLOPs, HFU for the hardware's FLOPs (Chowdhery et al. 2022).

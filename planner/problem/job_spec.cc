@@ -14,7 +14,7 @@
 namespace lynx {
 namespace {
 
-// Upper limits, far above what the planner is made for and far below where arithmetic could overflow.
+// Upper limits. They are far above what the planner is made for, and far below the values with which arithmetic could overflow.
 constexpr int64_t kMaxLayers = 1000;
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxHeads = 1 << 12;
@@ -46,7 +46,7 @@ absl::Status InRange(const char* field, int64_t value, int64_t low, int64_t high
   return Bad(field, value, absl::StrCat("must be from ", low, " to ", high));
 }
 
-// NaN and infinity are outside every range.
+// A value that is NaN or infinite is outside every range.
 absl::Status InRealRange(const char* field, double value, double low, double high, const char* rule) {
   if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
   return Bad(field, value, rule);
@@ -62,7 +62,8 @@ absl::Status Positive(const char* field, double value) {
   return Bad(field, value, "must be a number above 0");
 }
 
-// A field that applies only to another kind of scaling must have its default, so that a user's value is never ignored.
+// Returns an error if a field that applies only to another kind of scaling does not have its default: a user's value must never
+// be ignored without a message.
 absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
   const RotarySpec plain;
   const RopeScaling scaling = rotary.scaling;
@@ -113,7 +114,7 @@ absl::Status ValidateRotary(const ModelSpec& model) {
   return ValidateRopeScaling(rotary);
 }
 
-// Checks fields that only one family has.
+// Checks the fields that apply to only one family.
 absl::Status ValidateFamily(const ModelSpec& model) {
   if (model.family == ModelFamily::kLlama) {
     if (model.dropout != 0)
@@ -241,7 +242,7 @@ absl::Status ValidateSchedule(const ParallelSpec& p) {
   return absl::OkStatus();
 }
 
-// Checks degrees and modes that exclude each other or do not divide the model.
+// Checks for degrees and modes that exclude each other, and for degrees that do not divide the model.
 absl::Status ValidateModes(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
   LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));

@@ -1,6 +1,6 @@
-// JobSpec describes a training job as its user asks for it. The job file, the protocol and the store all convert to and
-// from this one type; defaults are set only here. In a field documented "0 = auto", zero leaves the choice to the
-// planner. Plain data; thread-safe.
+// JobSpec describes a training job as its user asks for it. The job file, the protocol and the store all convert to and from
+// this one type. Defaults are set only here. "0 = auto" at a field means: if the field is 0, the planner chooses the value.
+// Plain data; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
 
@@ -15,34 +15,34 @@
 
 namespace lynx {
 
-// The base that a model's layers follow; the fields of ModelSpec say where a model differs from it. kGpt: LayerNorm,
-// causal attention, GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no
-// dropout. Both may have grouped queries. planner/problem/model_families.h says which model has which fields.
+// The kind of layers that a model has; the fields of ModelSpec say where a model differs from its family. kGpt: LayerNorm,
+// causal attention, GELU, dropout, learned positions and biases. kLlama: RMSNorm, rotary positions and SwiGLU, without biases
+// and dropout. Both may have grouped queries. planner/problem/model_families.h says which model has which fields.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
 template <>
 inline constexpr auto kEnumNames<ModelFamily> = EnumTable("gpt", "llama");
 
-// kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes the scores (FlashAttention, Dao
-// et al. 2022); it keeps the log-sum-exp of each row.
+// kUnfused: the scores (b, a/t, s, s) are kept as an activation. kFused: one op computes attention and never writes the scores
+// (FlashAttention, Dao et al. 2022); it keeps the log-sum-exp of each row.
 enum class AttentionKernel : uint8_t { kUnfused, kFused };
 template <>
 inline constexpr auto kEnumNames<AttentionKernel> = EnumTable("unfused", "fused");
 
-// Type of the weights in use, of activations and of communication. Master weights and optimizer states are always 32-bit.
+// Type of the weights in use, of activations and of communicated data. Master weights and optimizer states are always 32-bit.
 enum class DataType : uint8_t { kFloat32, kBfloat16 };
 template <>
 inline constexpr auto kEnumNames<DataType> = EnumTable("float32", "bfloat16");
 
-// kRegenerated: a dropout mask is a function of counters and is drawn again in the backward pass, as in Lynx's engine. kStored:
-// the mask is stored in addition to the dropped output, one byte per element, as in Megatron-LM.
+// kRegenerated: a dropout mask is a function of counters, and the backward pass draws it again, as in Lynx's engine. kStored:
+// the mask is stored in addition to the output of dropout, with one byte per element, as in Megatron-LM.
 enum class DropoutMasks : uint8_t { kRegenerated, kStored };
 template <>
 inline constexpr auto kEnumNames<DropoutMasks> = EnumTable("regenerated", "stored");
 
-// How rotary positions are scaled for sequences longer than those that the model was first trained on. kLinear: every
-// angle is divided by `factor` (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), computed for sequences of
-// model.seq tokens. kLlama3: slow pairs are divided by `factor`, fast pairs stay as they are (Llama 3.1). kYarn: Peng et
-// al. 2024.
+// How rotary positions are scaled for sequences longer than those that the model was first trained on. kLinear: every angle is
+// divided by `factor` (Chen et al. 2023). kDynamic: the base is larger ("dynamic NTK"); it is computed for sequences of
+// model.seq tokens. kLlama3: pairs that rotate slowly are divided by `factor`, pairs that rotate fast stay as they are (Llama
+// 3.1). kYarn: the method of Peng et al. 2024.
 enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
 template <>
 inline constexpr auto kEnumNames<RopeScaling> = EnumTable("none", "linear", "dynamic", "llama3", "yarn");
@@ -51,21 +51,22 @@ inline constexpr auto kEnumNames<RopeScaling> = EnumTable("none", "linear", "dyn
 // worker/model/rotary_table.h has the formulas.
 struct RotarySpec {
   double theta = 10000;  // base of the angles, above 1
-  int32_t dims = 0;      // leading elements of a head that are rotated, even; 0 = all of them
+  int32_t dims = 0;      // number of leading elements of a head that are rotated; even; 0 = all of them
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;           // at least 1; 1 without scaling
-  int32_t original_seq = 0;    // positions before scaling; required with kDynamic, kLlama3 and kYarn, else 0
+  int32_t original_seq = 0;    // sequence length before scaling; required with kDynamic, kLlama3 and kYarn, else 0
   double low_freq_factor = 1;  // kLlama3 only
   double high_freq_factor = 4;
   double beta_fast = 32;  // kYarn only
   double beta_slow = 1;
-  double attention_factor = 0;  // kYarn only: factor on cosines and sines; 0 = 0.1 ln(factor) + 1
+  double attention_factor = 0;  // kYarn only: cosines and sines are multiplied by it; 0 = 0.1 ln(factor) + 1
 
   bool operator==(const RotarySpec&) const = default;
 };
 
-// Features of a model that the engine cannot compute: such a model can be planned with its family's layers, but not
-// trained. ModelSpec::plan_only has one bit for each; planner/problem/model_families.h names and explains them.
+// Features of a model that the engine cannot compute. A model with such a feature cannot be trained, but it can be planned with
+// the layers of its family. ModelSpec::plan_only has one bit for each feature; planner/problem/model_families.h names and
+// explains them.
 enum class PlanOnlyFeature : uint8_t {
   kGatedGelu,
   kExactGelu,
@@ -100,24 +101,26 @@ constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeature
 // A decoder-only transformer.
 struct ModelSpec {
   int32_t layers = 0;    // transformer layers, 1..1000
-  int32_t hidden = 0;    // h; a multiple of heads where head_dim is 0
-  int32_t heads = 0;     // a
-  int32_t ffn = 0;       // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
+  int32_t hidden = 0;    // h; must be a multiple of heads if head_dim is 0
+  int32_t heads = 0;     // a, attention heads
+  int32_t ffn = 0;       // f, feed-forward width; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (Normalize
+                         // fills it in)
   int32_t seq = 0;       // s, tokens per sample
-  int32_t vocab = 256;   // v; 256 for bytes
-  double dropout = 0.1;  // in [0, 1); one rate for embedding, attention and residual dropout; 0 for Llama
+  int32_t vocab = 256;   // v, vocabulary size; 256 if tokens are bytes
+  double dropout = 0.1;  // rate in [0, 1) for embedding, attention and residual dropout; 0 for Llama
   ModelFamily family = ModelFamily::kGpt;
-  int32_t kv_heads = 0;  // key and value heads, a divisor of heads; 0 = as many as heads (Normalize prefers 0)
+  int32_t kv_heads = 0;  // key and value heads, a divisor of heads; 0 = as many as heads (Normalize sets this to 0)
   AttentionKernel attention = AttentionKernel::kUnfused;
   DataType dtype = DataType::kFloat32;
   DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
-  bool tied_embeddings = false;  // the output projection is the token embedding
-  int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize prefers 0)
-  bool qkv_bias = false;         // llama: biases of the query, key and value projections; gpt always has them
-  bool qk_norm = false;          // llama: RMSNorm over each head of queries and keys, before the rotation (Qwen3)
-  double norm_epsilon = 1e-5;    // epsilon of every norm; above 0
-  RotarySpec rotary;             // llama only; gpt: the default value
-  int32_t window = 0;            // positions that a token attends to, itself included (Mistral); 0 = all before it
+  bool tied_embeddings = false;  // the output projection uses the weights of the token embedding
+  int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize sets this to 0)
+  bool qkv_bias = false;         // only for Llama: query, key and value projections have biases; GPT always has them
+  bool qk_norm = false;          // only for Llama: RMSNorm over each head of queries and keys, before the rotation (Qwen3)
+  double norm_epsilon = 1e-5;    // the epsilon of every norm; above 0
+  RotarySpec rotary;             // only for Llama; GPT must have the default value
+  int32_t window = 0;            // number of positions that a token attends to, with its own (Mistral); 0 = all earlier
+                                 // positions
   PlanOnlyFeatures plan_only = 0;
 
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
@@ -131,10 +134,10 @@ inline constexpr auto kEnumNames<DataKind> = EnumTable("text", "megatron");
 
 struct DataSpec {
   DataKind kind = DataKind::kText;
-  // kText: a file, one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx. The CLI makes the path
-  // absolute, relative to the job file's folder.
+  // kText: the path of a file with one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx. The CLI makes a
+  // relative path absolute; it starts from the job file's folder.
   std::string path;
-  std::string validation_path;  // held-out data of the same kind; "" = no evaluation
+  std::string validation_path;  // validation data of the same kind; "" = no evaluation
 
   bool operator==(const DataSpec&) const = default;
 };
@@ -154,30 +157,30 @@ struct OptimizerSpec {  // AdamW
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // for matrices only, not for biases and norms
-  double clip_norm = 1.0;     // global gradient norm; 0 = no clipping
+  double weight_decay = 0.1;  // applies to matrices, not to biases and norms
+  double clip_norm = 1.0;     // limit for the global gradient norm; 0 = no clipping
 
   bool operator==(const OptimizerSpec&) const = default;
 };
 
 struct TrainSpec {
   int64_t steps = 0;
-  int32_t global_batch = 0;  // samples per optimizer step over all replicas
+  int32_t global_batch = 0;  // samples per optimizer step, over all replicas
   int32_t micro_batch = 0;   // samples per microbatch; 0 = auto
   OptimizerSpec optimizer;
   LrSchedule schedule = LrSchedule::kCosine;
   int64_t warmup_steps = 0;
-  double min_lr = 0;  // where the linear and cosine schedules end
+  double min_lr = 0;  // the learning rate at the end of the linear and cosine schedules
   uint64_t seed = 1234;
   NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
   int64_t eval_every = 0;    // steps between evaluations of the validation loss; 0 = never
-  int32_t eval_batches = 8;  // global batches per evaluation, always the same ones
+  int32_t eval_batches = 8;  // global batches per evaluation; every evaluation uses the same ones
 
   bool operator==(const TrainSpec&) const = default;
 };
 
-// The device that a rank computes on. All ranks of a job use one kind. kAny is only for jobs: GPUs if the cluster has
-// enough of them, else CPUs.
+// The kind of device that the ranks of a job run on; all ranks use the same kind. Only a job may say kAny: it gets GPUs if the
+// cluster has enough of them, otherwise CPUs.
 enum class DeviceKind : uint8_t { kAny, kCpu, kCuda };
 template <>
 inline constexpr auto kEnumNames<DeviceKind> = EnumTable("any", "cpu", "cuda");
@@ -185,14 +188,14 @@ inline constexpr auto kEnumNames<DeviceKind> = EnumTable("any", "cpu", "cuda");
 struct ResourceSpec {
   int32_t min_ranks = 1;
   int32_t max_ranks = 1;
-  // Limit for one rank's activation arena. 0 = the memory that the model states leave free on the device.
+  // Limit for the activation arena of one rank. 0 = the memory of the device that the model states do not use.
   Bytes activation_memory_per_rank;
   DeviceKind device = DeviceKind::kAny;
 
   bool operator==(const ResourceSpec&) const = default;
 };
 
-// A choice that the user may leave to the planner.
+// An option that the user sets, or leaves to the planner (kAuto).
 enum class Choice : uint8_t { kAuto, kOff, kOn };
 template <>
 inline constexpr auto kEnumNames<Choice> = EnumTable("auto", "off", "on");
@@ -224,15 +227,16 @@ template <>
 inline constexpr auto kEnumNames<PartitionMethod> = EnumTable("exact", "even", "compute", "greedy");
 inline constexpr int kPartitionMethodCount = 4;
 
-struct ParallelSpec {  // 0 = auto
+struct ParallelSpec {  // 0 = auto in every field
   int32_t tp = 0;
   int32_t pp = 0;
   int32_t dp = 0;
   int32_t cp = 0;                            // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 0;                // model chunks per rank; above 1 only with the interleaved or a custom schedule
-  Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
+  int32_t virtual_stages = 0;                // model chunks per rank; may be above 1 only with the interleaved or a custom
+                                             // schedule
+  Choice sequence_parallel = Choice::kAuto;  // whether norms and residuals are sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
-  std::string schedule_text;  // only with kCustom: the schedule as ScheduleText prints it; else empty
+  std::string schedule_text;  // the schedule as ScheduleText prints it, if the kind is kCustom; otherwise empty
   ZeroStage zero = ZeroStage::kAuto;
   WeaveMode weave = WeaveMode::kOff;
   PartitionMethod partition = PartitionMethod::kExact;
@@ -241,13 +245,14 @@ struct ParallelSpec {  // 0 = auto
 };
 
 // kAuto: the best of the modes below. kNone: store everything. kFull: store only each layer's input and recompute the rest on
-// the critical path; this repeats the attention block's collective. kFullKeepCollectives: as kFull, but the result of that
-// collective is stored, so no collective is repeated. kSelective: recompute only the attention core (softmax, context)
-// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both repeat
-// collectives. kUniform stores only the first layer's input of each group of N layers. kBlock recomputes the first N layers of
-// each stage in full, and stores the other layers. kBalanced: recompute only norms and the activation function, never a product
-// or attention (Yuan et al. 2024). kNoOverlap: per stage, the least exposed time that fits, without windows. kHeu, kOpt: with
-// windows, chosen by the heuristic and by the exact MILP.
+// the critical path; this repeats the collective of the attention block. kFullKeepCollectives: kFull, but the result of that
+// collective is stored, so that no collective is repeated. kSelective: recompute only the attention core (softmax, context)
+// (Korthikanti et al. 2022). kUniform and kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both
+// repeat collectives. kUniform stores only the input of the first layer in each group of N layers. kBlock recomputes everything
+// in the first N layers of each stage, and stores everything in the other layers. kBalanced: recompute only norms and the
+// activation function, but no matrix product and no attention (Yuan et al. 2024). kNoOverlap: for each stage, the choice with
+// the least exposed time that fits, if windows are not used. kHeu and kOpt: windows are used; the heuristic (kHeu) or the exact
+// MILP (kOpt) chooses.
 enum class RecomputeMode : uint8_t {
   kAuto,
   kNone,
@@ -267,28 +272,28 @@ inline constexpr auto kEnumNames<RecomputeMode> = EnumTable("auto", "none", "ful
 
 struct RecomputeOptions {
   int32_t layers = 0;                    // N of kUniform and kBlock; 0 = the N with the shortest step that fits
-  int32_t offload_permille = 0;          // share of stored activations that go to the host, linear over the chunks (Yuan
-                                         // et al.)
-  std::vector<RecomputeMode> forbidden;  // modes that kAuto may not choose; sorted, without kAuto
-  bool forbids_offload = false;          // no activation goes to the host, in any mode
+  int32_t offload_permille = 0;          // share of the stored activations that are offloaded to the host, the same in all
+                                         // layers as far as possible (Yuan et al. 2024)
+  std::vector<RecomputeMode> forbidden;  // modes that kAuto may not choose; sorted; never contains kAuto
+  bool forbids_offload = false;          // true: no mode may offload an activation to the host
 
   bool operator==(const RecomputeOptions&) const = default;
 };
 
-// Copies in memory are made as often as their cost allows: training waits for copies for at most 1/20 of its time, and the work
-// for copies that runs at the same time as training takes at most 1/10 of the time.
+// kCopiesAuto: copies in memory are made as often as two limits allow. Training waits for copies for at most 1/20 of its time.
+// The work for copies that runs at the same time as training takes at most 1/10 of the time.
 inline constexpr int64_t kCopiesAuto = -1;
 
 struct CheckpointSpec {
-  std::string directory;    // "" = below the server's data directory
-  int64_t every_steps = 0;  // 0 = only at the end
-  int32_t keep = 2;         // newest checkpoints kept; >= 1
-  // Where the job begins: a checkpoint of another run, or a directory of checkpoints, from which the newest complete one
-  // is taken. "" = from initial weights. An absolute path, as DataSpec::path. A checkpoint of step 0 gives only weights.
-  // From any other checkpoint the run continues, unless `weights_only` is set.
+  std::string directory;    // "" = a directory below the server's data directory
+  int64_t every_steps = 0;  // steps between checkpoints; 0 = only one at the end
+  int32_t keep = 2;         // number of newest checkpoints that are kept; at least 1
+  // Where the job begins: a checkpoint of another run, or a directory of checkpoints, of which the newest complete one is used.
+  // "" = the job begins with initial weights. The CLI makes this path absolute, like DataSpec::path. The job takes only weights
+  // from a checkpoint of step 0. From any other checkpoint it continues the other run, unless `weights_only` is set.
   std::string from;
   bool weights_only = false;
-  // Steps between copies of the states in the nodes' memory (docs/checkpoints.md). kCopiesAuto: see there. 0 = no copies.
+  // Steps between copies of the states in the nodes' memory (docs/checkpoints.md). 0 = no copies. See kCopiesAuto above.
   int64_t copy_every_steps = kCopiesAuto;
 
   bool operator==(const CheckpointSpec&) const = default;
@@ -297,17 +302,17 @@ struct CheckpointSpec {
 // When a job runs, relative to other jobs (docs/scheduling.md).
 struct SchedulingSpec {
   std::string queue = "default";   // [a-z0-9-]{1,48}
-  int32_t priority = 0;            // -1000..1000: higher first
-  bool hold = false;               // the job begins only when it is released
-  std::vector<std::string> after;  // jobs, by id or name, that must succeed first
-  Nanos time_limit;                // of training, over all generations; 0 = no limit
-  bool preemptible = true;         // the job stops, with a checkpoint, when a job of higher priority needs its devices
+  int32_t priority = 0;            // -1000..1000; jobs with a higher number come first
+  bool hold = false;               // true: the job waits until a person releases it
+  std::vector<std::string> after;  // jobs, by id or name, that must have succeeded before this job begins
+  Nanos time_limit;                // limit for the time of training, over all generations; 0 = no limit
+  bool preemptible = true;         // true: the job stops, with a checkpoint, when a job of higher priority needs its devices
 
   bool operator==(const SchedulingSpec&) const = default;
 };
 
-// What happens to a job after a rank has failed: it starts again (which uses one of max_restarts), starts again without
-// that rank's node, or fails.
+// What happens to a job after one of its ranks has failed. kRetry: the job starts again, which uses one of max_restarts.
+// kExcludeNode: the job starts again without that rank's node. kFail: the job fails.
 enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
 template <>
 inline constexpr auto kEnumNames<FailureAction> = EnumTable("retry", "exclude-node", "fail");
@@ -322,8 +327,8 @@ struct FailureRule {
   bool operator==(const FailureRule&) const = default;
 };
 
-// When ranks check their devices and links before they train. kAuto: after failures that a node may have caused. kAlways:
-// at the beginning of every generation. kNever: not at all.
+// When ranks check their devices and links before they train. kAuto: after failures that a node may have caused. kAlways: at
+// the beginning of every generation. kNever: the ranks do not check.
 enum class NodeCheckPolicy : uint8_t { kAuto, kAlways, kNever };
 template <>
 inline constexpr auto kEnumNames<NodeCheckPolicy> = EnumTable("auto", "always", "never");
@@ -340,20 +345,20 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
   SchedulingSpec scheduling;
-  std::vector<FailureRule> on_failure;  // the first rule that matches applies; kRetry if no rule matches
+  std::vector<FailureRule> on_failure;  // the first rule that matches decides; kRetry if no rule matches
   NodeCheckPolicy node_check = NodeCheckPolicy::kAuto;
 
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills in what follows from other fields (ffn; the degrees that a custom schedule fixes) and resets what is redundant
-// (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head). Idempotent.
+// Fills in fields that follow from other fields (ffn, and the degrees that a custom schedule fixes). Resets redundant fields to
+// 0 (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size). Idempotent.
 void Normalize(JobSpec& spec);
 
-// Returns InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
-// anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by a
-// pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
-// other. The spec must be normalized.
+// Returns InvalidArgument if no planner could satisfy the spec. The error names the field's path in the job file
+// ("train.globalBatch"), the value, and what would be right. The function checks ranges, that heads divide hidden, that a
+// pinned tp divides heads and ffn, that a pinned pp is at most the number of layers, global_batch against dp and micro_batch,
+// ranks against tp*cp*pp*dp, and fields that exclude each other. The spec must be normalized.
 absl::Status ValidateJobSpec(const JobSpec& spec);
 
 // Checks the name of a job or a queue; the error names `field`.

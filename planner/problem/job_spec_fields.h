@@ -1,5 +1,5 @@
-// The fields of a job specification and of a layout, described once: name and order. The rank's configuration
-// (worker/contract/rank_config.cc, JSON) and the protocol (proto/convert.cc) are read and written by these descriptions. A
+// Describes the fields of a job specification and of a layout once: their names and their order. The rank's configuration
+// (worker/contract/rank_config.cc, JSON) and the protocol (proto/convert.cc) are read and written with these descriptions. A
 // new field needs a member in job_spec.h, a line here, and a field of the same name in proto/lynx/v1/plan.proto.
 //
 // `Describe(fields, spec)` calls one function of `fields` for each field:
@@ -11,10 +11,12 @@
 // and, where the protocol treats a value in a special way:
 //   FieldOrDefault(name, member)            0 or "" in a message is the member's default
 //   NamedOrDefault(name, member)            the value kAuto of the enum in a message is the member's default
-//   OptionalField(name, member, standard)   left out of a message if it is `standard`, so that messages (and their digests)
-//   OptionalObject(name, member)            from before the field was added stay as they are; here the standard is T()
-//   Chosen(name, chosen)                    whether this member of a oneof is in the message; a writer returns `chosen`
-//   kForRanks                               true in the text for ranks, which lacks what only the server reads
+//   OptionalField(name, member, standard)   a message lacks the field if the member is `standard`. So messages from before the
+//                                           field was added, and their digests, stay the same
+//   OptionalObject(name, member)            the same for a struct, whose standard value is T()
+//   Chosen(name, chosen)                    a reader returns whether this member of a oneof is in the message; a writer returns
+//                                           `chosen`
+//   kForRanks                               true in the text for ranks, which lacks the fields that only the server reads
 #ifndef LYNX_PLANNER_PROBLEM_JOB_SPEC_FIELDS_H_
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_FIELDS_H_
 

@@ -17,7 +17,7 @@ constexpr auto kE = LayerType::kEmbedding;
 constexpr auto kT = LayerType::kTransformer;
 constexpr auto kH = LayerType::kHead;
 
-// Positions of the ops to which sequence parallelism gives segments of their own.
+// Indices of the ops to which sequence parallelism gives segments of their own.
 struct Places {
   Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
 };
@@ -32,14 +32,14 @@ using Ops = std::vector<OpInfo>;
 // The features of a model that decide which ops its layers have.
 struct Features {
   bool gpt;      // otherwise Llama
-  bool fused;    // the attention kernel
-  bool masks;    // stored dropout masks
-  bool sharded;  // sequence parallelism
+  bool fused;    // attention is one op (AttentionKernel::kFused)
+  bool masks;    // dropout masks are stored
+  bool sharded;  // sequence parallelism is on
   bool qk_norm;
 };
 
-// Columns of all tables: op, layer type, forward segment, backward segment | reads, output, in place |
-// backward reads, gradients | weight reads, weight gradients, has a weight pass | side outputs.
+// Columns of all tables: op, layer type, forward segment, backward segment | reads, output, whether the output is in place |
+// backward reads, gradients | weight reads, weight gradients, whether the op has a weight pass | side outputs.
 // clang-format off
 
 void AddEmbedding(const Features& model, Ops& ops) {
@@ -53,7 +53,7 @@ void AddEmbedding(const Features& model, Ops& ops) {
   ops.back().side_outputs = {kEmbedMask};
 }
 
-// `heads`: the tensor of queries, keys and values that attention reads.
+// `heads` is the tensor with the queries, keys and values that attention reads.
 void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
   if (model.fused) {
@@ -89,8 +89,8 @@ void AddAttention(const Features& model, Ops& ops) {
   ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, model.sharded ? kProjSum : kX1, false,
                  {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
   if (model.masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
-  // With sequence parallelism the input-gradient pass of add1 and add2 computes their biases' gradients, from the rank's share
-  // of the gradient, which is gathered afterwards.
+  // With sequence parallelism, the input-gradient pass of add1 and add2 computes the gradients of their biases. It uses the
+  // rank's share of the gradient, which is gathered afterwards.
   const bool bias_pass = model.gpt && !model.sharded;
   ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
                  {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
@@ -133,7 +133,8 @@ void AddHead(bool sp, Ops& ops) {
   const Tensor input = sp ? kLnfFull : kLnf;
   ops.push_back({Op::kLnf, kH, sp ? Segment::kNorm1 : Segment::kHead, Segment::kEnd, {kX}, kLnf, false,
                  {kX}, {{kGradLnf, kRead}, {kGrad, kWrite}}, {}, {}, false});
-  // The gradient of the logits overwrites the logits, so the passes after the loss's backward read the gradient from kLogits.
+  // The gradient of the logits overwrites the logits, so the passes that run after the backward pass of the loss read the
+  // gradient from kLogits.
   ops.push_back({Op::kLogits, kH, Segment::kHead, Segment::kHead, {input}, kLogits, false,
                  {kLogits}, {{kGradLnf, kWrite}}, {input, kLogits}, {}, true, {kLossStats}});
   ops.push_back({Op::kLoss, kH, Segment::kEnd, Segment::kHead, {kLogits, kLossStats}, kWorkspace, false,
@@ -172,7 +173,8 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // Indexed by the five bits of Kind. Never destroyed, so that references stay valid until the program ends.
+  // The index of a graph is the five bits of Kind. The vector is never destroyed, so references stay valid until the program
+  // ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::vector<const LayerGraph*> all;
     for (int bits = 0; bits < 32; ++bits) {
@@ -261,7 +263,7 @@ void LayerGraph::AddCollectives(const Kind& kind) {
 
 void LayerGraph::FindRecomputable() {
   for (const OpInfo& info : ops_) {
-    // A partial sum that a collective turns into another tensor counts as that tensor.
+    // A partial sum that a collective turns into another tensor is treated as that tensor.
     const CollectiveInfo& collective = CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
     const bool sum = collective.kind == Collective::kReduceScatter && collective.from == info.output;
     const Tensor made = sum ? collective.to : info.output;
@@ -270,7 +272,7 @@ void LayerGraph::FindRecomputable() {
     if (producers.empty()) {
       made_with_[Index(made)] = {made};
     } else {
-      // The tensor gets the position of its last producer in recomputable_: it is ready when that producer has run.
+      // The tensor moves to the position of its last producer in recomputable_: it is ready only when that producer has run.
       std::erase(recomputable_, made);
     }
     recomputable_.push_back(made);
@@ -358,7 +360,7 @@ TensorSet LayerGraph::FindReadBy(Segment backward_segment) const {
   for (Op op : OpsOf(kT, backward_segment, Pass::kBackward)) {
     for (const std::vector<Tensor>* reads : {&InfoOf(op).backward_reads, &InfoOf(op).weight_reads}) {
       for (Tensor read : *reads) {
-        // A tensor that is made together with a recomputable tensor counts as that tensor.
+        // A tensor that is made together with a recomputable tensor is treated as that recomputable tensor.
         for (Tensor tensor : recomputable_) {
           const std::vector<Tensor>& with = MadeWith(tensor);
           if (std::find(with.begin(), with.end(), ShareOf(read)) != with.end()) set |= Bit(tensor);

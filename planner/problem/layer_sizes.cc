@@ -72,15 +72,15 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
   }
 }
 
-// FLOPs of one matrix product of queries and keys: q rows of a/t heads of d elements, with s keys. With `causal_half`, half of
-// it.
+// FLOPs of one matrix product of queries and keys: q rows of a/t heads with d elements, and s keys. If `causal_half`: half of
+// this number.
 int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
   const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
   return causal_half ? full / 2 : full;
 }
 
-// Bytes that an op reads or writes of a gradient. With sequence parallelism, the gradients on either side of a norm or an
-// addition are gathered or reduced in place: the buffer holds the whole tensor, but the op works only on the rank's share.
+// Bytes of a gradient that an op reads or writes. With sequence parallelism, the gradients before and after a norm or an
+// addition are gathered or reduced in place: their buffer holds the whole tensor, but the op works only on the rank's share.
 Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
   const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
   const Bytes bytes = TensorBytes(tensor, shape);
@@ -95,8 +95,8 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
   }
   // The embedding adds to rows of its weight gradient, so these rows are read and written.
   if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;
-  // A linear only reads its weights here, and its weight pass computes their gradients. Norms and positions have no weight
-  // pass: they read and write their weight gradients here.
+  // A linear op only reads its weights in this pass; its weight pass computes their gradients. Norms and positions have no
+  // weight pass: this pass reads their weights and writes their weight gradients.
   return total + weights * (info.has_weight_pass ? 1 : 2);
 }
 
@@ -116,8 +116,8 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
 }
 
 // These values must equal those of the CPU backend (kAttentionRows and WideHeadFloats there). kAttentionRows: the number of
-// rows that attention works on at once. WideHeadBytes: bytes of 32-bit copies of one head, if the elements of tensors have 16
-// bits: `whole` matrices with all positions, and `rows` matrices with the rows that are worked on at once.
+// rows that attention works on at once. WideHeadBytes: if tensors have 16-bit elements, attention makes 32-bit copies of one
+// head, and this function returns their bytes: `whole` matrices with all positions, and `rows` matrices with RowsAtOnce rows.
 constexpr int32_t kAttentionRows = 64;
 
 int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
@@ -130,11 +130,11 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
-  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. The forward needs the probabilities
-  // of these rows after dropout; with 16-bit tensors it needs their probabilities in any case. The backward needs the
-  // probabilities and their gradient.
+  // Unfused attention works in 32 bits on some rows of one head of one sample at a time. If there is dropout, the forward pass
+  // needs the probabilities of these rows after dropout. With 16-bit tensors it needs their probabilities in any case. The
+  // backward pass needs the probabilities and their gradient.
   const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
-  // Keys and values of the whole sequence; backward also needs their gradients.
+  // The keys and values of the whole sequence. The backward pass also needs their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
   if (pass == Pass::kForward) {
     if (op == Op::kFlash) return gathered + WideHeadBytes(shape, 2, 2);
@@ -178,10 +178,10 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
     case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
     case Op::kProbs:
     case Op::kContext:
-      // Forward has one product; backward has one for each of its two inputs.
+      // The forward pass has one product. The backward pass has one product for each of its two inputs.
       return (pass == Pass::kBackward ? 2 : 1) * ScoreFlops(s, false);
     case Op::kFlash:
-      // Forward has two products; backward recomputes the scores and has four more products.
+      // The forward pass has two products. The backward pass computes the scores again and has four more products.
       return (pass == Pass::kBackward ? 5 : 2) * ScoreFlops(s, true);
     default: return 0;
   }
@@ -189,7 +189,7 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
 
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
-  // Only the rows of the batch's tokens are read from the token embedding, and the tensors below include them already.
+  // Of the token embedding, only the rows of the batch's tokens are read. The tensors below already include these rows.
   const Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * shape.element_bytes()};
   Bytes total;
   const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };

@@ -1,7 +1,7 @@
-// ParallelLayout says how the ranks divide a model, and numbers the ranks. Pure values.
+// ParallelLayout says how a model is divided over ranks, and how the ranks are numbered. Pure values.
 //
-// The order of ranks, innermost first, is tensor, context, pipeline stage, data. So the ranks of one tensor-parallel
-// group are neighbours (and land on one node), and pipeline neighbours are tp * cp ranks apart.
+// The order of ranks is tensor, context, pipeline stage, data; the tensor number changes fastest. So the ranks of one
+// tensor-parallel group have consecutive numbers (and run on one node), and neighbours in the pipeline are tp * cp ranks apart.
 #ifndef LYNX_PLANNER_PROBLEM_LAYOUT_H_
 #define LYNX_PLANNER_PROBLEM_LAYOUT_H_
 
@@ -45,19 +45,19 @@ inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
   return ((c.dp * l.pp + c.stage) * l.cp + c.cp) * l.tp + c.tp;
 }
 
-// "tp2 pp2 dp1"; whatever differs from its plain value follows: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
+// "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
 std::string LayoutText(const ParallelLayout& layout);
 
-// Returns a layout with the pinned degrees and modes; all others have their default values (degrees 1, nothing sharded, 1F1B).
-// The spec has passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
+// Returns a layout with the degrees and modes that the job pins. The others have their default values (degrees 1, nothing
+// sharded, 1F1B). The spec must have passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
 // The inverse of PinnedLayout: pins every degree and mode to the layout's value.
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
-// Returns FailedPrecondition with the job file's field unless Lynx's own engine can train the model in this layout. The engine
-// trains what planner/problem/model_families.h lists as trained, with regenerated masks and sequences within the attention
-// window, over tp (with or without sequence parallelism), pp and dp, with any schedule. Other models and layouts can only be
-// planned.
+// Returns FailedPrecondition, with the field of the job file, if Lynx's own engine cannot train the model in this layout. The
+// engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks and sequences that
+// are not longer than the attention window. It trains with tp (with or without sequence parallelism), pp and dp, and with any
+// schedule. Other models and layouts can only be planned.
 inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine can rotate
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 

@@ -1,4 +1,4 @@
-// The schedule of a parallel layout: a generated one, or the custom one that the layout carries. Pure; thread-safe.
+// The schedule of a parallel layout. It is generated, or it is the custom schedule that the layout holds. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYOUT_SCHEDULE_H_
 #define LYNX_PLANNER_PROBLEM_LAYOUT_SCHEDULE_H_
 
@@ -14,23 +14,23 @@
 
 namespace lynx {
 
-// Sets the slots of a layout's custom schedule; the layout's other fields must be set. Returns InvalidArgument for the
-// errors of ReadCustomSchedule, if the schedule's shape differs from the layout's, or if `text` is given with another
-// kind of schedule.
+// Sets the slots of a layout's custom schedule. The layout's other fields must be set before. Returns InvalidArgument for the
+// errors of ReadCustomSchedule, if the schedule's shape differs from the layout's, and if `text` is given although the layout
+// has another kind of schedule.
 absl::Status SetCustomSchedule(std::string_view text, ParallelLayout& layout);
-// "" unless the layout's schedule is custom.
+// Returns "" if the layout's schedule is not custom.
 std::string CustomScheduleText(const ParallelLayout& layout);
 
-// LYNX_CHECK fails if the layout has no schedule for this number of microbatches (CheckScheduleOf).
+// Returns the schedule. LYNX_CHECK fails if the layout has no schedule for this number of microbatches (CheckScheduleOf).
 Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches);
 
 // The slots of the layout's schedule, for all ranks or for one rank. LYNX_CHECK fails if there is no such schedule
-// (CheckScheduleOf). With GPipe and 1F1B, SlotsOfRank is cheap: no simulated clock is needed, because what a slot sends can be
-// waited for in the next slot. With other schedules, SlotsOfRank takes as long as SlotsToLower.
+// (CheckScheduleOf). With GPipe and 1F1B, SlotsOfRank is cheap: it needs no simulated clock, because the result of a slot can
+// always be waited for in the next slot. With other schedules, SlotsOfRank takes as long as SlotsToLower.
 PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
 std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);
 
-// True if weight gradients (W) are slots of their own.
+// True if the schedule has separate slots for weight gradients (W).
 bool SplitsWeight(const ParallelLayout& layout);
 
 // Returns InvalidArgument, with the field and what to do, if the layout's passes cannot run side by side in the way that it

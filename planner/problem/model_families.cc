@@ -53,7 +53,7 @@ constexpr PlanOnlyFeatures Set(Features... features) {
 constexpr auto kGpt = ModelFamily::kGpt;
 constexpr auto kLlama = ModelFamily::kLlama;
 
-// Source of the defaults: https://huggingface.co/docs/transformers/model_doc/NAME for each family.
+// The defaults of each family are from https://huggingface.co/docs/transformers/model_doc/NAME.
 // clang-format off
 constexpr FamilyTraits kTrained[] = {
     {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,

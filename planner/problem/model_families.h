@@ -1,8 +1,8 @@
-// The table of known model families, one row each: what the layers of the family consist of, in terms of ModelSpec, and which
-// features of the family the engine lacks. Reading a config.json, planning, training, importing, exporting and docs/models.md
-// follow this table.
+// The table of known model families, one row each. A row says, in terms of ModelSpec, what the layers of the family consist of,
+// and which features of the family the engine lacks. Reading a config.json, planning, training, importing, exporting and
+// docs/models.md all use this table.
 //
-// The `model_type` in its config.json (Hugging Face's transformers) names a family. A field that is absent from
+// The field `model_type` of a model's config.json (Hugging Face's transformers) names the family. A field that is absent from
 // config.json has the default of transformers' configuration class. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_MODEL_FAMILIES_H_
 #define LYNX_PLANNER_PROBLEM_MODEL_FAMILIES_H_
@@ -16,52 +16,52 @@
 
 namespace lynx {
 
-// How a Hugging Face folder stores weights. kNone: this program knows no tensor names for them. kGpt2: query, key and value in
-// one tensor, matrices as (in, out). kGptBigCode: the names of kGpt2, matrices as (out, in). kLlama: one tensor each for query,
-// key, value, gate and up. kPhi3: one tensor for query, key and value, another for gate and up.
+// How a Hugging Face folder stores weights. kNone: Lynx knows no tensor names for them. kGpt2: query, key and value are one
+// tensor, and matrices are (in, out). kGptBigCode: the tensor names of kGpt2, but matrices are (out, in). kLlama: query, key,
+// value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another.
 enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3 };
 
-// Whether `sliding_window` of config.json applies. kIfUsed: only with `use_sliding_window`.
+// Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
 
 struct FamilyTraits {
   const char* model_type;
-  const char* model_class;  // transformers' class of the causal language model
+  const char* model_class;  // the class of the causal language model in transformers
   const char* models;       // names that people use
-  ModelFamily base;         // the family with whose layers the models are trained, or at least planned
-  WeightNames weights;      // kNone: weights can be neither imported nor exported
+  ModelFamily base;         // the family whose layers are used to train the models, or at least to plan them
+  WeightNames weights;      // kNone: weights cannot be imported or exported
   bool qkv_bias = false;
   bool qk_norm = false;
   bool tied = false;
   double norm_epsilon = 1e-6;
   double rope_theta = 10000;
-  double rotary_share = 1;  // share of a head's elements that are rotated
+  double rotary_share = 1;  // the share of a head's elements that is rotated
   int32_t head_dim = 0;     // 0 = hidden / heads
   int32_t key_heads = 0;    // 0 = as many as heads
   WindowField window = WindowField::kNone;
-  int32_t absent_window = 0;       // the window if `sliding_window` is absent
+  int32_t absent_window = 0;       // the window if config.json has no `sliding_window`
   PlanOnlyFeatures plan_only = 0;  // features of every model of the family that the engine lacks
 };
 
-// In the order of docs/models.md: families that can be trained come first.
+// The families in the order of docs/models.md: families that can be trained come first.
 const std::vector<FamilyTraits>& ModelFamilies();
-// nullptr: not in the table.
+// Returns nullptr if the table has no such family.
 const FamilyTraits* FindModelFamily(const std::string& model_type);
-// Why models of this type cannot even be planned: "an encoder". "" if no reason is known.
+// The reason why models of this type cannot even be planned, such as "an encoder". "" if no reason is known.
 std::string WhyNotPlanned(const std::string& model_type);
 
-// The family under which a model's weights are exported: the first family whose layers have exactly the features of the
-// model's. InvalidArgument with the field if no family fits.
+// The family under which a model's weights are exported: the first family whose layers have exactly the features of this model.
+// Returns InvalidArgument with the field if no family fits.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
 
-// "a feed-forward gate that passes through GELU", as errors and docs say it.
+// The words for a feature in errors and docs, such as "a feed-forward gate that passes through GELU".
 const char* PlanOnlyFeatureText(PlanOnlyFeature feature);
-// The features in a set, in order.
+// The features in a set, in the order of the enum.
 std::vector<PlanOnlyFeature> FeaturesOf(PlanOnlyFeatures set);
-// "gated-gelu (a feed-forward gate that passes through GELU), ..."
+// The names and words of a set of features: "gated-gelu (a feed-forward gate that passes through GELU), ..."
 std::string PlanOnlyText(PlanOnlyFeatures set);
-// What a model has beyond its family's plain layers, as text: ", rope theta 500000, llama3 scaling by 8, norm epsilon
-// 1e-06".
+// The features that a model has in addition to its family's plain layers, as text: ", rope theta 500000, llama3 scaling by 8,
+// norm epsilon 1e-06".
 std::string ModelFeaturesText(const ModelSpec& model);
 
 }  // namespace lynx

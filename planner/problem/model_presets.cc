@@ -7,12 +7,13 @@ namespace lynx {
 namespace {
 
 // The paper of Lynx, arXiv 2406.08756, gives only the numbers of parameters. The depths and widths below give these numbers.
-// Heads of 128 and the vocabulary of Megatron-LM (GPT-2's, padded) are our choice.
+// Heads of 128 elements and the vocabulary of Megatron-LM (GPT-2's, padded) are not from the paper; this file chooses them.
 constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";
 
-// A GPT as Megatron-LM trains it: 16-bit, with stored attention scores and dropout masks, and a tied output projection.
+// A GPT as Megatron-LM trains it: 16-bit elements, stored attention scores and dropout masks, and an output projection that
+// uses the weights of the embedding.
 ModelPreset Gpt(std::string name, const char* source, int32_t layers, int32_t hidden, int32_t heads) {
   return {std::move(name),
           source,

@@ -1,4 +1,4 @@
-// Models that a job file can name instead of stating their shape: the models of the papers against which Lynx is
+// Models that a job file can name instead of stating their shape. They are the models of the papers with which Lynx is
 // validated. Immutable; pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
 #define LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
@@ -18,7 +18,7 @@ struct ModelPreset {
 
 // The GPT presets by size, then the Llama presets by size.
 const std::vector<ModelPreset>& ModelPresets();
-// nullptr: no preset has that name.
+// nullptr if no preset has that name.
 const ModelPreset* FindModelPreset(const std::string& name);
 
 }  // namespace lynx

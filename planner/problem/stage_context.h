@@ -1,6 +1,6 @@
 // StageContext holds what a reader of one pipeline rank's program must know in addition to the program: shapes, layout, and
-// which parts of the model the rank has. A pipeline rank is a place in the pipeline: one tensor-parallel group of each replica,
-// whose ranks all run the same program.
+// which parts of the model the rank has. A pipeline rank is a place in the pipeline. Each replica has one tensor-parallel group
+// at that place, and all ranks of these groups run the same program.
 //
 // Virtual stages. A rank has one slice of the model for each of its virtual stages (planner/schedule/schedule.h): one
 // with GPipe, 1F1B and ZB-H1, several with interleaved 1F1B, two with ZB-V and Chimera. The slices of a rank have no
@@ -19,40 +19,40 @@ namespace lynx {
 
 // One virtual stage.
 struct StageSlice {
-  int32_t stage = 0;        // number of the virtual stage, as in an action
+  int32_t stage = 0;        // number of the virtual stage; actions contain the same number
   int32_t first_layer = 0;  // transformer layers [first_layer, end_layer)
   int32_t end_layer = 0;
-  bool has_embedding = false;  // the first piece of its copy of the model
-  bool has_head = false;       // the last piece of its copy of the model
+  bool has_embedding = false;  // it is the first piece of its copy of the model
+  bool has_head = false;       // it is the last piece of its copy of the model
 
   int32_t layers() const { return end_layer - first_layer; }
   int32_t top_layer() const { return end_layer - 1; }
   bool operator==(const StageSlice&) const = default;
 };
-// `stage` is a virtual stage of PipelineOf(layout).
+// Returns the slice with these layers. `stage` is a virtual stage of PipelineOf(layout).
 StageSlice SliceOf(const ParallelLayout& layout, int32_t stage, int32_t first_layer, int32_t end_layer);
 
-// The pipeline of a layout. The schedule decides the placement. The number of chunks is two if the placement requires it,
-// otherwise virtual_stages. A custom schedule states its own pipeline.
+// The pipeline of a layout. The schedule decides the placement of stages. There are two chunks if the placement requires two,
+// otherwise virtual_stages chunks. A custom schedule states its own pipeline.
 PipelineShape PipelineOf(const ParallelLayout& layout);
 
-// Number of ranks that hold the same weights and sum their gradients: replicas and context-parallel ranks. In a
-// bidirectional pipeline, ranks r and p - 1 - r hold the same pieces of its two copies of the model, so both count.
+// Number of ranks that hold the same weights and sum their gradients: the replicas and the context-parallel ranks. In a
+// bidirectional pipeline, ranks r and p - 1 - r hold the same pieces of the two copies of the model, so both are counted.
 int32_t GradientRanks(const ParallelLayout& layout);
 
 struct StageContext {
   ModelSpec model;
   ParallelLayout layout;
   int32_t micro_batch = 1;         // samples per microbatch
-  int32_t microbatches = 1;        // M: microbatches per replica and step, both pipes together
+  int32_t microbatches = 1;        // M: microbatches per replica and step, of both pipes together
   int32_t pipeline_rank = 0;       // 0..pp-1
-  std::vector<StageSlice> slices;  // by chunk
+  std::vector<StageSlice> slices;  // the index is the chunk
 
   // The slice of a rank that has one slice; LYNX_CHECK fails for other ranks.
   const StageSlice& only_slice() const;
-  // nullptr if the virtual stage is not on this rank.
+  // Returns nullptr if the virtual stage is not on this rank.
   const StageSlice* FindSlice(int32_t stage) const;
-  bool has_embedding() const;  // in any slice
+  bool has_embedding() const;  // true if one of the slices has the embedding
   bool has_head() const;
 
   PipelineShape pipeline() const { return PipelineOf(layout); }
@@ -62,9 +62,8 @@ struct StageContext {
   bool operator==(const StageContext&) const = default;
 };
 
-// The contexts of all ranks of a pipeline whose i-th piece of the model (PipelineShape::PieceOf) has layers[i]
-// transformer layers. LYNX_CHECK fails unless there is one entry for each piece and the entries add up to the model's
-// layers.
+// The contexts of all ranks of a pipeline. The i-th piece of the model (PipelineShape::PieceOf) gets layers[i] transformer
+// layers. LYNX_CHECK fails unless `layers` has one entry for each piece and its sum is the model's number of layers.
 std::vector<StageContext> PipelineContexts(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
                                            int32_t microbatches, const std::vector<int32_t>& layers);
 

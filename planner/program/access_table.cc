@@ -6,8 +6,8 @@
 
 namespace lynx {
 
-// For two actions of the same kind and segment: true if they have the same accesses, except for the layer and the microbatch.
-// The top layer has other accesses, because its output may belong to the head.
+// For two actions of the same kind and segment: true if their accesses differ only by the layer and the microbatch. The top
+// layer of a slice has other accesses than the rest, because its output may belong to the head.
 bool AccessTable::Alike(const Action& a, const Action& b) const {
   if (a.stage != b.stage || a.ops != b.ops || a.tensors != b.tensors) return false;
   if ((a.microbatch == kNoMicrobatch) != (b.microbatch == kNoMicrobatch)) return false;
@@ -22,7 +22,7 @@ AccessTable::Entry AccessTable::Find(const Action& action) const {
   Entry entry{.action = action, .accesses = AccessesOf(action, context_), .of_layer = {}, .of_microbatch = {}};
   for (const Access& access : entry.accesses) {
     const BufferKey& key = access.key;
-    // The gradient that flows through all layers does not belong to a layer.
+    // The key of kGrad does not change with the layer, because one gradient buffer serves all layers.
     entry.of_layer.push_back(action.layer >= 0 && key.tensor != Tensor::kGrad &&
                              (key.layer == action.layer || key.layer == action.layer + 1));
     entry.of_microbatch.push_back(action.microbatch != kNoMicrobatch && key.microbatch == action.microbatch);

@@ -1,7 +1,7 @@
 // AccessTable computes AccessesOf (memory_model.h) for the many actions of one rank's program. Actions that differ only by
-// microbatch and inner layer share one computation, so that a pass over a program costs little more than reading the program.
+// microbatch and inner layer share one computation, so a pass over a program takes little more time than reading the program.
 //
-// Not thread-safe. Keeps a reference to the context, which must outlive it.
+// Not thread-safe. The table keeps a reference to the context, which must outlive the table.
 #ifndef LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 #define LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 
@@ -20,7 +20,7 @@ class AccessTable {
  public:
   explicit AccessTable(const StageContext& context) : context_(context) {}
 
-  // Returns the same as AccessesOf(action, context). The span is valid until the next call.
+  // Returns what AccessesOf(action, context) returns. The span is valid until the next call.
   std::span<const Access> Of(const Action& action);
 
  private:

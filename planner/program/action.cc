@@ -1,4 +1,4 @@
-// The table of action kinds, and action text. See action.h.
+// The table of action kinds, and the parser and printer of action text. See action.h.
 #include "planner/program/action.h"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace {
 
 using enum ActionKind;
 
-// The numbers that an action names.
+// The numbers that the text of an action contains.
 enum class Names : uint8_t { kNothing, kMicrobatch, kLayer, kMicrobatchAndLayer, kSegment };
 
-// One row for each word. A kind without a group is a whole action. Any other kind is a start, and the kind after it is its
-// wait.
+// One row for each word. A kind without a group is an action of its own (kWhole). Any other kind is the start of a transfer,
+// and the kind that follows it in the enum is its wait.
 struct Row {
   ActionKind kind;
   std::string_view letters, words;
@@ -110,7 +110,7 @@ constexpr std::array<ActionInfo, kActionKindCount> MakeTable() {
   return table;
 }
 
-// Indexed by ActionKind.
+// The index is the ActionKind.
 constexpr std::array<ActionInfo, kActionKindCount> kActions = MakeTable();
 
 constexpr bool EachKindHasARow() {
@@ -121,7 +121,8 @@ constexpr bool EachKindHasARow() {
 }
 static_assert(EachKindHasARow());
 
-// The kinds that start collectives, indexed by Collective and StepPart. ActionKind::kForward stands for "no such collective".
+// The kinds that start collectives. The indices are Collective and StepPart. ActionKind::kForward means that there is no such
+// collective.
 using Starts = std::array<std::array<ActionKind, static_cast<size_t>(StepPart::kOther) + 1>,
                           static_cast<size_t>(Collective::kReduceScatter) + 1>;
 constexpr Starts StartsOfCollectives() {
@@ -250,7 +251,7 @@ class ActionParser {
     return Number("a layer (a number, e or h)");
   }
 
-  // Names in parentheses, as a bit mask over their enum.
+  // Parses names in parentheses into a bit mask in which bit i is the enum value i.
   template <class Enum>
   absl::StatusOr<uint64_t> Set(const char* what, const char* once) {
     LYNX_RETURN_IF_ERROR(Expect('('));

@@ -1,20 +1,21 @@
-// Dynamic storage allocation with known lifetimes is NP-hard, so this is a greedy placement. Several ways are tried, and the
-// first result that is small enough is used.
+// To place buffers with known lifetimes in the least memory (dynamic storage allocation) is NP-hard. So the placement is
+// greedy. Several ways are tried, and the first result that is small enough is used.
 //
 // Two regions. The lower region holds what one slot of the schedule keeps for a later slot: from the forward pass for the
-// backward pass, or from the backward pass for weight gradients that are split off. Each buffer gets a place of exactly its
-// size, which is reused as soon as it is free. Microbatches in flight are like each other, so at the time of the peak a place
-// is hardly ever unused. The upper region holds everything else, which has short lifetimes. There microbatches and layers
-// repeat each other, so instances of a tensor that never live at the same time form a *group* and share one offset. Groups are
-// placed from large to small. Each is placed in the smallest gap between the placed groups with which it ever lives at the same
-// time. This takes time proportional to the program, plus a little for some hundred groups. At the peak, all buffers that
-// microbatches keep are usually live, so the arena usually equals the peak.
+// backward pass, or, if weight gradients are slots of their own, from the backward pass for the weight gradients. Each buffer
+// gets a place of exactly its size, which is used again as soon as it is free. Microbatches in flight need the same sizes, so
+// at the time of the peak almost every place is in use. The upper region holds all other buffers, which have short lifetimes.
+// In this region, microbatches and layers repeat each other: instances of a tensor that never live at the same time form a
+// *group* and share one offset. Groups are placed from large to small. Each group is placed in the smallest gap that fits
+// between the placed groups with which it lives at the same time at some moment. The time for this is proportional to the
+// program's length, plus a little for some hundred groups. At the peak, all buffers that microbatches keep are usually live, so
+// the arena usually equals the peak.
 //
 // Orders. If the two regions are too large, all buffers are placed one by one into gaps, in one of two orders. First order:
-// kept buffers in the order of time, then the rest from large to small. Second order: all from large to small. If the result is
-// above the peak of live bytes (no layout can be below it), the buffers whose end is above the peak move to the front of the
-// order, and the placement is repeated, up to a limit of work. The tests require an arena of at most 0.5% above the peak under
-// the named policies, at most 8% under random policies, and at most 15% if gradients or weights are sharded with every
+// kept buffers in the order of time, then the rest from large to small. Second order: all from large to small. The peak of live
+// bytes is a lower bound for every layout. If the result is above it, the buffers whose end is above the peak move to the front
+// of the order, and the placement is repeated, up to a limit of work. The tests require an arena of at most 0.5% above the peak
+// under the named policies, at most 8% under random policies, and at most 15% if gradients or weights are sharded with every
 // microbatch.
 #include "planner/program/arena_layout.h"
 
@@ -34,10 +35,10 @@
 namespace lynx {
 namespace {
 
-// The result with two regions is good enough if the arena exceeds the peak by at most 1/kLittle of the peak.
+// The result with two regions is good enough if the arena is at most 1/kLittle of the peak above the peak.
 constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
-// No further round starts after this many visits of neighbours: about a hundredth of a second on one core.
+// After this many visits of neighbours no further round begins. They take about a hundredth of a second on one core.
 constexpr int64_t kMaxLooks = 3'000'000;
 // Number of actions that share one list of neighbours.
 constexpr int32_t kChunk = 32;
@@ -48,8 +49,8 @@ class PlacedBuffers {
   PlacedBuffers(const std::vector<BufferInstance>& buffers, size_t actions)
       : buffers_(buffers), offsets_(buffers.size()), chunks_(actions / kChunk + 1) {}
 
-  // Places buffer `index` into the smallest gap that fits; of several equal gaps, into the lowest. Returns the end of the
-  // buffer.
+  // Places the buffer number `index` into the smallest gap that fits, and among equal gaps into the lowest. Returns the end of
+  // the buffer.
   Bytes Place(int32_t index) {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
     FindNeighbours(buffer);
@@ -79,20 +80,21 @@ class PlacedBuffers {
     int32_t first, last;  // action indices
   };
   struct Chunk {
-    std::vector<Range> whole;     // merged ranges, by offset, of instances that live from the chunk's begin to its end
-    std::vector<Placed> partial;  // instances that live during a part of the chunk, by offset
+    std::vector<Range> whole;     // ranges of instances that live from the chunk's begin to its end, merged, in the order of
+                                  // offsets
+    std::vector<Placed> partial;  // instances that live during a part of the chunk, in the order of offsets
     std::vector<Placed> starts;   // instances that begin in the chunk
   };
 
   static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
 
-  // Fills neighbours_, ordered by offset, with the instances that live when `buffer` begins, and with the instances that begin
-  // while `buffer` lives.
+  // Fills neighbours_, in the order of offsets, with the instances that live when `buffer` begins, and with the instances that
+  // begin while `buffer` lives.
   void FindNeighbours(const BufferInstance& buffer) {
     const Chunk& begin = chunks_[static_cast<size_t>(buffer.first / kChunk)];
     looks_ += static_cast<int64_t>(begin.whole.size() + begin.partial.size());
     if (live_.size() < begin.partial.size()) live_.resize(begin.partial.size());
-    // Written without a branch, because the branch would be unpredictable.
+    // This loop has no branch, because the processor could not predict the branch.
     size_t live = 0;
     for (const Placed& other : begin.partial) {
       live_[live] = other.range;
@@ -136,7 +138,7 @@ class PlacedBuffers {
     }
   }
 
-  // `range` must not overlap any of `ranges`.
+  // Adds `range` to `ranges` and merges neighbours. `range` must not overlap any of `ranges`.
   static void Join(const Range& range, std::vector<Range>& ranges) {
     const auto next = std::upper_bound(ranges.begin(), ranges.end(), range, Below);
     const bool joins_next = next != ranges.end() && next->offset == range.end;
@@ -158,7 +160,7 @@ class PlacedBuffers {
   int64_t looks_ = 0;
 };
 
-// True if the forward pass writes the buffer and the backward pass is the last to read it.
+// True if the forward pass writes the buffer and the backward pass reads it last.
 bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
@@ -166,16 +168,15 @@ bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
          (last == ActionKind::kBackward || last == ActionKind::kWeight || last == ActionKind::kRecompute);
 }
 
-// True if the backward pass writes the buffer and weight gradients are the last to read it. In some programs weight gradients
-// run much later than the backward pass.
+// True if the backward pass writes the buffer and a weight gradient reads it last. In some programs weight gradients run much
+// later than the backward pass.
 bool KeptForWeights(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
   return (first == ActionKind::kBackward || first == ActionKind::kRecompute) && last == ActionKind::kWeight;
 }
 
-// True if weight gradients run in slots of their own. This is the case if some weight gradient follows a pass of another
-// microbatch.
+// True if weight gradients run in slots of their own: then some weight gradient follows a pass of another microbatch.
 bool SplitsWeight(const Program& program) {
   int32_t microbatch = kNoMicrobatch;
   for (const Action& action : program) {
@@ -188,12 +189,12 @@ bool SplitsWeight(const Program& program) {
   return false;
 }
 
-// Places the buffers of `kept`, which is in the order of time: each gets a free place of exactly its size, or a new place at
-// the end. Returns the end of the highest place.
+// Places the buffers of `kept`, which are in the order of time. Each buffer gets a free place of exactly its size, or a new
+// place at the end. Returns the end of the highest place.
 Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector<int32_t>& kept, std::vector<Bytes>& offsets) {
-  using Taken = std::pair<int32_t, int32_t>;  // last action, buffer
+  using Taken = std::pair<int32_t, int32_t>;  // the buffer's last action, and the buffer
   std::priority_queue<Taken, std::vector<Taken>, std::greater<>> taken;
-  std::map<Bytes, std::vector<Bytes>> free;  // offsets of free places, by size
+  std::map<Bytes, std::vector<Bytes>> free;  // for each size, the offsets of free places
   Bytes end;
   for (const int32_t index : kept) {
     const BufferInstance& buffer = buffers[static_cast<size_t>(index)];
@@ -215,7 +216,8 @@ Bytes PlaceInSlots(const std::vector<BufferInstance>& buffers, const std::vector
   return end;
 }
 
-// Groups of buffer instances with the same tensor and size that never live at the same time; a group shares one offset.
+// Groups of buffer instances. The instances of a group have the same tensor and size, and never live at the same time. They
+// share one offset.
 class BufferGroups {
  public:
   // `members` are indices into `buffers`, in the order of time.
@@ -230,7 +232,7 @@ class BufferGroups {
     std::vector<int32_t> order(bytes_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) { return BytesOf(a) > BytesOf(b); });
-    std::vector<int32_t> placed;  // ordered by offset
+    std::vector<int32_t> placed;  // groups in the order of their offsets
     Bytes top;
     offsets_.resize(bytes_.size());
     for (const int32_t group : order) {
@@ -258,7 +260,7 @@ class BufferGroups {
 
   void FindGroups() {
     struct Open {
-      int32_t group, last;  // last action of the group's last member
+      int32_t group, last;  // `last`: the last action of the group's last member
     };
     std::array<std::vector<Open>, kTensorCount> open;
     for (const int32_t member : members_) {
@@ -281,7 +283,7 @@ class BufferGroups {
     const size_t groups = bytes_.size();
     meets_.resize(groups * words_);
     std::vector<Word> live(words_);
-    // Members that end at an action, as linked lists.
+    // For each action, a linked list of the members that end at this action.
     std::vector<int32_t> last_of(actions, -1), before(members_.size(), -1);
     int32_t now = 0;
     for (size_t i = 0; i < members_.size(); ++i) {
@@ -304,7 +306,7 @@ class BufferGroups {
     }
   }
 
-  // Returns the offset of the smallest gap that fits the group; of several equal gaps, the lowest.
+  // Returns the offset of the smallest gap that fits the group, and among equal gaps of the lowest.
   Bytes SmallestGap(int32_t group, const std::vector<int32_t>& placed) const {
     Bytes best(-1), best_gap(std::numeric_limits<int64_t>::max()), end;
     for (const int32_t other : placed) {
@@ -321,10 +323,10 @@ class BufferGroups {
 
   const std::vector<BufferInstance>& buffers_;
   const std::vector<int32_t>& members_;
-  std::vector<int32_t> group_of_;       // by member
-  std::vector<Bytes> bytes_, offsets_;  // by group
+  std::vector<int32_t> group_of_;       // the index is the member
+  std::vector<Bytes> bytes_, offsets_;  // the index is the group
   size_t words_ = 0;
-  std::vector<Word> meets_;  // by group: the set of groups that ever live at the same time
+  std::vector<Word> meets_;  // for each group, the set of groups that live at the same time at some moment
 };
 
 void TryTwoRegions(const Program& program, MemoryPlan& plan) {
@@ -343,7 +345,7 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) plan.buffers[i].offset = offsets[i];
 }
 
-// Returns the first order: indices into plan.buffers, kept buffers in the order of time, then the others from large to small.
+// Returns the first order as indices into plan.buffers: kept buffers in the order of time, then the others from large to small.
 std::vector<int32_t> KeptFirstOrder(const Program& program, const MemoryPlan& plan) {
   std::vector<int32_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -364,8 +366,8 @@ std::vector<int32_t> LargestFirstOrder(const MemoryPlan& plan) {
   return order;
 }
 
-// Places all buffers in the given order, and repeats this with changed orders until the arena is small enough. Changes `plan`
-// only if the result is better. `looks` counts visits of neighbours (see kMaxLooks).
+// Places all buffers in the given order. Repeats this with changed orders until the arena is at most `enough` bytes or the
+// limit of work is reached. Changes `plan` only if the result is better. `looks` counts visits of neighbours (see kMaxLooks).
 void TryOrder(const Program& program, std::vector<int32_t> order, Bytes enough, MemoryPlan& plan, int64_t& looks) {
   for (int round = 0; round < kRoundsPerOrder && plan.arena > enough && looks < kMaxLooks; ++round) {
     PlacedBuffers placed(plan.buffers, program.size());

@@ -8,9 +8,9 @@
 
 namespace lynx {
 
-// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has computed from `program`. Stops looking
-// for a smaller arena once the arena is at most `enough`. A second call, with the resulting arena as `enough`, gives the same
-// result.
+// Sets the offsets and `arena` of a plan. FoldLiveness must have computed the plan's buffers and live_peak from `program`. The
+// function stops looking for a smaller arena once the arena is at most `enough`. A second call, with the resulting arena as
+// `enough`, gives the same result.
 void LayOut(const Program& program, Bytes enough, MemoryPlan& plan);
 
 }  // namespace lynx

@@ -4,7 +4,7 @@
 
 namespace lynx {
 
-// Goes backwards over the program, so that the next wait after each action is known.
+// This function goes backwards over the program, so it knows the next wait after each action.
 std::vector<int32_t> HidingStarts(const Program& program, const std::vector<int32_t>& start_of_wait) {
   std::vector<int32_t> hiding(program.size(), -1);
   int32_t start = -1;  // the start of the next wait

@@ -30,10 +30,10 @@ Bytes LivePeak(const Program& program, const std::vector<BufferInstance>& buffer
 
 }  // namespace
 
-// The pool is like an arena whose buffers live from the start of their offload to the end of their reload.
+// The host pool is treated like an arena. A buffer lives in it from the start of its offload to the end of its reload.
 HostLayout LayOutHost(const Program& program, const StageContext& context) {
   MemoryPlan pool;
-  std::vector<std::vector<int32_t>> instances(program.size());  // for starts
+  std::vector<std::vector<int32_t>> instances(program.size());  // filled only for the starts of copies
   absl::flat_hash_map<BufferKey, int32_t> current;
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];

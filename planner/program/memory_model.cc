@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
 
-// Returns the layer of kGrad's key. If the previous slice is on the same rank, the gradient flows into that slice in place, so
-// both slices use one buffer.
+// Returns the layer of kGrad's key. If the previous slice is on the same rank, the backward pass hands the gradient to that
+// slice in the same buffer, so both slices use one key.
 int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
   if (context.slices.size() == 1) return kNoLayer;
   const PipelineShape pipeline = context.pipeline();
@@ -31,24 +31,24 @@ int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
   return last->first_layer;
 }
 
-// Collects the accesses of one action, each key once, in the order of first use.
+// Collects the accesses of one action. Each key occurs once; the keys are in the order of their first use.
 class AccessList {
  public:
   AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
       : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
 
-  // Adds a tensor of the action's own layer. kGrad flows through all layers, so its key does not have the action's layer.
+  // Adds a tensor of the action's own layer. All layers use the same kGrad, so its key does not have the action's layer.
   void Add(Tensor tensor, AccessMode mode) {
     AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch}, mode);
   }
 
-  // Adds the x that a layer's last segment writes: the next layer's input.
+  // Adds the x that a layer's last segment writes, which is the input of the next layer.
   void AddOutputX(AccessMode mode) { AddKey({Tensor::kX, OutputLayer(), action_.microbatch}, mode); }
 
-  // Adds x at the slice's boundary.
+  // Adds the x that crosses the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
 
-  // Adds weights or gradients of the action's layer that ZeRO shards.
+  // Adds the action's layer's weights or gradients, which ZeRO shards.
   void AddStates(Tensor tensor, AccessMode mode) {
     const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
     const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
@@ -73,8 +73,8 @@ class AccessList {
     return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
   }
 
-  // Adds an access, or merges it with an earlier access of the same action to the same key: a fresh write stays a fresh write,
-  // and a read that is followed by a write becomes an update.
+  // Adds an access. If the action has already accessed the key, the two accesses become one: a write that begins a new instance
+  // stays such a write, and a read that is followed by a write becomes an update.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;
@@ -153,7 +153,7 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
   }
 }
 
-// Adds the weights that the ops read and the gradients that they add to, if ranks shard them.
+// If ranks shard them, adds the weights that the ops read and the gradients to which the ops add.
 void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
   if (!ReducesEachMicrobatch(context)) return;
   if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
@@ -179,14 +179,14 @@ void AddCopy(const Action& action, AccessList& list) {
   }
 }
 
-// Adds what a stage sends to its neighbour or receives from it: x in the forward, the gradient in the backward.
+// Adds what a stage sends to its neighbour or receives from it: x in the forward pass, the gradient in the backward pass.
 void AddBoundary(const ActionInfo& info, const StageSlice& slice, AccessList& list) {
   if (info.part == StepPart::kBackward) return list.Add(Tensor::kGrad, ModeOf(info));
   const int32_t output_layer = slice.has_head ? kHeadLayer : slice.end_layer;
   list.AddBoundaryX(info.flow == Flow::kOut ? output_layer : slice.first_layer, ModeOf(info));
 }
 
-// Adds the gradients that replicas reduce or the weights that they gather, if these are in the arena.
+// Adds the gradients that replicas reduce, or the weights that they gather, if the arena holds them.
 void AddReplicaStates(const Action& action, const StageContext& context, AccessList& list) {
   const bool start = InfoOf(action.kind).phase == Phase::kStart;
   const bool reduces = action.kind == ActionKind::kDataReduceStart || action.kind == ActionKind::kDataReduceWait;
@@ -218,7 +218,7 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
 
 constexpr int32_t kNone = -1;
 
-// The index of the live instance of each key; kNone if no instance lives.
+// For each key, the index of its live instance, or kNone if no instance lives.
 class CurrentInstances {
  public:
   explicit CurrentInstances(const StageContext& context) : microbatches_(context.microbatches) {
@@ -230,7 +230,7 @@ class CurrentInstances {
     };
     for (const int32_t layer : {kNoLayer, kHeadLayer, kEmbeddingLayer}) add(layer);
     for (const StageSlice& slice : context.slices) {
-      // The output of a slice has the key of the next layer.
+      // The output of a slice has the key of the layer after the slice.
       for (int32_t layer = slice.first_layer; layer <= slice.end_layer; ++layer) add(layer);
     }
     instances_.resize(static_cast<size_t>(rows) * RowSize(), kNone);
@@ -249,9 +249,9 @@ class CurrentInstances {
   size_t RowSize() const { return static_cast<size_t>(microbatches_ - kNoMicrobatch) * kTensorCount; }
 
   const int32_t microbatches_;
-  std::vector<int32_t> row_of_layer_;               // [layer - kNoLayer]; kNone: not on this rank
-  std::vector<int32_t> instances_;                  // [row][microbatch - kNoMicrobatch][tensor]
-  absl::flat_hash_map<BufferKey, int32_t> others_;  // for keys of layers or microbatches that are not on the rank
+  std::vector<int32_t> row_of_layer_;               // the index is layer - kNoLayer; kNone: the layer is not on this rank
+  std::vector<int32_t> instances_;                  // the indices are row, microbatch - kNoMicrobatch, tensor
+  absl::flat_hash_map<BufferKey, int32_t> others_;  // for keys whose layer or microbatch is not on the rank
 };
 
 }  // namespace
@@ -277,7 +277,7 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
   const ActionInfo& info = InfoOf(action.kind);
   switch (info.group) {
     case Group::kNone:
-      if (!info.has_segment) break;  // the optimizer
+      if (!info.has_segment) break;  // the optimizer's action
       AddOps(action, context.graph(), list);
       AddSharedStates(action, context, list);
       break;

@@ -1,13 +1,13 @@
-// What ZeRO (Rajbhandari et al. 2020) changes in a program. Ranks that hold the same weights
-// (StageContext::gradient_ranks) shard optimizer states, then gradients, then weights:
+// What ZeRO (Rajbhandari et al. 2020) changes in a program. Ranks that hold the same weights (StageContext::gradient_ranks)
+// shard optimizer states, then gradients, then weights:
 //
-//   ZeRO-1  reduce-scatter gradients after the step's last backward, and all-gather weights after the optimizer
-//   ZeRO-2  reduce-scatter each layer's gradients after its backward of every microbatch, because there is no memory to
-//           accumulate all of them; and all-gather weights after the optimizer
-//   ZeRO-3  also all-gather a layer's weights before its passes, and never after the optimizer
+//   ZeRO-1  reduce-scatters gradients after the last backward pass of the step, and all-gathers weights after the optimizer
+//   ZeRO-2  reduce-scatters a layer's gradients after its backward pass of every microbatch, because there is no memory to
+//           accumulate the gradients of all layers; also all-gathers weights after the optimizer
+//   ZeRO-3  reduces like ZeRO-2; all-gathers a layer's weights before the layer's passes, and not after the optimizer
 //
-// DP and PG actions name layers, not microbatches: a reduction sums whatever was added since the previous reduction of the
-// layer. Pure; thread-safe.
+// DP and PG actions name layers, but no microbatches: a reduction sums everything that was added since the previous reduction
+// of the layer. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
 #define LYNX_PLANNER_PROGRAM_STATE_SHARING_H_
 
@@ -16,24 +16,24 @@
 
 namespace lynx {
 
-// True if the rank's embedding is also its output projection: one weight, to whose gradients both layers add.
+// True if the rank's embedding and output projection are the same weight. Both layers then add to the gradients of this weight.
 bool HoldsTiedEmbedding(const StageContext& context);
 
-// These three functions return false if only one rank holds the weights.
-bool SharesWeights(const StageContext& context);          // ZeRO-3
-bool ReducesEachMicrobatch(const StageContext& context);  // ZeRO-2 and -3
-bool GathersUpdatedWeights(const StageContext& context);  // ZeRO-1 and -2
+// If only one rank holds the weights, these three functions return false.
+bool SharesWeights(const StageContext& context);          // true with ZeRO-3
+bool ReducesEachMicrobatch(const StageContext& context);  // true with ZeRO-2 and ZeRO-3
+bool GathersUpdatedWeights(const StageContext& context);  // true with ZeRO-1 and ZeRO-2
 
-// Number of ranks among which each layer's optimizer states are sharded; 1: they are not sharded.
+// Number of ranks among which each layer's optimizer states are sharded. 1: the states are not sharded.
 int32_t OptimizerShares(const StageContext& context);
 // A layer's parameters, padded to a multiple of the number of shares, so that all shares have the same size.
 int64_t Shareable(const StageContext& context, int64_t parameters);
 
-// True if a compute action reads weights of its layer: forward ops with parameters, and input gradients of all ops except
-// the addition of biases and the embedding.
+// True if a compute action reads weights of its layer. Forward ops with parameters read weights. So do the input-gradient
+// passes of all ops except the addition of biases and the embedding.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);
-// True if an action adds to the gradients of its layer's weights: weight passes, and input-gradient passes of ops without a
-// weight pass (norms, the embedding, biases under sequence parallelism).
+// True if an action adds to the gradients of its layer's weights. Weight passes do so, and also the input-gradient passes of
+// ops that have no weight pass (norms, the embedding, and biases with sequence parallelism).
 bool AddsWeightGradients(const Action& action, const LayerGraph& graph, const LayerShape& shape);
 
 }  // namespace lynx

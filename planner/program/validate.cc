@@ -1,11 +1,12 @@
-// See validate.h. The validator uses the tables of ops, tensors and action kinds, but nothing of the lowering: it derives
+// See validate.h. The validator uses the tables of ops, tensors and action kinds, but it does not use the lowering: it derives
 // what it expects of a program only from the rank's context.
 //
 // Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A
-// program interleaves these sequences. W, R and the actions at the end of the step come between them and have separate rules.
+// program interleaves these sequences. W, R and the actions at the end of the step come between their actions and have separate
+// rules.
 //
-// x1 or x counts as incomplete while it is recomputed (planner/program/validate_recompute.h). The memory model's fold,
-// which runs last, checks that nothing is read before it is written.
+// While x1 or x is recomputed, it is incomplete (planner/program/validate_recompute.h). The last check is the fold of the
+// memory model, which checks that each tensor is written before it is read.
 #include "planner/program/validate.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ namespace {
 
 using enum ActionKind;
 
-// How much of the end of the step has run.
+// How far the end of the step has come.
 enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 
 class StageValidator {
@@ -67,7 +68,7 @@ class StageValidator {
  private:
   bool collectives() const { return context_.layout.tp > 1; }
 
-  // Returns an action of the whole rank: its stage is the rank's first virtual stage.
+  // Returns the action with the rank's first virtual stage as its stage, as actions of the whole rank have it.
   Action OfRank(Action action) const {
     action.stage = context_.slices.front().stage;
     return action;
@@ -83,10 +84,10 @@ class StageValidator {
         std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.slice().stage == stage; });
     return found == slices_.end() ? nullptr : &*found;
   }
-  // The action's stage must be on the rank.
+  // The slice of the action's stage, which must be on the rank.
   SliceProgress& SliceOf(const Action& action) { return *FindSlice(action.stage); }
 
-  // Checks that the fields are in range and name something that exists on this stage.
+  // Checks that the action's fields are in range, and that what they name exists on this stage.
   absl::Status CheckFields(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const SliceProgress* slice = FindSlice(action.stage);
@@ -176,7 +177,7 @@ class StageValidator {
     return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
   }
 
-  // Checks that NORM+, NORM- and OPT come once each, in this order, after everything else.
+  // Checks that NORM+, NORM- and OPT come in this order, once each, after all other actions.
   absl::Status CheckEndOfStep(const Action& action) {
     if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
     const bool ends_step = action.kind == kNormStart || action.kind == kNormWait || action.kind == kOptimizer;
@@ -198,7 +199,7 @@ class StageValidator {
   // Checks that all microbatches, weight passes, reductions and transfers are done.
   absl::Status CheckComplete() const {
     for (int32_t k = 0; k < context_.microbatches; ++k) {
-      // If there are two copies of the model, a microbatch passes through the copy in which it has begun.
+      // If there are two copies of the model, a microbatch must pass completely through the copy in which it has begun.
       const auto begun =
           std::find_if(slices_.begin(), slices_.end(), [&](const SliceProgress& slice) { return slice.HasBegun(k); });
       const int32_t pipe = begun == slices_.end() ? 0 : pipeline_.PipeOf(begun->slice().stage);
@@ -230,7 +231,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Number of reductions of a layer's gradients so far, if they are reduced with every microbatch.
+  // Number of reductions of a layer's gradients so far. Used only if the gradients are reduced after every microbatch.
   size_t Reductions(int32_t layer) const {
     const auto it = reductions_.find(layer);
     return it == reductions_.end() ? 0 : it->second;
@@ -275,7 +276,7 @@ class StageValidator {
     return FailIf(SliceOf(action).Advance(pass, action));
   }
 
-  // Checks that the neighbour stage, if it is on the same rank, has finished its pass of the microbatch.
+  // If the neighbour stage is on the same rank, checks that it has finished its pass of the microbatch.
   absl::Status CheckHandedOn(const Action& action, int32_t neighbour, Pass pass) {
     const SliceProgress* from = neighbour == kNoStage ? nullptr : FindSlice(neighbour);
     if (from == nullptr) return absl::OkStatus();
@@ -288,7 +289,7 @@ class StageValidator {
   }
 
   // Checks that the gradients to which the action adds have not been reduced yet. Only a pipeline with two copies of the model
-  // can fail here, because it is not known in advance how many microbatches each copy gets.
+  // can fail here: it is not known in advance how many microbatches pass through each copy.
   absl::Status CheckNotReduced(const Action& action) const {
     if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
     const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);
@@ -302,7 +303,7 @@ class StageValidator {
       return Fail("recomputation follows the layer's forward pass");
     }
     if (!slice.Past(Pass::kBackward, action.microbatch, action.layer, Segment::kEnd)) return absl::OkStatus();
-    // Weight gradients gather again the tensors that they read from shares.
+    // A weight gradient may need tensors of which ranks hold only shares; they are gathered again for it.
     const bool gather = InfoOf(action.kind).collective == Collective::kAllGather;
     if (gather && !slice.WeightsComputed(action.layer, action.microbatch)) return absl::OkStatus();
     return Fail("recomputation after the layer's backward pass is of no use");
@@ -320,8 +321,8 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Checks a reduction of the gradients that were added since the previous reduction. Microbatches are reduced one after
-  // another.
+  // Checks a reduction of the gradients that were added since the previous reduction. There is one reduction for each
+  // microbatch.
   absl::Status CheckMicrobatchReduction(const Action& action, const SliceProgress& slice, Segment last) {
     size_t& reductions = reductions_[action.layer];
     if (static_cast<int64_t>(reductions) == context_.microbatches) {
@@ -372,7 +373,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Checks that the action does not touch what a transfer in flight writes, and does not change what it reads.
+  // Checks that the action does not touch what a transfer in flight writes, and does not change what such a transfer reads.
   absl::Status CheckUnderWay(const Action& action) {
     const std::vector<Access> accesses = AccessesOf(action, context_);
     if (InfoOf(action.kind).phase == Phase::kWait) {
@@ -402,13 +403,14 @@ class StageValidator {
   const LayerGraph& graph_;
   RecomputeRules remade_;
   CopyRules copies_;
-  std::deque<SliceProgress> slices_;  // by chunk
+  std::deque<SliceProgress> slices_;  // the index is the chunk
   size_t at_ = 0;
-  std::set<int32_t> reduced_;  // layers
-  // number of reductions by layer, if gradients are reduced for each microbatch
+  std::set<int32_t> reduced_;  // layers whose gradients have been reduced
+  // number of reductions for each layer, if gradients are reduced after each microbatch
   std::map<int32_t, size_t> reductions_;
-  std::set<int32_t> gathered_;                         // layers gathered after the optimizer
-  std::map<std::string, std::deque<Action>> pending_;  // by channel
+  std::set<int32_t> gathered_;                         // layers whose weights have been gathered after the optimizer
+  std::map<std::string, std::deque<Action>> pending_;  // for each channel, the transfers that have started and not been waited
+                                                       // for
   std::list<UnderWay> under_way_;
   EndState end_ = EndState::kBefore;
 };

@@ -1,4 +1,4 @@
-// Checks of contexts, and checks across ranks. See validate.h and validate_context.h.
+// Checks of contexts, and checks that compare ranks. See validate.h and validate_context.h.
 #include "planner/program/validate_context.h"
 
 #include <map>
@@ -131,7 +131,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs, const std::v
   }
   LYNX_RETURN_IF_ERROR(CheckSlicesJoin(contexts));
   for (size_t s = 0; s < contexts.size(); ++s) LYNX_RETURN_IF_ERROR(ValidateProgram(programs[s], contexts[s]));
-  // Each virtual stage sends and receives every microbatch once and in order, so neighbours match in number and order.
+  // On each virtual stage, every microbatch is sent and received once and in order, so neighbours match in number and order.
   return CheckPipes(programs, contexts);
 }
 

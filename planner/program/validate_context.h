@@ -1,4 +1,4 @@
-// The part of validation that checks only contexts, for planner/program/validate.cc. Pure.
+// The part of validation that checks only contexts. planner/program/validate.cc uses it. Pure.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_CONTEXT_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_CONTEXT_H_
 
@@ -7,8 +7,8 @@
 
 namespace lynx {
 
-// Returns FailedPrecondition unless a pipeline rank can have this context: degrees divide the model, a schedule exists
-// for this number of microbatches, and the slices are those that the layout puts on the rank.
+// Returns FailedPrecondition if a pipeline rank cannot have this context. The degrees must divide the model, a schedule must
+// exist for this number of microbatches, and the slices must be those that the layout puts on the rank.
 absl::Status CheckContext(const StageContext& context);
 
 }  // namespace lynx

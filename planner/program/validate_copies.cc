@@ -7,7 +7,7 @@ namespace lynx {
 
 using enum ActionKind;
 
-// Only tensors on which the policy may decide can be offloaded.
+// A tensor can be offloaded only if a recomputation policy may decide about it.
 std::optional<std::string> CopyRules::CheckTensors(const Action& action) const {
   const LayerGraph& graph = context_.graph();
   TensorSet movable = 0;
@@ -31,7 +31,7 @@ std::optional<std::string> CopyRules::FollowCopy(const Action& action, const Buf
       }
       it->second.place = Place::kBack;
       return std::nullopt;
-    default:  // waits; the validator has matched them with their starts
+    default:  // waits: the validator has already matched them with their starts
       if (action.kind == kOffloadWait) it->second.place = Place::kOnHost;
       return std::nullopt;
   }

@@ -1,8 +1,8 @@
-// Rules for copies to the host and back. (The validator itself checks what transfers in flight read and write.) One object
-// checks one program, action by action. Pure; not thread-safe.
+// Rules for copies to the host and back. The validator itself checks what transfers in flight read and write. One object of
+// this class checks one program, action by action. Pure; not thread-safe.
 //
-// A buffer (a tensor of a layer and microbatch) is offloaded at most once. No action touches it from the end of its
-// offload to the start of its reload, and it is reloaded before the step ends.
+// A buffer (a tensor of a layer and a microbatch) is offloaded at most once. No action touches the buffer from the end of its
+// offload to the start of its reload. The buffer is reloaded before the step ends.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_COPIES_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_COPIES_H_
 
@@ -21,7 +21,7 @@ class CopyRules {
 
   // Returns the rule that the next action breaks, if any. The action's fields must be in range.
   std::optional<std::string> Follow(const Action& action);
-  // Returns what is missing at the program's end, if anything.
+  // Returns what the program lacks at its end, if anything.
   std::optional<std::string> AtEnd() const;
 
  private:
@@ -34,7 +34,7 @@ class CopyRules {
   std::optional<std::string> FollowCopy(const Action& action, const BufferKey& key);
 
   const StageContext& context_;
-  std::map<BufferKey, State> states_;  // of all buffers that were offloaded
+  std::map<BufferKey, State> states_;  // all buffers that were offloaded
 };
 
 }  // namespace lynx

@@ -62,8 +62,8 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
   return std::nullopt;
 }
 
-// Checks and records the next step of a sum. With `last` it is the addition that completes the tensor, otherwise the start or
-// the wait of the collective.
+// Checks and records the next step of a sum. If `last`, the step is the addition that completes the tensor; otherwise it is the
+// start or the wait of the collective.
 RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor, Op first, bool last) {
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {
@@ -84,8 +84,7 @@ RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor,
 
 RecomputeRules::Broken RecomputeRules::RepeatCollective(const Action& action) {
   if (InfoOf(action.kind).collective == Collective::kAllGather)
-    return std::nullopt;  // the memory model's fold finds
-                          // missing tensors
+    return std::nullopt;  // if a tensor is missing, the fold of the memory model finds it
   return action.segment == Segment::kMlp ? Grow(action, Tensor::kX, Op::kFc2, false)
                                          : Grow(action, Tensor::kX1, Op::kProj, false);
 }

@@ -85,7 +85,7 @@ std::optional<std::string> SliceProgress::Advance(Pass pass, const Action& actio
   if (action != expected) return absl::StrCat("microbatch ", k, "'s ", name, " pass has ", ActionText(expected), " next");
   int32_t& place = place_[static_cast<size_t>(k)];
   if (place < 0) {
-    // If there are two pipes, it is known only at a microbatch's begin through which pipe it passes.
+    // If there are two pipes, only the begin of a microbatch shows through which pipe it passes.
     const int32_t before = one_pipe_ ? k - 1 : begun_.empty() ? -1 : begun_.back();
     if (before >= 0 && before > k) return absl::StrCat("microbatch ", before, " has begun before it");
     if (one_pipe_ && static_cast<int64_t>(begun_.size()) != k) {
@@ -122,7 +122,7 @@ std::optional<std::string> SliceProgress::AdvanceWeight(const Action& action) {
 bool SliceProgress::Past(Pass pass, int32_t microbatch, int32_t layer, Segment segment) const {
   const Sequence& sequence = Of(pass);
   const auto found = sequence.passes.find({layer, segment});
-  // A pass that does not exist counts as done: Llama's embedding has no segment `end` in the forward.
+  // A pass that does not exist counts as done. For example, Llama's embedding has no forward segment `end`.
   return found == sequence.passes.end() || sequence.done[static_cast<size_t>(microbatch)] > found->second;
 }
 

@@ -1,5 +1,5 @@
-// SliceProgress knows what a program must do on one virtual stage, and how much of this is done. Used only by the validator
-// (planner/program/validate.cc).
+// SliceProgress knows what a program must do on one virtual stage, and how much of this is done. Only the validator
+// (planner/program/validate.cc) uses it.
 //
 // Each microbatch has two sequences that no program may change: its forward actions and its backward actions, both with
 // the transfers over the rank's border. A neighbouring virtual stage on the same rank needs no transfer. Pure.
@@ -18,13 +18,13 @@
 
 namespace lynx {
 
-// Keeps references to its arguments, which must outlive it.
+// The object keeps references to its arguments, which must outlive it.
 class SliceProgress {
  public:
   SliceProgress(const StageContext& context, const StageSlice& slice);
 
   const StageSlice& slice() const { return slice_; }
-  // The slice's layers, embedding and head included.
+  // The layers of the slice, with the embedding and the head.
   std::vector<int32_t> Layers() const;
   bool Has(int32_t layer) const;
   // receives(): x comes from another rank. sends(): x goes to another rank.
@@ -38,13 +38,13 @@ class SliceProgress {
   // Records the action as the next weight pass of its layer and segment.
   std::optional<std::string> AdvanceWeight(const Action& action);
 
-  // Microbatches that have begun here, in order.
+  // Microbatches that have begun on this virtual stage, in the order in which they began.
   const std::vector<int32_t>& begun() const { return begun_; }
   bool HasBegun(int32_t microbatch) const { return place_[static_cast<size_t>(microbatch)] >= 0; }
-  // True if the microbatch has run the pass over a layer's segment.
+  // True if the microbatch has run the pass over this segment of the layer.
   bool Past(Pass pass, int32_t microbatch, int32_t layer, Segment segment) const;
-  // True if the microbatch's last forward segment (BackwardComputed: last backward segment) on this virtual stage has run; a
-  // send may still be in flight.
+  // ForwardComputed: true if the last forward segment of the microbatch on this virtual stage has run. BackwardComputed: the
+  // same for the last backward segment. A send of the result may still be in flight.
   bool ForwardComputed(int32_t microbatch) const;
   bool BackwardComputed(int32_t microbatch) const;
   // True if all weight passes of the layer have run for all microbatches that have begun.
@@ -52,17 +52,17 @@ class SliceProgress {
   // True if the layer's weight passes have run for the microbatch.
   bool WeightsComputed(int32_t layer, int32_t microbatch) const;
 
-  // Lacking: the next action that the microbatch must still run here. LackingWeight: a weight pass that a microbatch that has
-  // begun must still run.
+  // Lacking: the next action that the microbatch must still run on this virtual stage. LackingWeight: a weight pass that still
+  // must run for a microbatch that has begun.
   std::optional<Action> Lacking(int32_t microbatch) const;
   std::optional<Action> LackingWeight() const;
 
  private:
   using LayerSegment = std::pair<int32_t, Segment>;
   struct Sequence {
-    std::vector<Action> actions;            // without microbatch
-    std::map<LayerSegment, size_t> passes;  // position of a layer segment's pass
-    std::vector<size_t> done;               // per microbatch
+    std::vector<Action> actions;            // the actions' microbatch is not set
+    std::map<LayerSegment, size_t> passes;  // for each layer segment, the index of its pass in `actions`
+    std::vector<size_t> done;               // for each microbatch, the number of `actions` that have run
   };
 
   Action OfStage(Action action) const;
@@ -78,9 +78,9 @@ class SliceProgress {
   const LayerGraph& graph_;
   const bool one_pipe_;
   bool receives_ = false, sends_ = false;
-  Sequence sequences_[2];  // forward, backward
+  Sequence sequences_[2];  // the index is 0 for forward, 1 for backward
   std::vector<int32_t> begun_;
-  std::vector<int32_t> place_;                     // per microbatch: its position in begun_; -1: not begun
+  std::vector<int32_t> place_;                     // for each microbatch, its index in begun_; -1: the microbatch has not begun
   std::map<LayerSegment, int32_t> weight_passes_;  // number of microbatches that have run the weight pass
 };
 

@@ -9,12 +9,12 @@ namespace {
 constexpr bool Has(unsigned set, int i) { return (set >> i & 1) != 0; }
 constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
 
-// Moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ...
+// The moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ... (recompute_problem.h)
 constexpr int kFirstCritical = kMaxWindows;
 constexpr int CriticalMoment(int phase) { return kFirstCritical + 2 * phase; }
 constexpr int OwnMoment(int window) { return kFirstCritical + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
-// The last moment on the critical path that is not after `moment`, which must not be before c0.
+// The last moment on the critical path (c0, c1, ...) that is not after `moment`. `moment` must not be before c0.
 constexpr int CriticalBefore(int moment) { return moment - (moment - kFirstCritical) % 2; }
 static_assert(OwnMoment(kMaxWindows) < 16, "ItemNumbers holds moments");
 
@@ -69,7 +69,8 @@ std::span<const BackwardPoint> BackwardPareto::Of(ItemSet late) {
 
 BackwardPareto::Floor BackwardPareto::FloorOf(ItemSet late) const { return FloorOf(root_, late); }
 
-// The bound on transient memory counts only items that segments read. The bound on exposed time adds the room of all windows.
+// The bound on transient memory counts only items that segments read. The bound on exposed time assumes that all windows
+// together hide work as one large window.
 BackwardPareto::Floor BackwardPareto::FloorOf(const State& state, ItemSet rest) const {
   Floor floor{.exposed = state.exposed};
   Nanos room;
@@ -98,7 +99,7 @@ void BackwardPareto::Finish(const State& state) {
   points_.push_back({state.policy, floor.transient, floor.exposed});
 }
 
-// Places the last item of `rest`, then recurses.
+// Chooses the placement of the last item of `rest`, then calls itself for the other items.
 void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (rest == 0) return Finish(state);
   if (Bettered(FloorOf(state, rest))) return;
@@ -107,8 +108,8 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   const int due = state.due.Get(i);
   const PlacementSet placements = placements_[i];
   const bool critical = due >= kFirstCritical && Contains(placements, Placement::kCritical);
-  // `alone`: the item has no late inputs. Then a later moment is never worse, and the critical path is never worse than a full
-  // window.
+  // `alone`: the item reads no item that may still become late. Then a later moment is never worse, and the critical path is
+  // never worse than a window without room.
   const bool alone = (problem_.items[i].inputs & rest) == 0;
   for (int w = windows_ - 1; w >= 0; --w) {
     if (OwnMoment(w) > due || !Contains(placements, OwnWindow(w))) continue;
@@ -118,7 +119,7 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (critical) Make(i, state, rest, Placement::kCritical, CriticalBefore(due));
   for (int w = std::min(due, windows_ - 1); w >= 0; --w) {
     if (!Contains(placements, AboveWindow(w))) continue;
-    // Skips this window, because the layer's own window w hides as much and comes later.
+    // This window is not worth a try: the layer's own window w hides as much and comes later.
     if (alone && OwnMoment(w) <= due && Contains(placements, OwnWindow(w))) continue;
     if (alone && critical && state.room[w].value == 0) continue;
     Make(i, state, rest, AboveWindow(w), w);

@@ -1,13 +1,14 @@
-// BackwardPareto finds the best ways to recompute given items of one layer during its backward pass (these items are called
-// *late*). The result is the Pareto front of transient memory against exposed time, provided that the neighbouring layers
+// BackwardPareto finds the best ways to recompute given items of one layer during its backward pass. These items are called
+// *late*. The result is the Pareto front of transient memory against exposed time. It assumes that the neighbouring layers
 // recompute the same items at the same moments. The front does not depend on what a layer stores, offloads or recomputes before
-// its backward pass, nor on forward windows, stall, copies and microbatches in flight. So one object serves all stages of a
+// its backward pass, and not on forward windows, stall, copies and microbatches in flight. So one object serves all stages of a
 // pipeline.
 //
-// The first call of Of() for a set of late items computes the front of this set. It searches the placements of the items by
+// The first call of Of() for a set of late items computes the front of this set: it searches the placements of the items by
 // branch and bound. Later calls return the same front.
-// Two neighbouring layers use the same window: it is an own window of the upper layer, and for the lower layer a window of the
-// layer above. Neighbours with the same placements put the same work there, so the work of both is added up.
+//
+// Two neighbouring layers can use the same window: it is an own window of the upper layer, and for the lower layer it is a
+// window of the layer above. Neighbours with the same placements put the same work there, so the work of both layers is added.
 //
 // Not thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_BACKWARD_PARETO_H_
@@ -24,9 +25,9 @@
 namespace lynx {
 
 struct BackwardPoint {
-  LayerPolicy policy{};  // placements of the late items; kStore elsewhere
+  LayerPolicy policy{};  // placements of the late items; all other items have kStore
   Bytes transient;
-  Nanos exposed;  // time on the critical path, plus the work that does not fit in the backward windows
+  Nanos exposed;  // time on the critical path, and the time of work that does not fit into the backward windows
 };
 
 class BackwardPareto {
@@ -34,8 +35,8 @@ class BackwardPareto {
   // `problem` must be valid (see ValidateProblem).
   BackwardPareto(const RecomputeProblem& problem, LayerPlace place);
 
-  // Returns all non-dominated points in which exactly the items of `late` are late, ordered by transient memory. The span is
-  // empty if an item in the set cannot be late or has no reader. It is valid until the next call.
+  // Returns all non-dominated points in which exactly the items of `late` are late, in the order of transient memory. The span
+  // is empty if an item of the set cannot be late or nothing reads it. The span is valid until the next call.
   std::span<const BackwardPoint> Of(ItemSet late);
   // Lower bounds for all points of one set of late items.
   struct Floor {
@@ -43,24 +44,25 @@ class BackwardPareto {
     Nanos exposed;
   };
   Floor FloorOf(ItemSet late) const;
-  // Items that can be late at all.
+  // Items that can be late.
   ItemSet possible() const { return possible_; }
   LayerPlace place() const { return place_; }
 
  private:
-  // A partial policy. Items are placed from the last to the first, so that all readers of an item are placed before it.
+  // A policy in which some items are placed. Items are placed from the last to the first, so all readers of an item are placed
+  // before the item.
   struct State {
-    std::array<Bytes, kMaxPhases> live{};   // memory of this layer and the layer below, by phase
-    std::array<Nanos, kMaxWindows> room{};  // time that is left in each window
+    std::array<Bytes, kMaxPhases> live{};   // for each phase, memory of this layer and the layer below
+    std::array<Nanos, kMaxWindows> room{};  // for each window, the time that is left
     Nanos exposed;
-    Nanos early;  // as in LayerUse
+    Nanos early;  // see LayerUse
     LayerPolicy policy{};
-    // For items that are not placed yet. `due`: the last moment that is early enough for all readers of the item. `last`: the
-    // last phase in which something reads the item, plus one.
+    // Used for items that are not placed yet. `due`: the last moment that is early enough for all readers of the item. `last`:
+    // the last phase in which something reads the item, plus one.
     ItemNumbers due, last;
   };
   struct Range {
-    int32_t begin = -1, end = -1;  // in points_; -1: not computed yet
+    int32_t begin = -1, end = -1;  // indices in points_; -1: the points are not computed yet
   };
 
   void FindBounds(int i, PlacementSet placements);
@@ -77,14 +79,14 @@ class BackwardPareto {
   ItemSet hideable_ = 0;  // items that a window may hide
   std::array<PlacementSet, kMaxItems> placements_{};
   State root_;
-  // Tables by set of items: the cost of the items, the items that they read, and the memory that must be live in each phase if
-  // all items of the set are late.
+  // Tables whose index is a set of items: the cost of the items, the items that they read, and the memory that must be live in
+  // each phase if all items of the set are late.
   std::vector<Nanos> cost_;
   std::vector<ItemSet> inputs_;
   std::vector<std::array<Bytes, kMaxPhases>> must_live_;
   std::vector<Range> ranges_;
   std::vector<BackwardPoint> points_;
-  size_t first_ = 0;  // where the points of the current set begin in points_
+  size_t first_ = 0;  // index in points_ of the current set's first point
 };
 
 }  // namespace lynx

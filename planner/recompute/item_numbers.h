@@ -1,5 +1,5 @@
-// ItemNumbers holds one number from 0 to 15 for each item of a layer, packed into one word. The numbers are moments and phases
-// of the backward pass. A plain value.
+// ItemNumbers holds one number from 0 to 15 for each item of a layer, all packed into one word. The numbers are moments or
+// phases of the backward pass. A plain value.
 #ifndef LYNX_PLANNER_RECOMPUTE_ITEM_NUMBERS_H_
 #define LYNX_PLANNER_RECOMPUTE_ITEM_NUMBERS_H_
 

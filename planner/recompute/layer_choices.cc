@@ -18,13 +18,14 @@ constexpr bool Has(unsigned set, int i) { return (set >> i & 1) != 0; }
 constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
 constexpr Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 
-// Moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ...
+// The moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ... (recompute_problem.h)
 constexpr int kFirstCritical = kMaxWindows;
 constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
 
 static_assert(kFirstCritical + 2 * kMaxWindows < 16, "ItemNumbers holds moments");
 
-// Tables of a layer's items, for the search of both halves. `bytes` and `inputs` are indexed by set of items.
+// Tables of a layer's items, for the search of BackwardParts and of KeptParts. The index of `bytes` and `inputs` is a set of
+// items.
 struct ItemTables {
   ItemTables(const RecomputeProblem& problem, LayerPlace place) {
     const int count = static_cast<int>(problem.items.size());
@@ -44,17 +45,17 @@ struct ItemTables {
 
   std::vector<Bytes> bytes;
   std::vector<ItemSet> inputs;
-  std::vector<PlacementSet> possible;  // by item
-  ItemSet read = 0;                    // read by segments
+  std::vector<PlacementSet> possible;  // the index is the item
+  ItemSet read = 0;                    // items that segments read
   ItemSet all = 0;
 };
 
-// A state of the search for BackwardParts, in which some items are decided. Items are decided from the last to the first, so
-// all readers of an item are decided before the item.
+// A state of the search for BackwardParts: some items are decided. Items are decided from the last to the first, so all readers
+// of an item are decided before the item.
 struct LateState {
   BackwardPart part;
   ItemSet set = 0;     // late items
-  ItemSet inputs = 0;  // items that their recomputation reads
+  ItemSet inputs = 0;  // items that the recomputation of the late items reads
   ItemNumbers due;     // for undecided items: the last moment that is early enough for all their readers
   ItemNumbers last;    // for undecided items: the last phase in which something reads them, plus one
 
@@ -137,11 +138,11 @@ class LateMaking {
   const LayerPlace place_;
   const int windows_;
   std::array<PlacementSet, kMaxItems> possible_{};
-  ItemSet read_ = 0;  // read by segments
+  ItemSet read_ = 0;  // items that segments read
 };
 
-// Finds the BackwardParts of every set of late items. All states of one item are computed before the next item is decided. Of
-// the states with equal `due`, `last` and `set`, only the states that no other state dominates are kept.
+// Finds the BackwardParts of every set of late items. All states of one item are computed before the next item is decided.
+// Among states with equal `due`, `last` and `set`, only those that no other state dominates are kept.
 class BackwardParetoSearch {
  public:
   BackwardParetoSearch(const RecomputeProblem& problem, const LateMaking& making, LayerPlace place)
@@ -156,7 +157,7 @@ class BackwardParetoSearch {
     }
     return parts;
   }
-  // Returns parts for the set `late`. After each item the search keeps at most about `beam` states.
+  // Returns parts for the set `late`. After each item the search keeps about `beam` states at most.
   std::vector<BackwardPart> Of(ItemSet late, size_t beam) {
     std::vector<BackwardPart> parts;
     for (const Node& node : Grow(late, beam)) {
@@ -170,13 +171,13 @@ class BackwardParetoSearch {
     LateState state;
     bool dominated = false;
   };
-  // An element of links_, which has one for each element of grown_.
+  // An element of links_. links_ has one element for each element of grown_.
   struct Link {
     uint64_t packed;  // see NumbersOf
-    int32_t next;     // index in grown_ of the next state with the same `due`, `last` and `set`; -1: this is the last
+    int32_t next;     // index in grown_ of the next state with the same `due`, `last` and `set`; -1: there is no next state
   };
 
-  // Numbers of a part. If one part dominates another, none of its numbers is larger.
+  // Four numbers of a part. If a part dominates another part, none of its numbers is larger than that of the other part.
   static PackedNumbers::Numbers NumbersOf(const BackwardPart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;
@@ -217,8 +218,8 @@ class BackwardParetoSearch {
     return nodes;
   }
 
-  // Keeps `beam` states: those with the least exposed time (AlikeExposed), and among equal ones those with the least transient
-  // memory.
+  // Keeps `beam` states: those with the least exposed time (AlikeExposed), and among equal states those with the least
+  // transient memory.
   void Narrow(std::vector<Node>& nodes, size_t beam) const {
     std::erase_if(nodes, [](const Node& node) { return node.dominated; });
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
@@ -249,9 +250,9 @@ class BackwardParetoSearch {
     head->second = static_cast<int32_t>(grown_.size()) - 1;
   }
 
-  // Returns true if `a` can replace `b` in every stage. Both parts recompute the same items, so the part with less exposed time
-  // does more work in some window. `a` dominates even if all this additional work does not fit there and becomes exposed time,
-  // provided that `a` does at least as much work as `b` in every window.
+  // Returns true if `a` can replace `b` in every stage: `a` has no more exposed time and no more memory than `b`, and does at
+  // least as much work in every window. If `a`'s additional work does not fit into a window, it becomes exposed time; even then
+  // `a` has no more exposed time than `b`, because both parts recompute the same items.
   bool Dominates(const BackwardPart& a, const BackwardPart& b) const {
     if (a.exposed > b.exposed || a.early < b.early) return false;
     for (int w = 0; w < making_.windows(); ++w) {
@@ -273,7 +274,7 @@ class BackwardParetoSearch {
   absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
 };
 
-// Where early items are recomputed.
+// The early items and the moments at which they are recomputed.
 struct EarlyPart {
   LayerPolicy policy{};
   std::array<Nanos, kMaxWindows> work{};
@@ -295,7 +296,8 @@ class EarlySearch {
   }
 
  private:
-  // Decides item i, then recurses. Moments are the numbers of the forward windows, then kMaxWindows for the stall.
+  // Decides item i, then calls itself for the other items. The moments are the numbers of the forward windows; kMaxWindows
+  // stands for the stall.
   void Decide(int i, ItemSet set, const EarlyPart& part, ItemNumbers due) {
     if (i < 0) return Add(set, part);
     Decide(i - 1, set, part, due);
@@ -351,7 +353,7 @@ class KeptParts {
       if (!early_[early].empty() && (tables_.inputs[early] & late) == 0) AddEarly(late, early);
       if (early == 0) break;
     }
-    // A dominating part comes first in this order.
+    // In this order, a part comes after all parts that dominate it.
     const auto order = [](const Found& f) { return std::tuple(f.held, f.exposed, f.stall, f.host, f.copy_out); };
     std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) { return order(a) < order(b); });
     std::vector<KeptPart> parts;
@@ -377,7 +379,7 @@ class KeptParts {
 
   void AddEarly(ItemSet late, ItemSet early) {
     const ItemSet needed = tables_.read | tables_.inputs[early | late];
-    if ((early & ~needed) != 0) return;  // nothing would read it
+    if ((early & ~needed) != 0) return;  // an early item that nothing reads is of no use
     const ItemSet stored = needed & ~(early | late);
     const Bytes held = tables_.bytes[stored] * problem_.in_flight + tables_.bytes[early];
     for (uint32_t p = 0; p < early_[early].size(); ++p) {
@@ -474,8 +476,8 @@ Nanos AlikeExposed(const RecomputeProblem& problem, LayerPlace place, const Back
 
 namespace {
 
-// Returns the parts of every set of late items. `known`: the parts of another layer of the stage. Their KeptParts are copied,
-// because they are the same for all layers.
+// Returns the parts of every set of late items. `known` are the parts of another layer of the stage. Their KeptParts are
+// copied, because all layers have the same KeptParts.
 std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, LayerPlace place, KeptParts& kept,
                                   const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, place);

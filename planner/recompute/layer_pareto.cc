@@ -19,10 +19,10 @@ constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 2};
 constexpr Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// Holds for each set of items the least exposed time if exactly these items are recomputed in the forward windows and in the
+// Finds, for each set of items, the least exposed time if exactly these items are recomputed in the forward windows and in the
 // layer's share of the stall. The windows are considered one after another, and each takes a part of the set; the reader of an
-// item never comes earlier than the item. The last window takes longest to compute and is not needed for most sets, so its
-// result is computed on demand.
+// item never comes earlier than the item. The last window takes the longest time to compute, and most sets do not need it. So
+// its result for a set is computed only when the result is asked for.
 class EarlyTimes {
  public:
   EarlyTimes(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs)
@@ -62,7 +62,7 @@ class EarlyTimes {
     Placement placement;
     Nanos capacity;
     ItemSet allowed;
-    std::vector<ItemSet> taken;  // by set: the part of the set that is recomputed in this window
+    std::vector<ItemSet> taken;  // for each set, the part of the set that is recomputed in this window
   };
 
   void AddWindow(const RecomputeProblem& problem, Placement placement, Nanos capacity) {
@@ -88,11 +88,11 @@ class EarlyTimes {
     }
   }
 
-  // Computes the exposed time of the set if the last window takes the best part of it.
+  // Computes the exposed time of a set. The last window takes that part of the set with which the exposed time is least.
   void FindLast(ItemSet set) {
     Window& window = windows_.back();
     Nanos& best = exposed_[set];
-    // A lower bound for `best`: the exposed time of a subset is never more than that of the set.
+    // A lower bound for `best`: the exposed time of a subset is never more than the exposed time of the set.
     Nanos least = Excess(cost_[set], room_);
     for (unsigned rest = set; rest != 0; rest &= rest - 1) {
       const unsigned fewer = set & ~(rest & -rest);
@@ -108,15 +108,15 @@ class EarlyTimes {
     known_[set] = true;
   }
 
-  const std::vector<ItemSet>& inputs_;           // by set
-  std::vector<Nanos> exposed_, without_, cost_;  // by set; `without_`: without the last window
-  std::vector<char> known_;                      // by set: whether exposed_ includes the last window
+  const std::vector<ItemSet>& inputs_;           // the index is the set
+  std::vector<Nanos> exposed_, without_, cost_;  // the index is the set; `without_`: exposed time without the last window
+  std::vector<char> known_;                      // for each set, whether exposed_ includes the last window
   std::vector<Window> windows_;
   Nanos room_;
   ItemSet possible_ = 0;
 };
 
-// Tables by set of items.
+// Tables whose index is a set of items.
 struct SetTables {
   explicit SetTables(const RecomputeProblem& problem)
       : bytes(size_t{1} << problem.items.size()), inputs(bytes.size()), readers(bytes.size()) {
@@ -135,22 +135,22 @@ struct SetTables {
   }
 
   std::vector<Bytes> bytes;
-  // `inputs`: items that the recomputation of the set reads. `readers`: items whose recomputation reads some item of the set.
+  // `inputs`: items that the recomputation of the set reads. `readers`: items whose recomputation reads an item of the set.
   std::vector<ItemSet> inputs, readers;
-  ItemSet read = 0;  // read by segments
+  ItemSet read = 0;  // items that segments read
 };
 
-// A way to treat the items that are not late: says which are early, which are offloaded, and what this costs. Other items are
-// stored if something reads them.
+// A way to treat the items that are not late. It says which items are early, which are offloaded, and what this costs. All
+// other items are stored if something reads them.
 struct Kept {
-  Nanos exposed;  // work that does not fit in the forward windows and the layer's shares of stall and copy times
-  Bytes held;     // with the problem's microbatches in flight
+  Nanos exposed;  // time of work that does not fit into the forward windows and into the layer's shares of stall and copy times
+  Bytes held;     // bytes for all microbatches in flight of the problem
   Bytes stored;   // stored bytes of one microbatch
   ItemSet early = 0, offloaded = 0;
 };
 
 // Finds the best ways to treat the items that are not in a set of late items. Items are decided from the last to the first, so
-// that all readers of an item are decided before the item.
+// all readers of an item are decided before the item.
 class KeptPareto {
  public:
   KeptPareto(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
@@ -168,15 +168,15 @@ class KeptPareto {
   }
 
   EarlyTimes& early() { return early_; }
-  // A lower bound: no way to treat the other items has less exposed time, held bytes or stored bytes if these items are late.
+  // A lower bound for a set of late items: no way to treat the other items has less exposed time, held bytes or stored bytes.
   Kept FloorOf(ItemSet late) const {
     const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
     const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late]);
     const ItemSet kept = needed & static_cast<ItemSet>(~early);
     return {Nanos(0), tables_.bytes[early] + least_stored_[kept], offloadable_ == 0 ? tables_.bytes[kept] : Bytes(0)};
   }
-  // Returns the best ways to treat the other items if the items of `late` are late. They are unordered, and valid until the
-  // next call.
+  // Returns the best ways to treat the other items if the items of `late` are late. The list has no order, and is valid until
+  // the next call.
   const std::vector<Kept>& Of(ItemSet late) {
     late_ = late;
     kept_.clear();
@@ -202,20 +202,21 @@ class KeptPareto {
     std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
   }
 
-  // The least device memory of an item that is stored or offloaded.
+  // The least device memory that an item takes if it is stored or offloaded.
   Bytes LeastStored(int i) const {
     return problem_.items[i].bytes *
            (Has(offloadable_, i) ? std::min(problem_.in_flight, problem_.resident) : problem_.in_flight);
   }
 
-  // A partial decision. `held` is the memory of the decided items if every item that can be offloaded is offloaded.
+  // A state in which some items are decided. `held` is the memory of the decided items if every item that can be offloaded is
+  // offloaded.
   struct State {
     Bytes held, stored;
     ItemSet early = 0, kept = 0;
   };
 
-  // Tries to make every item early that can be. If they all fit into the windows and need no further items, adds this way and
-  // returns true: no other way is better.
+  // Tries to make all items early that can be early. If they all fit into the windows and need no further items, no other way
+  // is better: then adds this way and returns true.
   bool AddAllEarly() {
     if (offloadable_ != 0) return false;
     const ItemSet needed = (tables_.read | tables_.inputs[late_]) & static_cast<ItemSet>(~late_);
@@ -226,15 +227,15 @@ class KeptPareto {
     return true;
   }
 
-  // Decides the last item of `rest`, then recurses.
+  // Decides the last item of `rest`, then calls itself for the other items.
   void Decide(ItemSet rest, const State& state) {
     const ItemSet needed = tables_.read | tables_.inputs[state.early] | tables_.inputs[late_];
     const Nanos exposed = early_.Exposed(state.early);
     if (exposed >= kNever) return;
     const Kept floor{exposed, state.held + least_held_[rest & needed], offloadable_ == 0 ? state.stored : Bytes(0)};
     if (Bettered(floor)) return;
-    // An item that nothing reads is neither stored nor recomputed, so the loop skips it. An item whose readers are not all
-    // decided may still be needed.
+    // If nothing reads an item, the item is neither stored nor recomputed, so the loop skips it. An item may still be needed as
+    // long as some of its readers are not decided.
     while (rest != 0) {
       const int i = std::bit_width(rest) - 1;
       rest &= static_cast<ItemSet>(~ItemBit(i));
@@ -255,8 +256,8 @@ class KeptPareto {
     Finish(state);
   }
 
-  // Adds the way without offloading, then offloads one item after another, those with the least copy time per byte first,
-  // as long as they fit into the layer's share of the host's memory.
+  // Adds the way without offloading. Then offloads one item after another, as long as the items fit into the layer's share of
+  // the host's memory, and adds each of these ways. Items with the least copy time per byte come first.
   void Finish(const State& state) {
     Kept kept{early_.Exposed(state.early), tables_.bytes[state.kept] * problem_.in_flight + tables_.bytes[state.early],
               state.stored, state.early};
@@ -296,9 +297,10 @@ class KeptPareto {
   const SetTables& tables_;
   const bool or_more_;
   EarlyTimes early_;
-  std::vector<int> by_copy_;  // items that may be offloaded, those with the least copy time per byte first
+  std::vector<int> by_copy_;  // items that may be offloaded; items with the least copy time per byte come first
   ItemSet offloadable_ = 0;
-  std::vector<Bytes> least_held_, least_stored_;  // by set; least_stored_ assumes that no item of the set is early
+  std::vector<Bytes> least_held_, least_stored_;  // the index is the set; least_stored_ assumes that no item of the set is
+                                                  // early
   ItemSet late_ = 0;
   std::vector<Kept> kept_;
 };
@@ -311,13 +313,13 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// A list of the values of policies. It finds a value that dominates a given one.
+// A list of the values of policies. It finds a value that dominates a given value.
 class Values {
  public:
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-  // `most`: the largest value to expect; a larger one only makes FindBetter slower. Without `or_more`, stored bytes do not
-  // matter.
+  // `most` is the largest value that is expected; with a larger value, FindBetter only gets slower. If `or_more` is false,
+  // stored bytes do not matter.
   Values(const Value& most, bool or_more) : or_more_(or_more), packing_(Numbers(most)) {}
 
   void Add(const Value& value) {
@@ -329,7 +331,7 @@ class Values {
     std::swap(packed_[a], packed_[b]);
   }
   bool Betters(size_t a, const Value& b) const { return Betters(values_[a], b); }
-  // The first value that dominates `value` or equals it.
+  // Returns the index of the first value that dominates `value` or equals it.
   size_t FindBetter(const Value& value) const {
     const uint64_t packed = packing_.Pack(Numbers(value));
     for (size_t i = 0; i < packed_.size(); ++i) {
@@ -352,14 +354,14 @@ class Values {
   std::vector<uint64_t> packed_;
 };
 
-// Joins the two halves of a policy: the Pareto front of the late items (of inner and of top layers), and the ways to treat the
-// other items.
+// Joins the two halves of a policy. The first half is the Pareto front of the late items (of inner and of top layers). The
+// second half is the ways to treat the other items.
 class Search {
  public:
   Search(const RecomputeProblem& problem, InFlightUse in_flight)
       : problem_(problem), or_more_(in_flight == InFlightUse::kOrMore), tables_(problem), kept_(problem, tables_, in_flight) {}
 
-  // One result for each of `fronts`.
+  // Returns one list of points for each of `fronts`.
   std::vector<std::vector<LayerPoint>> Run(std::span<BackwardPareto* const> fronts) {
     std::vector<Joined> joined;
     for (BackwardPareto* const front : fronts) joined.push_back({.late = front, .values = NoValues()});
@@ -383,7 +385,7 @@ class Search {
   }
 
  private:
-  // One choice for a whole layer: the sets of items that are late, early or offloaded, and the value of this choice.
+  // One choice for a whole layer: which items are late, early or offloaded, and the value of this choice.
   struct Found {
     Value value;
     ItemSet late = 0, early = 0, offloaded = 0;
@@ -397,11 +399,11 @@ class Search {
     BackwardPareto* late;
     Values values;                     // values of `found`
     BackwardPareto::Floor floor = {};  // lower bound for the current set of late items
-    bool hopeless = false;             // the current set cannot give a new point
+    bool hopeless = false;             // no policy with the current set can give a new point
     std::vector<Found> found = {};
-    size_t last = 0;  // the point that dominated a candidate last; it probably dominates the next one too
-    // A value that no point dominated when `found` had open_at entries. It is stored because Bettered is often called for the
-    // same value again.
+    size_t last = 0;  // index of the last point that dominated a candidate; it probably dominates the next candidate, too
+    // A value that no point dominated at the time when `found` had open_at entries. It is stored because Bettered is often
+    // called again for the same value.
     Value open = {};
     size_t open_at = std::numeric_limits<size_t>::max();
   };
@@ -417,7 +419,7 @@ class Search {
     return {most, or_more_};
   }
 
-  // The sets of late items with their lower bounds; the sets with the smallest bound on exposed time come first.
+  // The sets of late items with their lower bounds. The sets with the smallest bound on exposed time come first.
   std::vector<std::tuple<Nanos, Bytes, ItemSet>> InOrder(const BackwardPareto& front) const {
     std::vector<std::tuple<Nanos, Bytes, ItemSet>> order;
     order.reserve(tables_.bytes.size());
@@ -434,7 +436,7 @@ class Search {
     return {kept.exposed + exposed, kept.held, kept.stored, transient};
   }
 
-  // True if every policy that joins one of `kept` with the current late items is dominated by a known point.
+  // True if a known point dominates every policy that joins one of `kept` with the current late items.
   bool Hopeless(std::span<const Kept> kept, Joined& of) const {
     return std::all_of(kept.begin(), kept.end(),
                        [&](const Kept& with) { return Bettered(Join(with, of.floor.exposed, of.floor.transient), of); });
@@ -462,7 +464,7 @@ class Search {
       of.open_at = of.found.size();
       return false;
     }
-    // Moves the dominating point towards the front of the list, so that points that dominate often are found sooner.
+    // Moves the dominating point towards the front of the list: points that dominate often are then found sooner.
     of.last = known / 2;
     std::swap(of.found[known], of.found[of.last]);
     of.values.Swap(known, of.last);

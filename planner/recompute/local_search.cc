@@ -36,7 +36,7 @@ class Improvement {
     LayerUse use;
   };
   struct Worth {
-    Nanos exposed;  // including the slowdown by copies
+    Nanos exposed;  // exposed time, with the slowdown by copies
     Bytes bytes, host;
 
     auto operator<=>(const Worth&) const = default;
@@ -58,7 +58,7 @@ class Improvement {
   }
   bool Fits(const Worth& worth) const { return worth.bytes <= problem_.budget && worth.host <= problem_.host_budget; }
 
-  // The alternatives for a layer that has `policy`.
+  // The other policies and placements that are tried for a layer that has `policy`.
   const std::vector<Choice>& ChoicesFor(const LayerPolicy& policy, LayerPlace place) {
     const auto emplaced = choices_.try_emplace({place, policy});
     std::vector<Choice>& choices = emplaced.first->second;
@@ -80,8 +80,8 @@ class Improvement {
     return choices;
   }
 
-  // Makes the best exchange in one layer; false if no exchange is an improvement. Of consecutive layers with the same policy,
-  // only the first and the last are tried.
+  // Makes the best exchange in one layer. Returns false if no exchange is an improvement. Among consecutive layers with the
+  // same policy, only the first and the last are tried.
   bool Exchange() {
     Worth best = worth_;
     size_t at = 0;

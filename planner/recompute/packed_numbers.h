@@ -1,6 +1,6 @@
-// PackedNumbers holds four numbers in one word, rounded down to 15 bits each. It makes dominance tests fast: one subtraction of
-// two words finds most pairs of words in which some number of the first word is larger than the same number of the second.
-// Above each number there is a guard bit. If the subtraction borrows from this bit, the first word's number is larger.
+// PackedNumbers holds four numbers in one word, each rounded down to 15 bits. This makes dominance tests fast. In most cases in
+// which a number of one word is larger than the same number of another word, one subtraction of the two words shows this. Above
+// each number there is a guard bit. If the subtraction borrows from this bit, the first word's number is larger.
 //
 // Pure values; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_PACKED_NUMBERS_H_
@@ -17,8 +17,8 @@ class PackedNumbers {
  public:
   using Numbers = std::array<int64_t, 4>;
 
-  // `most`: the largest number to expect for each position. All larger numbers may be packed alike, and so are all numbers
-  // below 0.
+  // `most` has the largest number that is expected at each position. All larger numbers may be packed as the same value, and so
+  // may all numbers below 0.
   explicit PackedNumbers(const Numbers& most) {
     for (size_t i = 0; i < most.size(); ++i) {
       shifts_[i] = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(most[i]))) - kBits);
@@ -32,7 +32,7 @@ class PackedNumbers {
     }
     return packed;
   }
-  // False only if some number of `a` is larger than the same number of `b`.
+  // If this returns false, some number of `a` is larger than the same number of `b`. If it returns true, this may still be so.
   static bool MayAllBeAtMost(uint64_t a, uint64_t b) { return (((b | kGuards) - a) & kGuards) == kGuards; }
 
  private:

@@ -1,4 +1,4 @@
-// Named policies and policy text. See recompute_policy.h.
+// The named policies, and policies as text. See recompute_policy.h.
 #include "planner/recompute/recompute_policy.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// Outputs of norms and activation functions.
+// True for the outputs of norms and activation functions.
 bool IsBalanced(Tensor tensor) {
   switch (tensor) {
     case Tensor::kLn1:
@@ -36,13 +36,13 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   return Placement::kStore;
 }
 
-// Splits the layers into groups of `group` layers, in which only the first layer's input is stored.
+// Splits the layers into groups of `group` layers. In each group, only the input of the first layer is stored.
 void ChainInputs(int32_t group, StagePolicy& policy) {
   if (group <= 1 || policy.layers.size() <= 1) return;
   for (size_t l = 0; l < policy.layers.size(); ++l) policy.input_recomputed.push_back(l % static_cast<size_t>(group) != 0);
 }
 
-// Offloads whole tensors, layer by layer in the order of the graph, as long as the offloaded share of the bytes so far is at
+// Offloads whole tensors, layer by layer in the order of the graph, as long as the offloaded share of all bytes so far is at
 // most `permille` thousandths.
 void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy) {
   const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
@@ -60,7 +60,7 @@ void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy
   }
 }
 
-// The names of the tensors with this placement: " ln1 qkv".
+// The names of the tensors with this placement, such as " ln1 qkv".
 std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
   std::string text;
   for (size_t i = 0; i < graph.recomputable().size(); ++i) {

@@ -15,27 +15,27 @@
 
 namespace lynx {
 
-// Where a tensor of layer l and microbatch k is recomputed. A tensor's inputs must be stored, or be recomputed no later than
-// the tensor. The order below is the order in time, except that the own windows lie between the critical points of the layer's
-// backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf). Without sequence parallelism a pass
-// has two: forward attn, mlp; backward mlp, attn.
+// Where a tensor of layer l and microbatch k is recomputed. The inputs of the tensor must be stored, or be recomputed no later
+// than the tensor. The values below are in the order of time, but the own windows lie between the critical points of the
+// layer's backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf). Without sequence
+// parallelism a pass has two windows: in the forward pass attn and mlp, in the backward pass mlp and attn.
 enum class Placement : uint8_t {
   kStore,
   kForward1,
   kForward2,
   kForward3,
-  kForward4,  // windows of layer l of the forward that runs just before backward k
+  kForward4,  // windows of layer l's forward pass of the microbatch that runs just before backward k
   kStall,     // before the wait for the gradient of microbatch k from the next stage
   kAbove1,
   kAbove2,
   kAbove3,
-  kAbove4,  // windows of the backward of layer l+1
+  kAbove4,  // windows of the backward pass of layer l+1
   kOwn1,
   kOwn2,
   kOwn3,
-  kOwn4,      // windows of layer l's own backward; only for tensors that are read after them
-  kCritical,  // just before the backward segment that reads it, exposed
-  kOffload,   // not recomputed: kept in the host's memory between forward and backward
+  kOwn4,      // windows of layer l's own backward pass; only for tensors that are read after the window
+  kCritical,  // exposed, just before the backward segment that reads the tensor
+  kOffload,   // not recomputed, but kept in the host's memory between the forward and the backward pass
 };
 inline constexpr int kPlacementCount = 16;
 template <>
@@ -50,33 +50,35 @@ constexpr bool IsAboveWindow(Placement p) { return p >= Placement::kAbove1 && p 
 constexpr bool IsOwnWindow(Placement p) { return p >= Placement::kOwn1 && p <= Placement::kOwn4; }
 constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p != Placement::kOffload; }
 
-// Indexed by position in LayerGraph::recomputable(); kStore at unused positions.
+// The index is the position in LayerGraph::recomputable(). Unused positions have kStore.
 using LayerPolicy = std::array<Placement, kMaxRecomputable>;
 
 struct StagePolicy {
-  std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
-  // input_recomputed[l] is true if layer l does not store its input, but layer l - 1 recomputes it. Consecutive layers of this
-  // kind form a chain: all that they recompute is recomputed together, before the backward pass of the chain's top layer.
-  // Either empty (false for all layers), or one entry per layer. The first entry is false.
+  std::vector<LayerPolicy> layers;  // one policy per transformer layer of the stage
+  // input_recomputed[l] is true if layer l does not store its input, and layer l - 1 recomputes this input. Consecutive layers
+  // of this kind form a chain: everything that they recompute is recomputed together, before the backward pass of the chain's
+  // top layer. The list is either empty (false for all layers) or has one entry per layer. Its first entry is false.
   std::vector<bool> input_recomputed;
 
   bool InputRecomputed(size_t layer) const { return layer < input_recomputed.size() && input_recomputed[layer]; }
   bool operator==(const StagePolicy&) const = default;
 };
 
-// Returns the policy of a mode with one policy for all layers: none, full, full-keep-collectives, selective, balanced.
+// Returns the policy of a mode in which all layers have the same policy: none, full, full-keep-collectives, selective,
+// balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
-// Like the function above, but supports the modes uniform and block too, with N = options.layers. Uniform: each group of N
-// layers, from the first layer on, stores only the input of its first layer (N of 0 or 1: every layer stores its input). Block:
-// the first N layers are recomputed, and the other layers are stored. In addition, options.offload_permille thousandths of the
-// bytes that the policy would store are offloaded to the host. Whole tensors are chosen in order, so that the offloaded share
-// of the layers so far comes as near to this value as possible without exceeding it. The inputs of layers are never offloaded.
+// Like the function above, but also supports the modes uniform and block, with N = options.layers. Uniform: each group of N
+// layers, counted from the first layer, stores only the input of its first layer (if N is 0 or 1, every layer stores its
+// input). Block: the first N layers are recomputed, and the other layers are stored. In addition, options.offload_permille
+// thousandths of the bytes that the policy would store are offloaded to the host. Whole tensors are chosen in order, so that
+// the offloaded share of the layers so far is as near to this value as possible, but not above it. The inputs of layers are
+// never offloaded.
 StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
-// "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one layer's policy as one line.
+// One layer's policy as one line, such as "store all", "full" or "x1 fc1 stored; f1: ln1 qkv; critical: gelu".
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
-// Groups equal layers: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
+// A stage's policy as text; equal layers are grouped: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
 std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);
-// "1-3 5": the layers whose inputs are recomputed. "" if there are none.
+// The layers whose inputs are recomputed, such as "1-3 5". "" if there is no such layer.
 std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer);
 
 }  // namespace lynx

@@ -18,15 +18,15 @@ int Segments(const RecomputeProblem& problem) { return problem.segments(); }
 int LastReader(SegmentSet set) { return static_cast<int>(std::bit_width(set)) - 1; }
 int FirstReader(SegmentSet set, int none) { return set == 0 ? none : std::countr_zero(set); }
 
-// The moments of the header's list, as numbers in the order of time.
+// The moments that the header lists, as numbers in the order of time.
 constexpr int kStallMoment = kMaxWindows;
 constexpr int kBackwardMoment = kStallMoment + 1 + kMaxWindows;  // c0
 constexpr int CriticalMoment(int phase) { return kBackwardMoment + 2 * phase; }
 constexpr int OwnMoment(int window) { return kBackwardMoment + 2 * window + 1; }
 constexpr int PhaseOf(int moment) { return moment <= kBackwardMoment ? 0 : (moment - kBackwardMoment + 1) / 2; }
 
-// The moment at which an item with this placement is recomputed; `deadline` is the last moment that is early enough for all
-// readers of the item. nullopt: a critical item is needed before the critical path begins.
+// The moment at which an item with this placement is recomputed. `deadline` is the last moment that is early enough for all
+// readers of the item. nullopt: the item is critical, but it is needed before the critical path begins.
 std::optional<int> MomentOf(Placement placement, int deadline) {
   if (IsForwardWindow(placement)) return IndexOf(placement, Placement::kForward1);
   if (placement == Placement::kStall) return kStallMoment;
@@ -36,10 +36,11 @@ std::optional<int> MomentOf(Placement placement, int deadline) {
   return CriticalMoment((deadline - kBackwardMoment) / 2);
 }
 
-// When each item of a layer is recomputed, and when it is read.
+// The moments at which each item of a layer is recomputed, and the phases in which it is read.
 struct Remaking {
   std::array<int, kMaxItems> moments{};
-  std::array<int, kMaxItems> last_phases{};  // the last phase in which something reads it; -1: none in the backward pass
+  std::array<int, kMaxItems> last_phases{};  // the last phase in which something reads the item; -1: nothing reads it in the
+                                             // backward pass
   std::array<bool, kMaxItems> read{};
 };
 
@@ -51,7 +52,7 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
   Remaking schedule;
   const int count = static_cast<int>(problem.items.size());
   ItemSet recomputed = 0;
-  // Readers come after what they read, so the loop handles them first.
+  // Readers come after the items that they read. The loop runs from the last item to the first, so it handles readers first.
   for (int i = count - 1; i >= 0; --i) {
     const RecomputeItem& item = problem.items[i];
     const Placement placement = policy[i];
@@ -167,7 +168,7 @@ absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolic
   if (!schedule.ok()) return schedule.status();
   LayerUse use;
   std::array<Nanos, kMaxWindows> forward{};
-  bool collective = false;  // an item at c0 so far repeats a collective
+  bool collective = false;  // true once an item at c0 repeats a collective
   for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
     const RecomputeItem& item = problem.items[i];
     const Placement placement = policy[i];

@@ -23,7 +23,7 @@ const char* ProofStatusName(ProofStatus status) {
 
 namespace {
 
-// Splits the text into lines and words. Keeps the first error.
+// Splits the text into lines and words. Remembers the first error.
 class Reader {
  public:
   explicit Reader(std::string_view text) : lines_(absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {}

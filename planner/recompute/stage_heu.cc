@@ -15,11 +15,11 @@
 namespace lynx {
 namespace {
 
-// Number of mixes, those with the best estimates, for which the exact value is computed.
+// The exact value is computed for this number of mixes: those with the best estimates.
 constexpr size_t kMixes = 6;
 // Number of BackwardParts of one set of late items that Placing tries.
 constexpr size_t kPlacings = 32;
-// Number of partial BackwardParts of one set that the search for them keeps (`beam` of LatePartsOf).
+// Number of partial BackwardParts that the search for the parts of one set keeps (`beam` of LatePartsOf).
 constexpr size_t kBeam = 64;
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
@@ -34,8 +34,8 @@ std::vector<const ParetoPoint*> InOrderOfHeld(const std::vector<ParetoPoint>& fr
   return sorted;
 }
 
-// `points` is ordered by held memory. Drops the points with more than `transient` bytes of transient memory, and points that
-// have no less exposed time than a point with less held memory.
+// `points` are in the order of held memory. Drops the points with more than `transient` bytes of transient memory, and points
+// whose exposed time is not less than that of a point with less held memory.
 std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>& points, Bytes transient) {
   std::vector<const ParetoPoint*> kept;
   for (const ParetoPoint* point : points) {
@@ -45,11 +45,11 @@ std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>
   return kept;
 }
 
-// `points` is ordered by held memory. Returns the points on the lower convex hull of exposed time over held memory.
+// `points` are in the order of held memory. Returns the points on the lower convex hull of exposed time over held memory.
 std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& points) {
   std::vector<const ParetoPoint*> hull;
   for (const ParetoPoint* c : points) {
-    // The middle point of three leaves the hull unless the slope before it is steeper than the slope after it.
+    // Of three points, the middle one is on the hull only if the slope before it is steeper than the slope after it.
     const auto above = [&](const ParetoPoint* a, const ParetoPoint* b) {
       return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
              static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
@@ -64,7 +64,7 @@ std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& poin
 
 namespace {
 
-// The non-dominated points in the problem's stage, one for each value.
+// The non-dominated points in the problem's stage. If several points have the same value, one of them is returned.
 std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
   // A layer's equal share of the stage's stall and copy times.
   const Nanos stall = problem.stall / problem.layers;
@@ -84,8 +84,8 @@ std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vec
   std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
-  // In this order, only an earlier point can dominate a point.
-  // key: held memory; value: the least transient memory of the points so far with at most this held memory; decreasing
+  // In this order, a point can be dominated only by an earlier point.
+  // key: held memory; value: the least transient memory of all points so far that have at most this held memory; decreasing
   std::map<Bytes, Bytes> least;
   std::vector<ParetoPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
@@ -112,7 +112,7 @@ std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, LayerPlace
   return FrontOf(problem, LayerPoints(problem, place, InFlightUse::kGiven));
 }
 
-// A choice of points for the layers of a stage: `fast_count` inner layers use the point `fast`, one uses `filler`, the other
+// One point for each layer of a stage: `fast_count` inner layers use the point `fast`, one inner layer uses `filler`, the other
 // inner layers use `slow`, and the top layer uses `top`.
 struct StageHeu::Mix {
   const ParetoPoint* slow = nullptr;
@@ -126,10 +126,10 @@ struct StageHeu::Mix {
   auto key() const { return std::tuple(exposed, bytes); }
 };
 
-// Finds the mixes with the best estimates; an estimate assumes that the neighbours of a layer use the same point as the layer.
+// Finds the mixes with the best estimates. An estimate assumes that a layer's neighbours use the same point as the layer.
 class StageHeu::MixSearch {
  public:
-  // The pairs of points to try. kHull: only two neighbouring points of the hull, which finds a good mix in far less time.
+  // Which pairs of points are tried. kHull: only one pair of neighbours on the hull, which finds a good mix much faster.
   enum class Pairs : uint8_t { kAll, kHull };
 
   MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
@@ -179,13 +179,13 @@ class StageHeu::MixSearch {
   }
 
   // Tries pairs of a slower point, with less memory, and a faster point. The slower point is on the hull, because other points
-  // cost more time for the same memory; the faster point can be any point.
+  // take more time for the same memory; the faster point can be any point.
   void TryPairs(const Level& level, const ParetoPoint& top, Bytes left) {
     const Nanos least = level.inner.back()->exposed;
     for (const ParetoPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      // If all layers but one can be fast, the slower point does not matter; the first slower point covers these cases.
+      // If all layers but one can be fast, the slower point does not matter. Then only the first slower point is tried.
       const auto at_least = [&](const ParetoPoint* point, Bytes held) { return point->held < held; };
       const auto all_fast = [&](Bytes room, const ParetoPoint* point) { return room < point->held * (inner_layers_ - 1); };
       const auto begin = slow == level.hull.front()
@@ -203,7 +203,7 @@ class StageHeu::MixSearch {
   }
 
   void TryHull(const Level& level, const ParetoPoint& top, Bytes left) {
-    // Finds the point of the hull with the most memory that fits if all inner layers use it, and the next larger point.
+    // Finds the point with the most memory on the hull that still fits if all inner layers use it, and the next larger point.
     const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
                                         [&](Bytes bytes, const ParetoPoint* p) { return bytes < p->held * inner_layers_; });
     const ParetoPoint& slow = **std::prev(after);
@@ -214,7 +214,7 @@ class StageHeu::MixSearch {
     return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
   }
 
-  // Adds a mix of two points. As many layers as fit get the faster point; one more gets the best point that still fits.
+  // Adds a mix of two points. As many layers as fit get the faster point. One more layer gets the best point that still fits.
   void TryPair(const Level& level, const ParetoPoint& top, const ParetoPoint& slow, const ParetoPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
     const int64_t fit = FastLayers(step, slack);
@@ -236,7 +236,7 @@ class StageHeu::MixSearch {
     if (full() && mix.key() >= best_.back().key()) return;
     const auto after =
         std::upper_bound(best_.begin(), best_.end(), mix, [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
-    // Drops the mix: two mixes with the same value are nearly always the same mix, found with different pairs.
+    // Drops the mix: if two mixes have the same value, they are nearly always the same mix, found with different pairs.
     if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
     best_.insert(after, mix);
     if (best_.size() > count_) best_.pop_back();
@@ -245,11 +245,11 @@ class StageHeu::MixSearch {
   const int32_t inner_layers_;
   const size_t count_;
   const Pairs pairs_;
-  std::vector<Mix> best_;  // in order
+  std::vector<Mix> best_;  // the best mix comes first
 };
 
-// Chooses a BackwardPart for each layer, whose late items are given, and takes the real neighbours into account. The result has
-// the least exposed time with transient memory up to a limit. The method is dynamic programming from the top layer down.
+// Chooses a BackwardPart for each layer, for given late items and with the layer's real neighbours. The result has the least
+// exposed time with transient memory up to a limit. The method is dynamic programming from the top layer down.
 class StageHeu::Placing {
  public:
   struct Choices {
@@ -261,10 +261,10 @@ class StageHeu::Placing {
     Bytes transient;
   };
   struct Pairing {
-    std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not computed yet
+    std::vector<PairCost> pairs;  // the index is lower part * number of upper parts + upper part; kUnknown: not computed yet
   };
   static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
-  // Results that do not depend on the budget and on the numbers of layers and of microbatches in flight.
+  // Results that do not depend on the budget, on the number of layers and on the number of microbatches in flight.
   struct Cache {
     std::map<std::pair<LayerPlace, ItemSet>, Choices> choices;
     std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings;
@@ -280,11 +280,11 @@ class StageHeu::Placing {
     const Bytes cap = problem_.budget - held;
     std::vector<const Choices*> choices(layers);
     for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], PlaceOf(l, layers));
-    // least[a]: exposed time of this layer and all layers above it if this layer has its part a. above[l][a]: the part of
-    // layer l + 1 in that case.
+    // least[a]: exposed time of this layer and all layers above it if this layer has its part a. above[l][a]: the part that
+    // layer l + 1 then has.
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
-    std::vector<int32_t> order;  // the upper layer's parts, ordered by `least`
+    std::vector<int32_t> order;  // the upper layer's parts, in the order of `least`
     // what the previous layer added to each entry of `least`, if it had the same choices as the layer above it
     std::optional<Nanos> steady;
     for (size_t l = layers - 1; l-- > 0;) {
@@ -371,7 +371,7 @@ class StageHeu::Placing {
     return cost;
   }
 
-  // The difference between `to` and `from` if it is the same in all possible entries (below kNever); otherwise nullopt.
+  // If `to` minus `from` is the same in all possible entries (below kNever), returns this difference; otherwise nullopt.
   static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
     std::optional<Nanos> difference;
     for (size_t i = 0; i < to.size(); ++i) {
@@ -414,7 +414,7 @@ const BackwardPart StageHeu::Placing::kNoPart;
 struct StageHeu::Shared {
   // Fronts of the late items, for any stage. `top_late` is empty if the top layer has the same possibilities as inner layers.
   std::optional<BackwardPareto> inner_late, top_late;
-  // Without stall and offloading: the points of a layer in any stage with at least `least_in_flight` microbatches in flight.
+  // Without stall and offloading: a layer's points in any stage with at least `least_in_flight` microbatches in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
   Placing::Cache placing;
@@ -484,8 +484,8 @@ void StageHeu::MakeLevels() {
   }
 }
 
-// A lower bound for the exposed time of `layers` inner layers that together have `held` bytes: the value if a fraction of a
-// layer could use another point. `held` must suffice for the point with the least memory in every layer.
+// A lower bound for the exposed time of `layers` inner layers that together have `held` bytes: the value if a part of a layer
+// could use another point. `held` must suffice for the point with the least memory in every layer.
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
@@ -497,7 +497,7 @@ Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   return low.exposed * layers - Nanos(saved + 1);
 }
 
-// Returns the solution in which each layer uses its point without changes. `points` are ordered from the bottom layer on.
+// Returns the solution in which each layer uses its point without changes. `points` begins with the bottom layer.
 StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const ParetoPoint*>& points) {
   StageSolution solution;
   std::vector<LayerUse> uses;
@@ -569,8 +569,8 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
   };
   const MixSearch search(*this, layers, budget, kMixes, MixSearch::Pairs::kAll);
   for (const Mix& mix : search.best()) {
-    // Layers that recompute more come first, that is, at the bottom of the stage: their backward runs last, when the memory of
-    // the other layers is already free.
+    // Layers that recompute more come first, at the bottom of the stage. Their backward passes run last, when the memory of the
+    // other layers is already free.
     points.clear();
     const int64_t slow = layers - 2 - mix.fast_count;
     for (int64_t i = 0; i < slow; ++i) points.push_back(mix.slow);
@@ -578,7 +578,7 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
     try_points();
-    // Tries the inner layers in reverse too: this can be better, as no other layer uses the bottom layer's own windows.
+    // Also tries the inner layers in reverse order: this can be better, as no other layer uses the bottom layer's own windows.
     std::reverse(points.begin(), points.end() - 1);
     try_points();
     if (slow == 0 || mix.fast_count == 0) continue;

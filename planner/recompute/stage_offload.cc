@@ -14,13 +14,13 @@
 namespace lynx {
 namespace {
 
-// Offloading frees device memory on which HEU can spend more ("buys" it). The result is estimated for kSteps amounts of bought
-// memory, and computed for the kTried amounts with the best estimates.
+// Offloading frees device memory, which HEU can use for other tensors. So offloading "buys" memory. The result is estimated for
+// kSteps amounts of bought memory, and computed for the kTried amounts with the best estimates.
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
-// Maximum number of amounts for which the host turns out to have no room. They do not count towards kTried.
+// At most this many amounts may turn out to need more memory than the host has. Such amounts are not counted in kTried.
 constexpr size_t kMaxWithoutRoom = 24;
-// Maximum number of attempts per amount. Another attempt follows as long as more memory was freed than was bought.
+// Maximum number of attempts per amount. There is another attempt as long as more memory was freed than was bought.
 constexpr int kTries = 4;
 // Number of amounts that EstimateWithOffloading considers.
 constexpr int kEstimates = 4;
@@ -29,7 +29,7 @@ constexpr int kMaxNodes = 400;
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// Items that exist under the policy, are stored and may be offloaded.
+// Items that are stored under the policy, that something reads, and that may be offloaded.
 std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy& policy, LayerPlace place) {
   ItemSet read = 0;
   for (size_t i = 0; i < problem.items.size(); ++i) {
@@ -45,9 +45,9 @@ std::vector<int> StoredItems(const RecomputeProblem& problem, const LayerPolicy&
 }
 
 // Chooses which stored items of a policy to offload, so that enough memory becomes free. This is a covering knapsack problem
-// over the stored items of the stage, with the least copy time. The search is depth first over the items, those with the most
-// bytes per copy time first. For each item it tries to offload the item in as many layers as needed, then in one layer fewer,
-// and so on.
+// over the stored items of the stage; the copy time should be least. The search is depth first over the items; items with the
+// most bytes per copy time come first. For each item it tries to offload the item in as many layers as needed, then in one
+// layer fewer, and so on.
 class Leaving {
  public:
   explicit Leaving(const RecomputeProblem& problem)
@@ -58,8 +58,8 @@ class Leaving {
     std::stable_sort(order_.begin(), order_.end(), [&](int x, int y) { return Price(x) < Price(y); });
   }
 
-  // Returns the freed memory, at least `wanted`. nullopt: no choice was found that frees `wanted` and for which the host has
-  // room; then the policy is unchanged.
+  // Offloads items and returns the freed memory, which is at least `wanted`. nullopt: no choice was found that frees `wanted`
+  // and for which the host has room; then the policy is unchanged.
   std::optional<Bytes> Free(Bytes wanted, StagePolicy& policy) {
     const std::vector<std::vector<int>> stored = Stored(policy);
     best_copies_ = std::numeric_limits<int64_t>::max();
@@ -73,7 +73,7 @@ class Leaving {
     return leaves * frees_;
   }
 
-  // Offloads as much as the host has room for, the largest items first.
+  // Offloads as much as the host has room for. The largest items come first.
   void FreeMost(StagePolicy& policy) {
     const std::vector<std::vector<int>> stored = Stored(policy);
     std::vector<int> by_size = order_;
@@ -91,7 +91,7 @@ class Leaving {
  private:
   Bytes BytesOf(int i) const { return problem_.items[static_cast<size_t>(i)].bytes; }
 
-  // Returns the stored items of each layer. Also counts in available_ how many layers store each item.
+  // Returns the stored items of each layer. Also counts, in available_, how many layers store each item.
   std::vector<std::vector<int>> Stored(const StagePolicy& policy) {
     std::vector<std::vector<int>> stored;
     available_.fill(0);
@@ -107,7 +107,7 @@ class Leaving {
     return static_cast<double>((item.copy_out + item.copy_in).value) / static_cast<double>(item.bytes.value);
   }
 
-  // Tries the items from the k-th on. `wanted`: bytes of one microbatch that have still to be offloaded. `room`: bytes of one
+  // Tries the items from the k-th on. `wanted`: bytes of one microbatch that must still be offloaded. `room`: bytes of one
   // microbatch for which the host still has room. `copies`: copy time of the items that are chosen so far.
   void Try(size_t k, Bytes wanted, Bytes room, int64_t copies) {
     if (wanted.value <= 0) {
@@ -131,8 +131,8 @@ class Leaving {
     counts_[static_cast<size_t>(i)] = 0;
   }
 
-  // Marks each item i as offloaded in best_[i] layers. The copies are spread over the layers as evenly as possible, because a
-  // layer's copies can only be hidden behind a layer's pass.
+  // Marks each item i as offloaded in best_[i] layers. The copies are spread over the layers as evenly as possible, because the
+  // copies of one layer can only be hidden behind the pass of one layer.
   void Spread(const std::vector<std::vector<int>>& stored, StagePolicy& policy) const {
     std::vector<Nanos> copies(policy.layers.size());
     for (const int i : order_) {
@@ -175,7 +175,7 @@ bool Better(const OffloadSolution& a, const OffloadSolution& b) {
   return of_a != of_b ? of_a < of_b : Better(a.value, b.value);
 }
 
-// The cost of memory that copies free, if the same share of every item is offloaded.
+// The cost of the memory that copies free. It assumes that the same share of every item is offloaded.
 class Purchase {
  public:
   explicit Purchase(const RecomputeProblem& problem) : problem_(problem), frees_(problem.in_flight - problem.resident) {
@@ -191,7 +191,7 @@ class Purchase {
     if (problem_.host_budget.value == 0 || frees_ <= 0) return Bytes(0);
     return std::min(bytes_ * problem_.layers, problem_.host_budget / problem_.in_flight) * frees_;
   }
-  // Returns the time that the copies cost if they free `freed` bytes: the copy time that is not hidden, plus the time by which
+  // Returns the time that the copies cost if they free `freed` bytes: the copy time that is not hidden, and the time by which
   // copies slow down ops.
   Nanos Cost(Bytes freed, int32_t copy_slowdown_permille) const {
     const Nanos out = Copies(out_, freed), in = Copies(in_, freed);
@@ -206,13 +206,13 @@ class Purchase {
 
   const RecomputeProblem& problem_;
   const int32_t frees_;
-  Bytes bytes_;  // of all items of a layer
+  Bytes bytes_;  // bytes of all items of a layer
   Nanos out_, in_;
 };
 
-// Policies with the least memory on the device. The first offloads as much as possible of what HEU's policy with the least
-// memory stores. The second offloads as much as possible and stores the rest. The third is HEU's policy with the least memory,
-// without offloading.
+// Three policies with the least memory on the device. The first offloads as much as possible of what HEU's policy with the
+// least memory stores. The second offloads as much as possible and stores the rest. The third is HEU's policy with the least
+// memory, without offloading.
 std::vector<StagePolicy> LeastPolicies(const StageHeu& heu, const RecomputeProblem& problem) {
   const std::optional<StageSolution> least = heu.Best(problem.layers, heu.LeastBytes(problem.layers));
   LYNX_CHECK(least.has_value());
@@ -223,7 +223,7 @@ std::vector<StagePolicy> LeastPolicies(const StageHeu& heu, const RecomputeProbl
   return policies;
 }
 
-// Tries policies and keeps the best that fits.
+// Tries policies and keeps the best one that fits.
 class OffloadSearch {
  public:
   OffloadSearch(const StageHeu& heu, const StageHeu& offloading, const RecomputeProblem& problem,
@@ -238,8 +238,8 @@ class OffloadSearch {
     if (purchase_.Most().value == 0 || (best_ && best_->value.exposed.value == 0)) return std::move(best_);
     if (auto found = offloading_.Best(problem_.layers, problem_.budget)) Consider(std::move(found->policy));
     TryAmounts();
-    // If everything stored can be offloaded, stored items take device memory only for the `resident` microbatches that are
-    // being copied.
+    // If all stored tensors can be offloaded, they take device memory only for the `resident` microbatches that are being
+    // copied.
     const int32_t resident = std::max(kLeastInFlight, problem_.resident);
     if (resident < problem_.in_flight) {
       TryAmount(heu_.ForStage(problem_.layers, resident, problem_.stall), Bytes(0));
@@ -255,8 +255,8 @@ class OffloadSearch {
   }
 
  private:
-  // At least 2: with one microbatch in flight, no other microbatch's forward pass precedes a backward pass, so StageHeu would
-  // have no forward windows to use.
+  // At least 2. With one microbatch in flight, there is no forward pass of another microbatch before a backward pass, and
+  // StageHeu would have no forward windows.
   static constexpr int32_t kLeastInFlight = 2;
 
   bool Consider(StagePolicy policy) {
@@ -270,10 +270,10 @@ class OffloadSearch {
   struct Amount {
     Nanos cost;  // estimate of exposed time plus slowdown by copies
     Bytes bought;
-    StageValue stored;  // estimate of HEU's solution with the budget plus `bought`
+    StageValue stored;  // estimate of HEU's solution with a budget that is larger by `bought`
   };
 
-  // Returns the amounts that can be worthwhile, ordered by cost.
+  // Returns the amounts that can be worthwhile, in the order of their cost.
   std::vector<Amount> Amounts() const {
     std::vector<Amount> amounts;
     for (int i = 1; i <= kSteps; ++i) {
@@ -301,8 +301,9 @@ class OffloadSearch {
     }
   }
 
-  // Solves the stage with the budget plus `bought`, and offloads as much as is needed to fit. If this frees more than `bought`,
-  // repeats with the freed amount, which can give a better policy. Returns false if the host has no room for the first amount.
+  // Solves the stage with a budget that is larger by `bought`, and offloads as much as is needed to fit. If this frees more
+  // than `bought`, tries again with the freed amount, which can give a better policy. Returns false if the host has no room for
+  // the first amount.
   bool TryAmount(const StageHeu& heu, Bytes bought) {
     for (int i = 0; i < kTries; ++i) {
       std::optional<StageSolution> stored = heu.Best(problem_.layers, problem_.budget + bought);
@@ -356,7 +357,7 @@ StageValue EstimateWithOffloading(const StageHeu& heu, const RecomputeProblem& p
     with.transient = Bytes(0);
     const bool fits_so = with.bytes() <= budget;
     if (!best || (fits_so && with.exposed < best->exposed)) best = with;
-    if (!fits_so) break;  // with less memory it does not fit either
+    if (!fits_so) break;  // with less memory the stage does not fit either
   }
   return *best;
 }

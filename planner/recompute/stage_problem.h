@@ -9,17 +9,18 @@ namespace lynx {
 
 struct StageTraits {
   int32_t layers = 1;
-  int32_t in_flight = 1;    // microbatches
-  bool below_head = false;  // the head is above the stage's top layer
+  int32_t in_flight = 1;    // microbatches in flight
+  bool below_head = false;  // true if the head is above the stage's top layer
   Nanos stall;              // how long the stage waits for the gradient of each microbatch in the steady state; 0: no wait
-  Bytes host_memory;        // part of the rank's share of its node's memory for offloading; 0: no offloading
+  Bytes host_memory;        // the part of the rank's share of its node's memory that offloading may use; 0: no offloading
 };
 
-// Items are LayerGraph::recomputable(); segments are the transformer layer's backward segments in their order. The capacity of
-// a window is CostModel::OverlapCapacity of its length, minus the time of the weight gradients that run there first. `early` is
-// the capacity of the window of the head's backward. The lowering puts the recomputation there that the top layer needs first.
-// With one microbatch in flight there is no other microbatch whose forward or stall could hide work. Sizes and times beyond a
-// problem's limits are cut to the limits: nothing of that size fits in memory or can be hidden.
+// The items are LayerGraph::recomputable(), and the segments are the backward segments of a transformer layer in their order.
+// The capacity of a window is CostModel::OverlapCapacity of its length, minus the time of the weight gradients that run there
+// first. `early` is the capacity of the window of the head's backward pass; the lowering puts the recomputation there that the
+// top layer needs first. If only one microbatch is in flight, no other microbatch has a forward pass or a stall that could hide
+// work. Sizes and times above the limits of a problem are set to the limits: nothing of that size fits in memory or can be
+// hidden.
 //
 // Weaving. If passes run side by side (CostModel::woven), other passes fill a layer's windows. Only the time by which the
 // layer's transfers are longer than its computation is left, as windows of the backward.
@@ -32,10 +33,10 @@ struct StageTraits {
 // are on the device anyway.
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
 
-// Returns the problem without offloading, as if StageTraits::host_memory were 0.
+// Returns the same problem without offloading, as if StageTraits::host_memory were 0.
 RecomputeProblem WithoutOffloading(RecomputeProblem problem);
 
-// Returns the problem without windows and stall: all time for recomputation is exposed.
+// Returns the same problem without windows and stall, so that all time for recomputation is exposed.
 RecomputeProblem WithoutWindows(RecomputeProblem problem);
 
 }  // namespace lynx

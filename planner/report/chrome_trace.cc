@@ -14,7 +14,7 @@
 namespace lynx {
 namespace {
 
-// The format counts in microseconds and allows fractions.
+// The format counts time in microseconds and allows fractions.
 std::string Micros(Nanos time) { return absl::StrFormat("%d.%03d", time.value / 1000, time.value % 1000); }
 
 // A process of the trace: one stage's step.
@@ -47,7 +47,8 @@ Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   return begins[limit];
 }
 
-// Returns for each wait the index of its start, which is found by its fields; -1 for other actions.
+// Returns for each wait the index of its start, and -1 for other actions. The fields of the actions show which start belongs to
+// a wait.
 std::vector<int32_t> StartsOf(const Program& program) {
   std::vector<int32_t> starts(program.size(), -1);
   std::map<std::string, int32_t> open;
@@ -78,8 +79,8 @@ class Writer {
   }
 
  private:
-  // Processes and threads count from 1, because viewers treat 0 as the kernel. The number of a thread is unique in the whole
-  // trace. `fields`: all fields of the event except the process.
+  // Processes and threads are numbered from 1, because viewers treat 0 as the kernel. The number of a thread is unique in the
+  // whole trace. `fields` has all fields of the event except the process.
   void Add(size_t process, const std::string& fields) {
     absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", process + 1, ",", fields, "}");
   }
@@ -120,7 +121,7 @@ class Writer {
   void Slices(size_t process, const Track& track) {
     const Program& program = *track.program;
     const std::vector<int32_t> starts = StartsOf(program);
-    // by start action; in a measured step, a transfer may begin after the wait for it
+    // the key is the start action; in a measured step, a transfer may begin after its wait
     std::map<int32_t, TimelineSpan> transfers;
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.lane != 0 && span.begin < end_) transfers[span.action] = span;
@@ -147,7 +148,7 @@ class Writer {
     }
   }
 
-  // Adds an arrow from the begin of the transfer to the end of the wait for it.
+  // Adds an arrow from the begin of the transfer to the end of its wait.
   void Flow(size_t process, const TimelineSpan& wait, int32_t start, const std::map<int32_t, TimelineSpan>& transfers) {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;

@@ -1,7 +1,7 @@
 // ChromeTrace writes a step as trace-event JSON, for Perfetto and chrome://tracing. Each stage is one process, or two processes
 // if the trace has a measured and a predicted step. Each lane (compute, communication, copy) is a thread. Categories are the
-// names of SpanKindId. A recompute action contains slices for its hidden and exposed parts. Flows lead from a transfer to the
-// wait that it ends. Counters show the arena's bytes by kind. Pure; thread-safe.
+// names that SpanKindId returns. A recompute action contains slices for its hidden and exposed parts. An arrow (flow) leads
+// from a transfer to the wait that it ends. Counters show the bytes of the arena by kind. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_CHROME_TRACE_H_
 #define LYNX_PLANNER_REPORT_CHROME_TRACE_H_
 
@@ -19,12 +19,12 @@ struct ChromeTraceText {
   Nanos end;  // the end of the shown time: the step's end, or the time at which the limit of spans is reached
 };
 
-// Writes at most about `limit` spans: those that begin first, over all stages. Returns FailedPrecondition in the same cases as
+// Writes at most about `limit` spans: those of all stages that begin first. Returns FailedPrecondition in the same cases as
 // MemoryOf. The same step always gives the same bytes.
 absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t limit = 1'000'000);
 
-// Writes a Chrome trace of a measured step of the plan, together with its prediction. `predicted`: nullptr if there is no
-// prediction. `job`: the job's name.
+// Writes a Chrome trace of a measured step of the plan, together with its prediction. `predicted` is nullptr if there is no
+// prediction. `job` is the job's name.
 absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan, const MeasuredStep& measured,
                                                     const Simulation* predicted, size_t limit = 1'000'000);
 

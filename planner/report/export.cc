@@ -37,8 +37,8 @@ LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
   return LayerRecompute::kMixed;
 }
 
-// The number of first layers of a stage that recompute, all in the same way, while the other layers recompute nothing. nullopt:
-// the policy of the stage does not have this form.
+// A stage may recompute only in its first layers, all in the same way, and nothing in the other layers. Run has the number of
+// these first layers. nullopt: the policy of the stage does not have this form.
 struct Run {
   LayerRecompute kind = LayerRecompute::kNothing;
   int32_t layers = 0;
@@ -81,11 +81,11 @@ std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& sl
   return first;
 }
 
-// Returns the fastest plan with the layout of `plan` and with policies that the framework has. nullopt: no such plan fits.
+// Returns the fastest plan that has the layout of `plan` and only policies that the framework has. nullopt: no such plan fits.
 absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
-  request.spec.recompute_options = {};  // no offloading; N of kBlock: the best that fits
+  request.spec.recompute_options = {};  // no offloading; for kBlock, the planner chooses the best N that fits
   std::optional<Plan> best;
   for (const RecomputeMode mode :
        {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kBlock, RecomputeMode::kFull}) {
@@ -107,8 +107,8 @@ std::vector<ScheduleKind> SchedulesOf(ExportFormat format) {
   return schedules;
 }
 
-// Returns N of uniform recomputation: the number of layers from one stored layer input to the next. It is the maximum over all
-// virtual stages, because a stage with fewer than N layers stores only one input.
+// Returns N of uniform recomputation: the number of layers from one stored layer input to the next. The result is the maximum
+// over all virtual stages, because a stage with fewer than N layers stores only one input.
 int32_t GroupLayers(const Plan& plan) {
   int32_t most = 1;
   for (const SlicePlan* slice : SlicesInOrder(plan)) {
@@ -270,7 +270,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   for (const ScheduleKind schedule : SchedulesOf(format)) {
     request.spec.parallel.schedule = schedule;
     absl::StatusOr<PlanResult> result = MakePlan(request);
-    if (!result.ok()) {  // the request is refused only if all schedules refuse it
+    if (!result.ok()) {  // the request is refused only if it is refused with every schedule
       refusal.Update(result.status());
       continue;
     }

@@ -1,5 +1,5 @@
-// DeepSpeed: ds_config.json. Keys: the configuration reference of DeepSpeed, runtime/pipe/module.py and engine.py, and the
-// tutorial on automatic tensor parallelism; see docs/export.md.
+// Exports to DeepSpeed: ds_config.json. The names of the keys are from the configuration reference of DeepSpeed,
+// runtime/pipe/module.py and engine.py, and the tutorial on automatic tensor parallelism; see docs/export.md.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-// A JSON object; members keep the order in which they are added.
+// A JSON object. Its members keep the order in which they are added.
 class JsonObject {
  public:
   void Raw(const std::string& name, const std::string& json) { members_.push_back({name, json}); }
@@ -47,7 +47,7 @@ class DeepSpeed {
         layout_(input.plan.layout), recompute_(input.recompute) {}
 
   ExportedPlan Export() {
-    // JSON has no comments; DeepSpeed ignores keys that it does not know.
+    // JSON has no comments, but DeepSpeed ignores keys that it does not know.
     config_.Text("comment", ExportComment(input_));
     Batches();
     Parallelism();
@@ -183,14 +183,14 @@ class DeepSpeed {
     Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ", train.seed));
   }
 
-  // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. So if the job has no
-  // warm-up, the cosine schedule warms up from the full learning rate, which changes nothing. The linear schedule cannot do
-  // this (SchedulerMissing).
+  // DeepSpeed's schedulers warm up for at least two steps, and versions from 0.19.3 on refuse 0 steps. If the job has no
+  // warm-up, the cosine schedule warms up from the full learning rate, so the warm-up changes nothing. The linear schedule
+  // cannot do this (SchedulerMissing).
   void Scheduler() {
     const TrainSpec& train = spec_.train;
     const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;
     const bool warmup = train.warmup_steps > 0;
-    if (constant && !warmup) return;  // the optimizer's learning rate stays
+    if (constant && !warmup) return;  // then the learning rate of the optimizer stays the same
     JsonObject scheduler, parameters;
     scheduler.Text("type", cosine ? "WarmupCosineLR" : constant ? "WarmupLR" : "WarmupDecayLR");
     if (!constant) parameters.Number("total_num_steps", train.steps);

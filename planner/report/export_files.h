@@ -1,4 +1,4 @@
-// The exporters for the individual frameworks. See export.h. Pure; thread-safe.
+// The exporters, one for each framework. See export.h. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_EXPORT_FILES_H_
 #define LYNX_PLANNER_REPORT_EXPORT_FILES_H_
 
@@ -8,7 +8,7 @@
 
 namespace lynx {
 
-// Versions in the order of ExportVersions().
+// Versions, in the order of ExportVersions().
 enum class MegatronVersion : size_t { k0_16, k0_17, k0_18, k0_19 };
 enum class DeepSpeedVersion : size_t { k0_16, k0_17, k0_18, k0_19 };
 enum class TorchtitanVersion : size_t { k0_2_2, kMain };
@@ -26,14 +26,16 @@ ExportedPlan TorchtitanFiles(const ExportInput& input);
 
 bool CanExpress(ExportFormat format, const RecomputeSummary& recompute);
 
-// The text for a schedule that the framework does not have; `runs`: what it runs instead, "Megatron-LM runs 1F1B".
+// The text for a schedule that the framework does not have. `runs` says what the framework runs instead, such as "Megatron-LM
+// runs 1F1B".
 std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs);
 // The same for passes that run side by side.
 std::string WeaveMissing(const ParallelLayout& layout);
 
-// The purpose of a file and its plan, in one line.
+// One line with the purpose of a file and its plan.
 std::string ExportComment(const ExportInput& input);
-// The comment at the top of each file: the line of ExportComment, and `what` the file is. Each line begins with `mark`.
+// The comment at the top of each file. It has the line of ExportComment, and `what`, which says what the file is. Each line
+// begins with `mark`.
 std::string ExportHeader(const std::string& what, const ExportInput& input, const std::string& mark);
 
 }  // namespace lynx

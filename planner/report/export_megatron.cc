@@ -1,5 +1,5 @@
-// Megatron-LM: one array of arguments for pretrain_gpt.py. Names and exclusions: megatron/training/arguments.py and
-// megatron/core/transformer/transformer_config.py; see docs/export.md.
+// Exports to Megatron-LM: one array of arguments for pretrain_gpt.py. The names of flags, and which flags exclude each other,
+// are from megatron/training/arguments.py and megatron/core/transformer/transformer_config.py; see docs/export.md.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +22,8 @@ class Arguments {
   std::string text_;
 };
 
-// "E" is the embedding, "t" a layer, "L" the loss; stages are separated by "|", in the order of the model.
+// The layout as a string: "E" is the embedding, "t" a layer, "L" the loss. "|" separates stages. Stages are in the order of the
+// model.
 std::string LayoutString(const Plan& plan) {
   std::string text = "E";
   for (const SlicePlan* slice : SlicesInOrder(plan)) {
@@ -33,7 +34,7 @@ std::string LayoutString(const Plan& plan) {
   return text + "L";
 }
 
-// Quotes a word for a shell with single quotes.
+// Returns a word in single quotes, for a shell.
 std::string Quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -65,7 +66,7 @@ class Megatron {
     std::string text = absl::StrCat("#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
                                     "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
                                     " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
-    // The GPU starts collectives and matrix products in the order of the program only if there is one connection.
+    // With more than one connection, the GPU may start collectives and matrix products in another order than the program.
     if ((layout_.tp > 1 || layout_.cp > 1) && !Fsdp()) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
     return absl::StrCat(text, "MEGATRON_ARGS=(", args_.text(), ")\n");
   }
@@ -235,8 +236,8 @@ class Megatron {
     }
   }
 
-  // Megatron-LM refuses seed 0. NumPy's generator gets the seed plus an offset for each stage and refuses values above 32
-  // bits.
+  // Megatron-LM refuses seed 0. NumPy's generator gets the seed plus an offset for each stage, and refuses values of more than
+  // 32 bits.
   int64_t Seed() {
     constexpr uint64_t kLargest = INT32_MAX;
     const uint64_t seed = spec_.train.seed;
@@ -249,7 +250,7 @@ class Megatron {
   void Data() {
     args_.Group("data");
     args_.Value("--tokenizer-type", "NullTokenizer");
-    // The last token of the vocabulary is the one that ends a document. Up to version 0.17, NullTokenizer adds this token to
+    // The last token of the vocabulary is the token that ends a document. Up to version 0.17, NullTokenizer adds this token to
     // the given size.
     args_.Value("--vocab-size", version_ < MegatronVersion::k0_18 ? model_.vocab - 1 : model_.vocab);
     args_.Value("--make-vocab-size-divisible-by", 1);

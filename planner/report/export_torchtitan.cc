@@ -76,7 +76,8 @@ class Chooser {
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 
-  // Checks that the sequence (or microbatch) divides into equal parts; otherwise both versions of torchtitan refuse to start.
+  // torchtitan divides the sequence (or microbatch) into equal parts. If this is not possible, both versions refuse to start;
+  // this function checks it.
   void SequenceParts() {
     const bool tokens = version_ != TorchtitanVersion::k0_2_2;
     const int64_t length = tokens ? int64_t{plan_.micro_batch} * plan_.model.seq : plan_.model.seq;
@@ -89,7 +90,7 @@ class Chooser {
 
   void Training() {
     const TrainSpec& train = spec_.train;
-    // torchtitan always clips; an infinite norm means no clipping.
+    // torchtitan always clips gradients. With an infinite norm, clipping has no effect.
     choices_.max_norm = train.optimizer.clip_norm > 0 ? train.optimizer.clip_norm : std::numeric_limits<double>::infinity();
     if (version_ == TorchtitanVersion::k0_2_2 && plan_.model.dtype == DataType::kBfloat16 && !Fsdp() &&
         layout_.tp * layout_.pp > 1) {
@@ -107,8 +108,8 @@ class Chooser {
   }
 
   // True if replicas are FSDP shards. Up to 0.2.2, DDP works only without any other parallelism. So with tensor or pipeline
-  // parallelism, replicas are sharded instead of using DDP. With context parallelism they are replicas of its shards. Later
-  // versions use FSDP for all of this, possibly with one shard.
+  // parallelism, replicas are sharded and DDP is not used. With context parallelism, replicas hold copies of the shards of
+  // context-parallel ranks. Later versions use FSDP in all these cases, possibly with one shard.
   bool Sharded() const {
     const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
     return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);
@@ -153,8 +154,8 @@ class Chooser {
     Microbatches();
   }
 
-  // With one stage per rank, 1F1B replaces schedules that torchtitan does not have. With more stages it is interleaved
-  // 1F1B, because 1F1B runs only a rank's first stage.
+  // With one stage per rank, 1F1B replaces schedules that torchtitan does not have. With more stages per rank, interleaved 1F1B
+  // replaces them, because 1F1B runs only the first stage of a rank.
   std::string Schedule(int64_t stages) {
     switch (layout_.schedule) {
       case ScheduleKind::kGpipe: return "GPipe";
@@ -173,7 +174,7 @@ class Chooser {
     return stages > layout_.pp ? "Interleaved1F1B" : "1F1B";
   }
 
-  // Lists conditions under which PyTorch's schedules refuse to start.
+  // Lists conditions in which PyTorch's schedules refuse to start.
   void Microbatches() {
     const int32_t microbatches = plan_.microbatches;
     const int32_t rounds = std::max(1, microbatches / layout_.pp);

@@ -1,5 +1,5 @@
-// torchtitan's main branch: a Python module with the model and a function that makes a Trainer.Config. Names:
-// torchtitan/config/configs.py, torchtitan/trainer.py and the files that they import; see docs/export.md.
+// Exports to torchtitan's main branch: a Python module with the model and a function that makes a Trainer.Config. The names are
+// from torchtitan/config/configs.py, torchtitan/trainer.py and the files that they import; see docs/export.md.
 #include <cmath>
 #include <utility>
 
@@ -165,7 +165,7 @@ class Writer {
     return training;
   }
 
-  // Norms have no weight decay. A parameter belongs to the first group that matches its name.
+  // Norms have no weight decay. If several groups match the name of a parameter, the first of them applies.
   PythonCall Optimizer() const {
     const OptimizerSpec& optimizer = spec_.train.optimizer;
     std::string groups;

@@ -1,5 +1,6 @@
-// torchtitan 0.2.2: a job configuration in TOML, and a Python module that it imports, which registers the model. Names:
-// torchtitan/config/job_config.py and torchtitan/models/llama3/model/args.py; see docs/export.md.
+// Exports to torchtitan 0.2.2: a job configuration in TOML, and a Python module that the configuration imports and that
+// registers the model. The names are from torchtitan/config/job_config.py and torchtitan/models/llama3/model/args.py; see
+// docs/export.md.
 #include <cmath>
 #include <utility>
 
@@ -121,7 +122,7 @@ class Writer {
   Toml toml_;
 };
 
-// The text includes the end of its line. llama3 always scales; a factor of 1 has no effect.
+// Returns the arguments, with the end of their line. llama3 always scales; a factor of 1 has no effect.
 std::string RopeScalingArgs(const RotarySpec& rotary) {
   if (rotary.scaling != RopeScaling::kLlama3) return "RoPEScalingArgs(scaling_factor=1.0),  # none\n";
   return absl::StrCat("RoPEScalingArgs(\n        scaling_factor=", RealText(rotary.factor),

@@ -16,9 +16,9 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kManyStages = 12;  // with more stages, rows are thinner
+constexpr size_t kManyStages = 12;  // if there are more stages than this, rows are thinner
 
-// "1,234,567"
+// A number with commas, such as "1,234,567".
 std::string Grouped(int64_t value) {
   std::string text = absl::StrCat(value);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
@@ -27,10 +27,10 @@ std::string Grouped(int64_t value) {
   return text;
 }
 
-// Uses the micro sign, which terminals may lack.
+// The time with the micro sign, which terminals may not be able to show.
 std::string Time(Nanos time) { return absl::StrReplaceAll(FormatDuration(time), {{" us", " µs"}}); }
 
-// A width in CSS, accurate to a thousandth of a percent.
+// A width in CSS, up to an error of a thousandth of a percent.
 std::string Width(int64_t part, int64_t whole) {
   const auto thousandths = static_cast<int64_t>(static_cast<__int128>(part) * 100'000 / std::max<int64_t>(1, whole));
   return absl::StrFormat("%d.%03d%%", thousandths / 1000, thousandths % 1000);
@@ -52,7 +52,7 @@ std::string Figure(const char* title, const std::string& value, const std::strin
 
 std::string Sub(const std::string& text) { return absl::StrCat("<p class=\"sub\">", HtmlEscaped(text), "</p>"); }
 
-// "778.5 <small>ms</small>"
+// The text with its unit in small letters, such as "778.5 <small>ms</small>".
 std::string WithSmallUnit(const std::string& text) {
   const size_t space = text.rfind(' ');
   if (space == std::string::npos) return HtmlEscaped(text);

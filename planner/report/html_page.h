@@ -1,6 +1,7 @@
-// HtmlPage writes a plan as one self-contained page: main figures, the timeline of the predicted step, how time and memory are
-// used, the plan and its policies. It uses no network and no external script; without scripts the figures and tables remain.
-// The page's own text, style and scripts are the files in planner/report/page/, compiled in. Pure; thread-safe.
+// HtmlPage writes a plan as one self-contained page: main figures, the timeline of the predicted step, the use of time and
+// memory, the plan and its policies. The page uses no network and no external script. If scripts are off, the figures and
+// tables are still shown. The page's own text, style and scripts are the files in planner/report/page/, which are compiled in.
+// Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_HTML_PAGE_H_
 #define LYNX_PLANNER_REPORT_HTML_PAGE_H_
 
@@ -12,8 +13,8 @@
 
 namespace lynx {
 
-// Limits for the contents of a page, over all stages. Above these limits, only the begin and the end of the step are shown in
-// detail. For the rest, the page shows for each interval the share of time of each kind of work, and says so.
+// Limits for the contents of a page, over all stages. If a step is above these limits, only its begin and its end are shown in
+// detail. For the time between, the page shows for each interval the share of time of each kind of work, and says so.
 struct PageLimits {
   size_t spans = 40'000;
   size_t share_columns = 36'000;

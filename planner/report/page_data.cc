@@ -12,7 +12,7 @@ namespace lynx {
 namespace {
 
 // Stands for the number of the microbatch in a text that all microbatches share. It has more digits than the number of any real
-// microbatch, so that WithoutMicrobatch can find it in the text.
+// microbatch, so WithoutMicrobatch can find it in the text.
 constexpr int32_t kAnyMicrobatch = 987'654'321;
 
 std::string WithoutMicrobatch(std::string text) {
@@ -21,7 +21,7 @@ std::string WithoutMicrobatch(std::string text) {
   return at == std::string::npos ? text : text.replace(at, kNumber->size(), "#");
 }
 
-// The texts of actions, without repeats.
+// The texts of actions. Each text is stored once.
 class Texts {
  public:
   size_t IndexOf(Action action) {
@@ -118,15 +118,15 @@ class Writer {
     return json;
   }
 
-  // Encodes the time between the detailed ranges: for each interval, the kinds of spans on the compute lane and the share of
-  // time of each kind, in thousandths. One digit stands for the kind and two for the share, in base 36.
+  // Encodes the time between the ranges that are shown in detail. Each interval has the kinds of spans on the compute lane, and
+  // the share of time of each kind in thousandths. One digit stands for the kind and two digits for the share, in base 36.
   std::string Shares(const StageTimeline& timeline) const {
     if (detail_.size() == 1) return "";
     const Nanos begin = detail_.front().end, end = detail_.back().begin;
     const int64_t length = (end - begin).value;
     if (length <= 0) return "";
-    // An interval is at least two microbatches long. In a shorter interval, the shares would depend only on which passes fall
-    // into it.
+    // An interval is at least as long as two microbatches. In a shorter interval, the shares would only show which passes
+    // happen to be in the interval.
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
     std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));
@@ -169,7 +169,7 @@ class Writer {
       for (size_t k = 0; k < most.size(); ++k) most[k] = std::max(most[k], point.live[k]);
     }
     std::vector<size_t> kinds;
-    int64_t unit = 1;  // divisor of the numbers, so that no number has more than six digits
+    int64_t unit = 1;  // the numbers are divided by it, so no number has more than six digits
     std::string kinds_json;
     for (size_t k = 0; k < most.size(); ++k) {
       if (most[k].value == 0) continue;

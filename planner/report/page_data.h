@@ -1,5 +1,5 @@
 // PageData writes the data that the page's script draws, as one JSON object. Times are in ticks (whole nanoseconds times a
-// power of ten); spans are flat lists of numbers; texts that repeat for every microbatch are stored once. Pure; thread-safe.
+// power of ten). Spans are flat lists of numbers. Texts that every microbatch repeats are stored once. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_PAGE_DATA_H_
 #define LYNX_PLANNER_REPORT_PAGE_DATA_H_
 
@@ -19,7 +19,7 @@ struct StageFacts {
   Bytes limit;  // see MemoryLimitOf
 };
 
-// The page counts time in ticks. In a long step a tick is made longer, so that the step has at most kMaxTicks.
+// The page counts time in ticks. If a step is long, its ticks are longer, so that the step has at most kMaxTicks ticks.
 inline constexpr int64_t kMaxTicks = 1'000'000'000;
 
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,

@@ -57,7 +57,7 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   return text.empty() ? "-" : text;
 }
 
-// Appends the consecutive layers of a slice that have the same policy, as "layers 0-2" and the policy.
+// Appends one entry for each sequence of consecutive layers of a slice that have the same policy: "layers 0-2", and the policy.
 using PolicyRun = std::pair<std::string, std::string>;
 void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
   const std::vector<LayerPolicy>& layers = slice.policy.layers;
@@ -107,7 +107,7 @@ std::string Prediction(const Plan& plan) {
   return text;
 }
 
-// Notes about features of the model that the plan ignores or replaces by something else.
+// Notes about features of the model that the plan ignores, or replaces by other features.
 std::string ModelNotes(const ModelSpec& model) {
   std::string text;
   if (model.plan_only != 0) {

@@ -1,5 +1,5 @@
-// PlanTable writes a plan as one readable screen, for `lynxctl plan` and summaries. This file also has the tables and figures
-// in it. Pure.
+// PlanTable writes a plan as one readable screen, for `lynxctl plan` and summaries. This file also has functions for the tables
+// and figures on this screen. Pure.
 #ifndef LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 #define LYNX_PLANNER_REPORT_PLAN_TABLE_H_
 
@@ -11,7 +11,7 @@
 
 namespace lynx {
 
-// Plain ASCII, aligned columns, a final newline:
+// The plan in plain ASCII, with aligned columns and a newline at the end:
 //
 //   tp2 pp2 dp1 (4 ranks), micro-batch 1 x 16 microbatches, recompute auto
 //
@@ -22,12 +22,12 @@ namespace lynx {
 //   ...
 //   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
 //
-// Stored: the number of stored tensors over the stage's layers, of those that could be recomputed. Recomputed ops: the ops that
-// are recomputed for one microbatch, by window (recompute_policy.h). Times are per step. With recompute opt, a table of proofs
-// follows the policies.
+// Stored: of the tensors that could be recomputed, the number that is stored, over the stage's layers. Recomputed ops: the ops
+// that are recomputed for one microbatch, by window (recompute_policy.h). Times are for one step. If recompute is opt, a table
+// of proofs follows the policies.
 std::string PlanTable(const Plan& plan);
 
-// One row per stage. Does not read programs.
+// One row per stage. The function does not read the programs.
 Table StageTable(const Plan& plan);
 // One row for each sequence of consecutive layers of a stage with the same policy.
 Table PolicyTable(const Plan& plan);
@@ -37,14 +37,14 @@ Table ProofTable(const Plan& plan);
 // Sums over the stages, and figures derived from them.
 struct PlanFigures {
   Nanos hidden, exposed, stall;  // hidden and exposed recomputation; time of waiting for neighbour stages
-  int64_t tokens = 0;            // per step, over all replicas
+  int64_t tokens = 0;            // tokens per step, over all replicas
   int64_t tokens_per_second = 0;
 };
 PlanFigures FiguresOf(const Plan& plan);
 
-// "embed 0-3", "4-7 head": the layers of a stage.
+// The layers of a stage, such as "embed 0-3" or "4-7 head".
 std::string LayersText(const Plan& plan, size_t stage);
-// "12.3%"; computed with integers, so that every platform prints the same.
+// Text such as "12.3%". It is computed with integers, so every platform prints the same.
 std::string PercentText(int64_t part, int64_t whole);
 
 }  // namespace lynx

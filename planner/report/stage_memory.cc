@@ -1,4 +1,4 @@
-// Computes what a stage's memory holds, by kind, over the step. See timeline.h.
+// Computes how many bytes of each kind a stage's memory holds during the step. See timeline.h.
 #include <algorithm>
 
 #include "common/check.h"
@@ -13,7 +13,7 @@ struct KindNames {
   const char *id, *name;
 };
 
-// Indexed by MemoryKind.
+// The index is the MemoryKind.
 constexpr std::array<KindNames, kMemoryKindCount> kMemoryKinds = {{
     {"weights", "weights"},
     {"gradients", "weight gradients"},
@@ -34,7 +34,7 @@ TensorSet GradientTensors(const LayerGraph& graph) {
   return gradients;
 }
 
-// True if `last`, the last action that uses a buffer, is computation of the backward pass or a copy to the host.
+// `last` is the last action that uses a buffer. True if it is a computation of the backward pass or a copy to the host.
 bool KeptForBackward(const Action& last) {
   const ActionInfo& info = InfoOf(last.kind);
   return info.group == Group::kHost || (info.phase == Phase::kWhole && last.kind != ActionKind::kForward);
@@ -49,10 +49,11 @@ MemoryKind KindOf(const BufferInstance& buffer, const Program& program, TensorSe
   return KeptForBackward(program[static_cast<size_t>(buffer.last)]) ? MemoryKind::kStored : MemoryKind::kWorkspace;
 }
 
-// Bytes while each action runs.
+// The bytes that are live while each action runs.
 std::vector<LiveBytes> LiveAtActions(const Program& program, const LayerGraph& graph, const MemoryPlan& memory) {
   const TensorSet gradients = GradientTensors(graph);
-  std::vector<LiveBytes> live(program.size() + 1);  // first the changes, then their sums
+  std::vector<LiveBytes> live(program.size() + 1);  // at first an entry is the change at this action, later the sum of all
+                                                    // changes up to it
   for (const BufferInstance& buffer : memory.buffers) {
     const auto kind = static_cast<size_t>(KindOf(buffer, program, gradients));
     live[static_cast<size_t>(buffer.first)][kind] += buffer.bytes;

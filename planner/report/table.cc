@@ -39,7 +39,7 @@ std::string Colored(const Cell& cell, bool color) {
 std::string Line(const std::vector<Column>& columns, const std::vector<Cell>& row, const std::vector<size_t>& widths,
                  bool color) {
   std::string line;
-  size_t owed = 0;  // pending spaces, printed only if another cell follows
+  size_t owed = 0;  // number of pending spaces; they are printed only if another cell follows
   for (size_t i = 0; i < columns.size(); ++i) {
     const Cell& cell = CellAt(row, i);
     const size_t padding = widths[i] - Width(cell.text);

@@ -1,5 +1,5 @@
-// Table: rows and columns of text as a value, printed for a terminal or a page. Plan tables, policies and comparisons all
-// use it, so that layout is implemented once. Pure; thread-safe.
+// A table has rows and columns of text, and is a value. It is printed for a terminal or for a page. Plan tables, policies and
+// comparisons all use it, so the layout of tables is implemented once. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_TABLE_H_
 #define LYNX_PLANNER_REPORT_TABLE_H_
 
@@ -13,8 +13,8 @@ namespace lynx {
 
 enum class Align : uint8_t { kLeft, kRight };
 
-// The meaning of a cell, which decides its colour: kGood: a gain; kBad: a loss; kMuted: less important; kStrong: the row's
-// name.
+// The meaning of a cell, which decides the cell's colour. kGood: a gain. kBad: a loss. kMuted: less important. kStrong: the
+// name of the row.
 enum class Tone : uint8_t { kPlain, kGood, kBad, kMuted, kStrong };
 
 struct Column {
@@ -37,24 +37,24 @@ struct Cell {
 };
 
 struct Table {
-  std::string caption;  // "" = none
+  std::string caption;  // "" = no caption
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // a row may be shorter than the columns; the rest is empty
+  std::vector<std::vector<Cell>> rows;  // a row may have fewer cells than there are columns; the missing cells are empty
 };
 
-// Columns are padded to their widest cell and separated by two spaces, without trailing spaces. Titles come first; the caption
-// is not printed. `color`: use terminal colours for tones. Control characters in cells (including line ends) are escaped, so
-// that each row is one line, whatever the cells contain.
+// Returns the table as text. Each column is as wide as its widest cell, and two spaces separate columns. Lines have no trailing
+// spaces. The titles come first; the caption is not printed. If `color`, tones are shown in terminal colours. Control
+// characters in cells (also line ends) are escaped, so each row is one line, whatever the cells contain.
 std::string TextOf(const Table& table, bool color = false);
 
-// A <table> with caption, <th scope> and a class for each tone ("good", "bad", "muted", "strong") and alignment
-// ("r"). The first cell of a row is its header.
+// Returns a <table> with caption and <th scope>. Each tone ("good", "bad", "muted", "strong") and the right alignment ("r") has
+// a class. The first cell of a row is the header of the row.
 std::string HtmlOf(const Table& table);
 
 // Escapes text for HTML text or an attribute value: replaces & < > " '.
 std::string HtmlEscaped(std::string_view text);
 
-// A JSON string with its quotes. "<" becomes \u003c, so that the text may stand inside a <script> element.
+// Returns a JSON string with its quotes. "<" becomes \u003c, so that the text may stand inside a <script> element.
 std::string JsonString(std::string_view text);
 
 }  // namespace lynx

@@ -16,7 +16,7 @@ struct KindNames {
   const char *id, *name;
 };
 
-// Indexed by SpanKind.
+// The index is the SpanKind.
 constexpr std::array<KindNames, kSpanKindCount> kSpanKinds = {{
     {"forward", "forward"},
     {"backward", "backward"},
@@ -62,7 +62,7 @@ std::string LaneName(Stream stream, size_t number) {
   return number == 0 ? name : absl::StrCat(name, " ", number + 1);
 }
 
-// Puts transfers on lanes. Each gets the first lane that is free, so transfers that overlap get different lanes.
+// Puts transfers on lanes. Each transfer gets the first free lane, so transfers that overlap get different lanes.
 class TransferLanes {
  public:
   void Add(Stream stream, TimelineSpan span) { spans_[stream].push_back(span); }
@@ -91,7 +91,7 @@ class TransferLanes {
   std::map<Stream, std::vector<TimelineSpan>> spans_;
 };
 
-// Adds the spans of whole actions and of waits, which are on lane 0.
+// Adds the spans of waits and of actions without a transfer. These spans are on lane 0.
 void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan base, std::vector<TimelineSpan>& spans) {
   const ActionInfo& info = InfoOf(action.kind);
   base.begin = span.begin;
@@ -120,8 +120,8 @@ void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan 
   }
 }
 
-// Returns the span of a start action itself; only in measured steps a start takes time. It has the kind of the start's wait.
-// The start of the gradient norm is an exception: it sums the squares, so it counts as optimizer.
+// Returns the span of a start action itself. Only in measured steps does a start take time. The span has the kind of the
+// start's wait, with one exception: the start of the gradient norm sums the squares, so its kind is optimizer.
 TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpan base) {
   base.kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(InfoOf(action.kind).group);
   base.begin = span.begin;
@@ -226,8 +226,8 @@ std::vector<TimeRange> DetailRanges(const std::vector<StageTimeline>& stages, Na
     }
   }
   if (begins.size() <= budget) return {{Nanos(0), step}};
-  // `head` spans begin before head_end, or fewer if several begin at the same time. In the same way, about `tail` spans end
-  // after tail_begin.
+  // `head` spans begin before head_end, or fewer if several spans begin at the same time. In the same way, about `tail` spans
+  // end after tail_begin.
   const size_t head = budget * 2 / 3, tail = budget - head;
   std::nth_element(begins.begin(), begins.begin() + static_cast<ptrdiff_t>(head), begins.end());
   const Nanos head_end = begins[head];

@@ -32,7 +32,7 @@ absl::Status CheckMicrobatchOrder(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
-// The position of each slot on its rank, by pass, stage and microbatch.
+// For each pass, stage and microbatch, the position of its slot on its rank.
 class Places {
  public:
   explicit Places(const Schedule& schedule)
@@ -110,8 +110,8 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
       const int32_t target = TargetOf(shape, slot);
       to.sends = CrossesRanks(shape, slot, target);
       if (!to.sends) continue;
-      // A receive is posted by the slot before the slot that needs it. A receive that the first slot needs is posted before all
-      // slots.
+      // The slot before the slot that needs a receive posts the receive. If the first slot needs a receive, it is posted before
+      // all slots.
       const auto receiver = static_cast<size_t>(shape.RankOf(target));
       const int32_t posted = places.Of({slot.pass, target, slot.microbatch}) - 1;
       const Nanos ready = posted < 0 ? Nanos(0) : timeline.ranks[receiver].slots[static_cast<size_t>(posted)].end;

@@ -1,11 +1,12 @@
 // The slots of a schedule, prepared for lowering: for each slot of each rank, whether it receives from or sends to another
-// rank, and when the rank may wait for what it has sent. Does not depend on layers, times or bytes. Pure; thread-safe.
+// rank, and when the rank may wait until its send has completed. Layers, times and bytes have no influence. Pure; thread-safe.
 //
-// When to wait. A rank posts a receive one slot before the slot that needs it. If a sender waited for its transfer before the
-// receive is posted, it could wait for a rank that waits, directly or through other ranks, for the sender. To avoid this, the
-// slots get times on a simulated clock: F, B and W take one tick each, transfers take no time, and every slot begins after all
-// slots that it needs. A wait is placed in a slot that begins no earlier than the end of the slot that posts the receive. Then
-// every wait is only for something earlier on that clock, so no cycle can arise, whatever the real times are.
+// When to wait. A rank posts a receive one slot before the slot that needs the received data. If a sender waited before this
+// receive is posted, the receiver might at that time wait, directly or through other ranks, for the sender: a deadlock. To
+// avoid this, the slots get times on a simulated clock. F, B and W take one tick each, transfers take no time, and every slot
+// begins after all slots that it needs. The wait for a send is placed in a slot that does not begin before the end of the slot
+// that posts the receive. So every wait is for something that is earlier on this clock, and no cycle can arise, whatever the
+// real times are.
 #ifndef LYNX_PLANNER_SCHEDULE_LOWER_SLOTS_H_
 #define LYNX_PLANNER_SCHEDULE_LOWER_SLOTS_H_
 
@@ -19,10 +20,10 @@ namespace lynx {
 
 struct RankSlot {
   Slot slot;
-  bool receives = false;  // its input comes from another rank
-  bool sends = false;     // its result goes to another rank
-  // Only if `sends`: index of the first later slot of this rank that may wait for the transfer. If the wait is possible only
-  // after the last slot: the number of slots.
+  bool receives = false;  // the slot's input comes from another rank
+  bool sends = false;     // the slot's result goes to another rank
+  // Used only if `sends` is true: the index of the first later slot of this rank that may wait for the transfer. If only the
+  // end of all slots is late enough: the number of slots.
   int32_t sent_by = 0;
   // The slots [post_begin, post_end) of this rank whose receives this slot posts, if they have one. The receives that no slot
   // posts are posted before the first slot.
@@ -32,17 +33,17 @@ struct RankSlot {
   bool operator==(const RankSlot&) const = default;
 };
 
-// The slots of a schedule; one entry per rank.
+// The slots of a schedule. There is one list for each rank.
 using PipelineSlots = std::vector<std::vector<RankSlot>>;
 
-// Prepares all slots of a schedule. Returns InvalidArgument unless the schedule is valid (ValidateSchedule) and can be lowered.
-// For that, each stage must run its microbatches in ascending order in every pass, so that transfers between two stages match
-// in order and gradients are summed in one order. A bidirectional pipeline must have an even number of ranks, so that two
-// different ranks hold each piece. Takes O(n log n) time in the number of slots.
+// Prepares all slots of a schedule. Returns InvalidArgument if the schedule is not valid (ValidateSchedule) or cannot be
+// lowered. It can be lowered if each stage runs its microbatches in ascending order in every pass: then transfers between two
+// stages match in order, and gradients are summed in one order. A bidirectional pipeline must also have an even number of
+// ranks, so that two different ranks hold each piece. Takes O(n log n) time for n slots.
 absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule);
 
-// The slots of one rank of GPipe or 1F1B. These schedules need no clock, because what a slot sends can be waited for in the
-// next slot. The slots in `schedule` are not used and may be missing.
+// The slots of one rank of GPipe or 1F1B. These schedules need no clock, because what a slot sends can always be waited for in
+// the next slot. The slots in `schedule` are not used and may be missing.
 std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank);
 
 // The slots of the grouped schedule (GroupedSchedule in planner/schedule/schedule_generate.h), from those of the schedule whose

@@ -11,8 +11,8 @@ namespace {
 
 using enum ScheduleKind;
 
-// Columns: kind, placement, minimum and maximum chunks, whether W is a slot of its own. Indexed by ScheduleKind, from
-// kGpipe on.
+// Columns: kind, placement, minimum and maximum chunks, whether W is a slot of its own. The rows are in the order of
+// ScheduleKind and begin with kGpipe.
 constexpr std::array<ScheduleKindInfo, kScheduleKindCount - 1> kKinds = {{
     {kGpipe, StagePlacement::kLooping, 1, 1, false},
     {kOneForwardOneBackward, StagePlacement::kLooping, 1, 1, false},

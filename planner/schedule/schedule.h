@@ -1,30 +1,30 @@
-// Pipeline schedules: the order in which each rank of a pipeline runs the passes of its stages, as values that do not
-// depend on layers, times or bytes. A pipeline here is a sequence of tensor-parallel groups; `rank` is a place in it,
-// 0..ranks-1.
+// A pipeline schedule is the order in which each rank of a pipeline runs the passes of its stages. Schedules are values that do
+// not depend on layers, times or bytes. In this file, a pipeline is a sequence of tensor-parallel groups, and `rank` is a place
+// in this sequence, 0..ranks-1.
 //
 // Virtual stages. A rank holds `chunks` parts of the model (in a bidirectional pipeline: of two copies of the model), so a
 // pipeline has stages() = ranks * chunks virtual stages. Stage k is chunk k / ranks of its rank. The placement says on which
-// rank each stage is, and to which stage the data goes next:
+// rank each stage is, and to which stage the data goes next (p = ranks, v = chunks):
 //
-//   looping         stage k on rank k % p; the model is the stages 0..pv-1 in turn.         v any  1F1B, interleaved
-//   v               the second chunk runs back: stage p+i on rank p-1-i; 0..2p-1 in turn.   v = 2  ZB-V
-//   bidirectional   stages 0..p-1 on ranks 0..p-1 are one copy of the model (pipe 0, down),  v = 2  Chimera
-//                   stages p..2p-1 on ranks p-1..0 a second one (pipe 1, up).
+//   looping         stage k is on rank k % p; data passes through the stages 0..pv-1.               v any  1F1B, interleaved
+//   v               stage p+i, of the second chunk, is on rank p-1-i; data passes through 0..2p-1.   v = 2  ZB-V
+//   bidirectional   stages 0..p-1, on ranks 0..p-1, are one copy of the model (pipe 0, down);       v = 2  Chimera
+//                   stages p..2p-1, on ranks p-1..0, are a second copy (pipe 1, up).
 //
-// Slots. A slot is one pass of one stage for one microbatch. If the schedule splits weight gradients off
-// (`splits_weight`), B computes the gradient of the stage's input and W the gradients of its weights; else B computes
-// both.
+// Slots. A slot is one pass of one stage for one microbatch. If the schedule splits weight gradients off (`splits_weight`), B
+// computes the gradient of the stage's input and W computes the gradients of its weights. Otherwise B computes both.
 //
-// Text, which is printed and parsed back exactly: one line with the kind and the shape, then one line per rank with one
-// word per slot (stage, letter, microbatch: the numbers that the lowered actions carry). `#` starts a comment.
+// Text. A schedule prints as text, and the text parses back to the same schedule. The first line has the kind and the shape.
+// Then each rank has one line with one word per slot: stage, letter, microbatch. The lowered actions have the same stage and
+// microbatch numbers. `#` starts a comment.
 //
 //   1f1b ranks=2 chunks=1 microbatches=3
 //   0F0 0F1 0B0 0F2 0B1 0B2
 //   1F0 1B0 1F1 1B1 1F2 1B2
 //
-// Every kind except `custom` fixes the placement and whether weights are split. `custom` states them:
-// `placement=looping|v|bidirectional` `weight=fused|split`; the defaults are looping and fused. `chunks` is required only
-// for interleaved.
+// Every kind except `custom` fixes the placement and whether weights are split. A custom schedule states both:
+// `placement=looping|v|bidirectional` `weight=fused|split`. The defaults are looping and fused. `chunks` is required only for
+// interleaved.
 //
 // docs/schedules.md draws each schedule and gives its formulas and sources. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_SCHEDULE_SCHEDULE_H_
@@ -42,8 +42,8 @@
 
 namespace lynx {
 
-// Order of forward and backward passes of a pipeline; schedule_generate.h describes each. kAuto: the planner chooses. kCustom:
-// given by the user as text.
+// The order of forward and backward passes in a pipeline; schedule_generate.h describes each kind. kAuto: the planner chooses.
+// kCustom: the user gives the schedule as text.
 enum class ScheduleKind : uint8_t {
   kAuto,
   kGpipe,
@@ -68,24 +68,24 @@ inline constexpr auto kEnumNames<StagePlacement> = EnumTable("looping", "v", "bi
 
 inline constexpr int32_t kNoStage = -1;
 
-// Limits for all schedules. They are far above any existing pipeline, but low enough that no product overflows and that no text
-// leads to tables that are larger than memory.
+// Limits for all schedules. They are far above any existing pipeline. They are low enough that no product overflows, and that
+// no text leads to tables that are larger than memory.
 inline constexpr int32_t kMaxPipelineRanks = 4096;
 inline constexpr int32_t kMaxPipelineChunks = 256;
 inline constexpr int64_t kMaxScheduleSlots = int64_t{1} << 24;  // over all ranks
 
-// The table of kinds and what each kind fixes. A custom schedule is read from text and has no generator.
+// A row of the table of kinds: what a kind fixes. A custom schedule is read from text and has no generator.
 struct ScheduleKindInfo {
   ScheduleKind kind;
-  StagePlacement placement;  // custom: the default, if the text does not state it
+  StagePlacement placement;  // for kCustom: the default, if the text does not state the placement
   int32_t min_chunks, max_chunks;
-  bool splits_weight;  // custom: the default, if the text does not state it
+  bool splits_weight;  // for kCustom: the default, if the text does not state `weight`
 };
-// The kind must not be kAuto.
+// Returns the row of a kind, which must not be kAuto.
 const ScheduleKindInfo& InfoOf(ScheduleKind kind);
 
-// Says which rank holds which virtual stage, and in which order the data passes through the stages. Stages must be in [0,
-// stages()).
+// Says which rank holds which virtual stage, and in which order the data passes through the stages. Arguments that are stages
+// must be in [0, stages()).
 struct PipelineShape {
   StagePlacement placement = StagePlacement::kLooping;
   int32_t ranks = 1;   // p
@@ -95,9 +95,9 @@ struct PipelineShape {
 
   constexpr int32_t stages() const { return ranks * chunks; }
   constexpr bool bidirectional() const { return placement == StagePlacement::kBidirectional; }
-  // Copies of the model; each microbatch goes through one of them.
+  // Number of copies of the model. Each microbatch goes through one of them.
   constexpr int32_t pipes() const { return bidirectional() ? 2 : 1; }
-  // Parts into which the model is cut.
+  // Number of parts into which the model is cut.
   constexpr int32_t pieces() const { return stages() / pipes(); }
 
   constexpr int32_t RankOf(int32_t stage) const {
@@ -109,9 +109,9 @@ struct PipelineShape {
     return chunk * ranks + (placement != StagePlacement::kLooping && chunk > 0 ? ranks - 1 - rank : rank);
   }
   constexpr int32_t PipeOf(int32_t stage) const { return stage / pieces(); }
-  // The part of the model that the stage holds; part 0 has the embedding.
+  // The part of the model that the stage holds. Part 0 has the embedding.
   constexpr int32_t PieceOf(int32_t stage) const { return stage % pieces(); }
-  // kNoStage after the last piece, and before the first one.
+  // The stage after or before this stage. kNoStage: the stage holds the last piece (Next) or the first piece (Previous).
   constexpr int32_t Next(int32_t stage) const { return PieceOf(stage) + 1 < pieces() ? stage + 1 : kNoStage; }
   constexpr int32_t Previous(int32_t stage) const { return PieceOf(stage) > 0 ? stage - 1 : kNoStage; }
 };
@@ -127,29 +127,29 @@ struct Slot {
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCustom;  // never kAuto
   PipelineShape shape;
-  int32_t microbatches = 1;  // M, both pipes together
+  int32_t microbatches = 1;  // M: microbatches of both pipes together
   bool splits_weight = false;
   std::vector<std::vector<Slot>> ranks;  // per rank, in the order in which it runs its slots
 
   bool operator==(const Schedule&) const = default;
 };
 
-// An immutable schedule shared by copies of a layout. Compared by value.
+// An immutable schedule that the copies of a layout share. Two of these are equal if their schedules have equal values.
 struct SharedSchedule {
   std::shared_ptr<const Schedule> schedule;
 
   bool operator==(const SharedSchedule& other) const;
 };
 
-// Returns OK if a schedule of `kind` exists for this shape and number of microbatches within the limits above. Otherwise
-// returns InvalidArgument, which says what the kind needs.
+// Returns OK if a schedule of `kind` exists for this shape and number of microbatches and is within the limits above. Otherwise
+// returns InvalidArgument and says what the kind needs.
 absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches, bool splits_weight);
 
-std::string SlotText(const Slot& slot);  // "0F3"
-// Ends with a newline.
+std::string SlotText(const Slot& slot);  // text such as "0F3"
+// The text ends with a newline.
 std::string ScheduleText(const Schedule& schedule);
-// Parses the text. It does not check whether the slots form a schedule; ValidateSchedule (planner/schedule/schedule_order.h)
-// does. Returns InvalidArgument with line and word.
+// Parses the text. Returns InvalidArgument with line and word. ParseSchedule does not check whether the slots form a schedule;
+// ValidateSchedule (planner/schedule/schedule_order.h) checks this.
 absl::StatusOr<Schedule> ParseSchedule(std::string_view text);
 
 }  // namespace lynx

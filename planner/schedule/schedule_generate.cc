@@ -1,4 +1,4 @@
-// One function per schedule; each gives the slots of one rank. See schedule_generate.h.
+// One function for each schedule. A function gives the slots of one rank. See schedule_generate.h.
 #include "planner/schedule/schedule_generate.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace lynx {
 namespace {
 
-// Collects the slots of one rank, in their order. For each pass and chunk, the microbatches come in ascending order. Slots of
-// microbatches with numbers from `microbatches` on are left out, because these microbatches do not exist.
+// Collects the slots of one rank, in their order. In each pass and chunk, the microbatches come in ascending order. Slots of
+// microbatches with a number of `microbatches` or more are left out, because these microbatches do not exist.
 class RankSlots {
  public:
   RankSlots(const PipelineShape& shape, int32_t rank, int32_t microbatches, int32_t passes) : microbatches_(microbatches) {
@@ -38,8 +38,8 @@ class RankSlots {
   static size_t Index(Pass pass, int32_t chunk) { return static_cast<size_t>(chunk) * 3 + static_cast<size_t>(pass); }
 
   int32_t microbatches_;
-  std::vector<int32_t> stages_;  // per chunk
-  std::vector<int32_t> done_;    // per chunk and pass
+  std::vector<int32_t> stages_;  // for each chunk
+  std::vector<int32_t> done_;    // for each chunk and pass
   std::vector<Slot> slots_;
 };
 
@@ -56,9 +56,9 @@ void OneForwardOneBackwardOf(int32_t ranks, int32_t rank, int32_t microbatches, 
   }
 }
 
-// The k-th forward and the k-th backward of every rank have the same (chunk, microbatch): microbatches come in groups of p. The
-// forwards of a group run first on chunk 0, then on chunk 1, and so on; the backwards run through the chunks in descending
-// order.
+// On every rank, the k-th forward has the same chunk and microbatch, and so has the k-th backward. Microbatches come in groups
+// of p. The forwards of a group run first on chunk 0, then on chunk 1, and so on. The backwards run through the chunks in
+// descending order.
 void Interleaved(const PipelineShape& shape, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t p = shape.ranks;
   const int32_t v = shape.chunks;
@@ -79,8 +79,8 @@ void Interleaved(const PipelineShape& shape, int32_t rank, int32_t microbatches,
   for (int64_t k = passes - warm_up; k < passes; ++k) run(Pass::kBackward, k);
 }
 
-// ZB-H1. If p microbatches have begun on this rank whose W has not run, a W runs before the next forward. After the last
-// forward, a W runs between two backwards, where 1F1B waits.
+// ZB-H1. If p microbatches have begun on this rank and their W has not run, a W runs before the next forward. After the last
+// forward, a W runs between two backwards, at the times when 1F1B waits.
 void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   for (int32_t i = 0; i < std::min(ranks - rank, microbatches); ++i) slots.Run(Pass::kForward);
   while (slots.Done(Pass::kBackward) < microbatches) {
@@ -95,10 +95,10 @@ void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& 
   while (slots.Done(Pass::kWeight) < microbatches) slots.Run(Pass::kWeight);
 }
 
-// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r, so the first microbatch returns to the rank 2(p-r)-1 slots
-// after it left. From then on, both chunks run forwards in turn until the first gradient comes, 2r slots later. Then the
-// sequences F B W of the two chunks alternate without stalls. At the end the gradients return through the V, and the delayed W
-// slots fill the gaps.
+// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r. So the first microbatch returns to the rank 2(p-r)-1 slots
+// after it has left the rank. From then on, the two chunks alternate with forwards until the first gradient comes, 2r slots
+// later. Then the sequences F B W of the two chunks alternate without stalls. At the end, the gradients go back through all
+// stages, and the delayed W slots fill the gaps.
 void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t padded = std::max(microbatches, 2 * ranks - 1);
   constexpr int32_t kDown = 0, kUp = 1;
@@ -131,10 +131,10 @@ void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots&
   }
 }
 
-// Chimera. Consider a clock whose ticks are equal slots. Both pipes run 1F1B: on rank r the m-th microbatch of the down pipe
-// runs forward at tick r + 2m and backward at 2p-1-r + 2m; the up pipe does the same with p-1-r instead of r. A unit is the
-// slots of p microbatches, half of them in each pipe. For even p and m < p/2, no two slots of a unit have the same tick, and
-// the ticks of a unit's slots have all different residues modulo 2p. So units that start 2p ticks apart fit together without
+// Chimera. Consider a clock whose ticks are equal slots. Both pipes run 1F1B. On rank r, the m-th microbatch of the down pipe
+// runs forward at tick r + 2m and backward at tick 2p-1-r + 2m. In the up pipe, p-1-r takes the place of r. A unit is the set
+// of slots of p microbatches, half of them in each pipe. For even p and m < p/2, no two slots of a unit have the same tick, and
+// the ticks of a unit's slots all have different remainders modulo 2p. So units that start 2p ticks apart fit together without
 // gaps. The schedule is the order of the ticks.
 std::vector<Slot> Chimera(const PipelineShape& shape, int32_t rank, int32_t microbatches) {
   const int32_t p = shape.ranks;
@@ -144,7 +144,7 @@ std::vector<Slot> Chimera(const PipelineShape& shape, int32_t rank, int32_t micr
     const int32_t first = unit * p;
     const int32_t half = std::min(p, microbatches - first) / 2;
     for (int32_t i = 0; i < 2 * half; ++i) {
-      const int32_t chunk = i / half;  // down, then up
+      const int32_t chunk = i / half;  // first the down pipe, then the up pipe
       const int32_t place = chunk == 0 ? rank : p - 1 - rank;
       const int32_t tick = 2 * first + 2 * (i % half);
       const int32_t stage = shape.StageOn(rank, chunk);

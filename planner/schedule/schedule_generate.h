@@ -1,4 +1,4 @@
-// The schedules of the literature, generated. docs/schedules.md draws them. Pure; thread-safe.
+// Generates the schedules of the literature. docs/schedules.md draws them. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SCHEDULE_SCHEDULE_GENERATE_H_
 #define LYNX_PLANNER_SCHEDULE_SCHEDULE_GENERATE_H_
 
@@ -10,23 +10,23 @@
 namespace lynx {
 
 // Generates the schedule of a kind on p = `ranks` ranks, with v = `chunks` virtual stages on each rank and M = `microbatches`.
-// Takes time linear in the number of slots. In all schedules each stage runs the backwards of a pipe's microbatches in
-// ascending order, so its gradients are summed in the same order with every schedule. Chimera sums the gradients of its two
-// pipes separately.
+// Takes time linear in the number of slots. In all schedules, each stage runs the backwards of a pipe's microbatches in
+// ascending order, so every schedule sums a stage's gradients in the same order. Chimera sums the gradients of its two pipes
+// separately.
 //
 //   gpipe          all forwards, then all backwards. Huang et al. 2019.
-//   1f1b           min(p - r, M) forwards on rank r, then one backward and one forward in turn. PipeDream-flush,
+//   1f1b           rank r first runs min(p - r, M) forwards, then one backward and one forward in turn. PipeDream-flush,
 //                  Narayanan et al. 2021.
-//   interleaved    1F1B over v >= 2 chunks: microbatches in groups of p, each group through all chunks;
-//                  2(p-r-1) + (v-1)p forwards first. Narayanan et al. 2021, as in Megatron-LM. Megatron-LM wants M to
-//                  be a multiple of p; here any other M is the schedule of the next multiple without the
+//   interleaved    1F1B over v >= 2 chunks: microbatches come in groups of p, and each group runs through all chunks. A rank
+//                  first runs 2(p-r-1) + (v-1)p forwards. Narayanan et al. 2021, as in Megatron-LM. Megatron-LM requires
+//                  that M is a multiple of p. Here, any other M has the schedule of the next multiple, without the
 //                  microbatches that do not exist.
-//   zero-bubble    ZB-H1: 1F1B with W split off and delayed: a rank runs a W before the next forward if p microbatches have
-//                  begun and lack their W. Qi et al. 2023.
-//   zero-bubble-v  ZB-V: two chunks a rank placed as a V. Qi et al. 2023. For M < 2p - 1: the schedule of 2p - 1
-//                  without the microbatches that do not exist.
-//   chimera        two copies of the model, in opposite directions; units of p microbatches, half of them down and
-//                  half up, concatenated. Needs even p and even M. Li and Hoefler 2021.
+//   zero-bubble    ZB-H1: 1F1B in which W is split off and delayed. A rank runs a W before the next forward if p
+//                  microbatches have begun and their W has not run. Qi et al. 2023.
+//   zero-bubble-v  ZB-V: each rank has two chunks, placed as `v`. Qi et al. 2023. M < 2p - 1 has the schedule of 2p - 1
+//                  microbatches, without those that do not exist.
+//   chimera        two copies of the model, in opposite directions. The schedule is a sequence of units of p microbatches,
+//                  half of them down and half up. p and M must be even. Li and Hoefler 2021.
 //
 // Returns InvalidArgument in the same cases as CheckScheduleShape.
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);

@@ -1,4 +1,4 @@
-// Validation, and the order. See schedule_order.h.
+// Validates schedules and computes their SlotOrder. See schedule_order.h.
 #include "planner/schedule/schedule_order.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class SlotOrderer {
   }
 
  private:
-  // Values of a stage. They are stored, because computing them for every slot needs divisions.
+  // Properties of a stage. They are stored, because computing them again for every slot would need divisions.
   struct Neighbours {
     int32_t rank, pipe, next, previous;
   };
@@ -66,7 +66,7 @@ class SlotOrderer {
         absl::StrCat("rank ", rank, ", slot ", slot + 1, " (", SlotText(SlotsOf(rank)[slot]), "): ", what));
   }
 
-  // Fills the table with each slot's number on its rank, from 1.
+  // Enters the number of each slot on its rank, counted from 1, into the table.
   absl::Status CheckRank(int32_t rank) {
     const std::vector<Slot>& slots = SlotsOf(rank);
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -107,7 +107,7 @@ class SlotOrderer {
   absl::Status CheckComplete() const {
     const int32_t pieces = schedule_.shape.pieces();
     const size_t passes = schedule_.splits_weight ? 3 : 2;
-    // There are no duplicate or misplaced slots, so comparing the number of slots is enough.
+    // No slot is a duplicate or in a wrong place, so it is enough to compare the number of slots.
     if (total_ == passes * static_cast<size_t>(pieces) * static_cast<size_t>(schedule_.microbatches)) {
       return absl::OkStatus();
     }
@@ -126,7 +126,7 @@ class SlotOrderer {
   }
 
   // Needed: the stage whose slot of the same pass and microbatch must be done before `slot`. WaitingFor: the stage whose slot
-  // of the same pass and microbatch waits for `slot`.
+  // of the same pass and microbatch needs `slot`.
   int32_t Needed(const Slot& slot) const {
     if (slot.pass == Pass::kWeight) return kNoStage;
     return slot.pass == Pass::kForward ? At(slot.stage).previous : At(slot.stage).next;
@@ -136,8 +136,8 @@ class SlotOrderer {
     return slot.pass == Pass::kForward ? At(slot.stage).next : At(slot.stage).previous;
   }
 
-  // Runs the slots: each rank runs until its next slot needs a slot that has not run. When another rank runs the needed slot,
-  // the first rank becomes runnable again. From now on table_ holds positions in the order.
+  // Runs the slots. Each rank runs until its next slot needs a slot that has not run. When another rank runs that slot, the
+  // first rank can run again. From this call on, table_ holds positions in the order.
   void RunRanks() {
     const size_t ranks = schedule_.ranks.size();
     next_.assign(ranks, 0);
@@ -204,10 +204,10 @@ class SlotOrderer {
   const Schedule& schedule_;
   std::vector<Neighbours> stages_;
   size_t total_ = 0;
-  // By pass, stage and microbatch. While ranks are checked: the slot's number on its rank. Afterwards: the slot's position in
-  // the order; 0: not in the order yet.
+  // The indices are pass, stage and microbatch. While ranks are checked, an entry is the number of the slot on its rank.
+  // Afterwards it is the slot's position in the order; 0: the slot is not in the order yet.
   std::vector<int32_t> table_;
-  std::vector<size_t> next_;  // per rank
+  std::vector<size_t> next_;  // for each rank
   SlotOrder order_;
 };
 

@@ -1,4 +1,4 @@
-// Schedules as text. See schedule.h.
+// Parses and prints schedules as text. See schedule.h.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-constexpr std::string_view kLetters = "FBW";  // indexed by Pass
+constexpr std::string_view kLetters = "FBW";  // the index is the Pass
 
 // Splits one line into words and counts them from 1. Comments are skipped.
 class Words {
@@ -37,8 +37,8 @@ class Words {
   int number_ = 0;
 };
 
-// Takes a number from the front of `text`: no sign, no leading zero, at most nine digits, so that one value has one form.
-// If there is no number, returns false and takes nothing.
+// Takes a number from the front of `text`. The number has no sign, no leading zero and at most nine digits, so each value has
+// one form. If there is no number, returns false and takes nothing.
 bool TakeNumber(std::string_view& text, int32_t& number) {
   size_t digits = 0;
   int32_t value = 0;
@@ -70,7 +70,7 @@ absl::StatusOr<Slot> ParseSlot(std::string_view word) {
 
 struct Header {
   ScheduleKind kind = ScheduleKind::kCustom;
-  int32_t ranks = 0, chunks = 0, microbatches = 0;  // 0: not stated
+  int32_t ranks = 0, chunks = 0, microbatches = 0;  // 0: the text does not state it
   bool has_placement = false, has_weight = false;
   StagePlacement placement = StagePlacement::kLooping;
   bool splits_weight = false;
@@ -111,7 +111,7 @@ absl::Status AtWord(const absl::Status& status, const Words& words, std::string_
   return Annotate(status, absl::StrCat("word ", words.number(), " \"", std::string(word), "\""));
 }
 
-// "gpipe, 1f1b, ..., custom"
+// Returns "gpipe, 1f1b, ..., custom".
 std::string KindNames() {
   std::string names = EnumName(ScheduleKind::kGpipe);
   for (int kind = 2; kind < kScheduleKindCount; ++kind) {

@@ -7,12 +7,12 @@
 namespace lynx {
 namespace {
 
-// `duration`: time of a pass of a stage. `delay`: time of the transfer of the result that the pass needs.
+// `duration` is the time of a pass of a stage. `delay` is the time of the transfer of the result that the pass needs.
 struct SlotCost {
   Nanos duration, delay;
 };
 
-// Per pass and stage, indexed by OrderedSlot::pass_and_stage.
+// One entry for each pass and stage. The index is OrderedSlot::pass_and_stage.
 std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StagePassTimes>& costs) {
   const PipelineShape& shape = order.shape;
   const size_t stages = static_cast<size_t>(shape.stages());
@@ -32,7 +32,7 @@ std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StageP
 }
 
 // Calls visit(slot, begin, end) for each slot in order. Afterwards ends[i] is the end of the i-th slot, counted from 1. ends[0]
-// is time 0, for slots that need no other slot.
+// is time 0; slots that need no other slot use this entry.
 template <class Visit>
 void Walk(const SlotOrder& order, const std::vector<StagePassTimes>& costs, std::vector<Nanos>& ends, const Visit& visit) {
   const std::vector<SlotCost> slot_costs = SlotCosts(order, costs);

@@ -38,7 +38,7 @@ absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
   return absl::FailedPreconditionError(text);
 }
 
-// The request with every degree and mode pinned to the plan's value.
+// Returns the request with every degree and mode pinned to the plan's value.
 PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
@@ -63,11 +63,11 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
   return alternative;
 }
 
-// The candidates with the same tensor- and pipeline-parallel sizes.
+// All candidates that have the same tensor- and pipeline-parallel sizes.
 struct Family {
-  size_t place = 0;  // position of its first candidate in the search space
+  size_t place = 0;  // index of its first candidate in the search space
   std::vector<Candidate> candidates;
-  Nanos bound{std::numeric_limits<int64_t>::max()};  // lower bound for the step of all its plans
+  Nanos bound{std::numeric_limits<int64_t>::max()};  // lower bound for the step of all plans of the family
 
   std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
 };
@@ -87,14 +87,14 @@ std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan,
   return families;
 }
 
-// Longer than the step of any job.
+// A time that is longer than the step of any job.
 constexpr Nanos kAnyStep{int64_t{1} << 50};
 
 // The fastest families found so far, at most kMaxRejected.
 class Rejected {
  public:
   bool full() const { return shown_.size() == kMaxRejected; }
-  // The largest step that is still among those shown.
+  // The longest step among the families that are shown.
   Nanos slowest() const { return full() ? shown_.back().second.plan->step : kAnyStep; }
   void Add(const Family& family, Plan plan) {
     shown_.emplace_back(family.place, Alternative{.change = family.name(), .plan = std::move(plan), .reason = {}});
@@ -110,20 +110,20 @@ class Rejected {
   }
 
  private:
-  std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest first
+  std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest family comes first
 };
 
-// True if the bounds leave it possible that some candidate takes at most `step`.
+// True if, by the bounds, some candidate may take at most `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
   return std::any_of(family.candidates.begin(), family.candidates.end(),
                      [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); });
 }
 
-// The families, sorted by the result of FastestFamilies.
+// The families, grouped by the result of FastestFamilies.
 struct Sorted {
   Rejected fastest;
-  std::vector<const Family*> bounded;       // may be among the fastest by their bounds, but were not planned
-  std::vector<const Family*> without_plan;  // seem not to fit
+  std::vector<const Family*> bounded;       // by their bounds, these may be among the fastest, but they were not planned
+  std::vector<const Family*> without_plan;  // families that seem not to fit
 };
 
 int64_t ActionsOf(const Plan& plan) {
@@ -132,8 +132,8 @@ int64_t ActionsOf(const Plan& plan) {
   return actions;
 }
 
-// Plans the families in the order of their bounds, until no remaining family can be among those shown. Once the plans have
-// options.rejected_actions actions, further families are not planned.
+// Plans the families in the order of their bounds, until no remaining family can be among those that are shown. If the plans
+// have options.rejected_actions actions together, no further family is planned.
 Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& families, PlanCaches& caches,
                        const CompareOptions& options) {
   Sorted sorted;
@@ -183,7 +183,7 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
 }
 
 // Plans a family that seems not to fit, and says how much memory it lacks. The row suggests no change to the job, because the
-// job has a plan.
+// job has a plan in any case.
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;
@@ -219,8 +219,8 @@ Sorted OtherLayouts(const PlanRequest& request, const Plan& plan, const CompareO
   return FastestFamilies(request, families, caches, options);
 }
 
-// Makes the rows: first the fastest families, then those with only a bound, then those that seem not to fit. The last kind is
-// planned only while there are fewer than kMaxRejected rows.
+// Makes the rows: first the fastest families, then those that have only a bound, then those that seem not to fit. Families that
+// seem not to fit are planned only while there are fewer than kMaxRejected rows.
 std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted, const CompareOptions& options) {
   std::vector<Alternative> rows = sorted.fastest.Take();
   const auto room = [&] { return kMaxRejected - rows.size(); };
@@ -249,7 +249,7 @@ std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted,
   return rows;
 }
 
-// A changed request, and whether the original request's plan also fits it and takes the same time.
+// A changed request. keeps_plan: the original request's plan also fits this request and takes the same time.
 struct Change {
   std::string text;
   PlanRequest request;
@@ -282,7 +282,7 @@ std::vector<Change> ChangesOf(const PlanRequest& request) {
   return changes;
 }
 
-// The result of the changed request; `plan` is the plan of the original request.
+// Plans the changed request. `plan` is the plan of the original request.
 Alternative TryChange(const Change& change, const Plan& plan) {
   Alternative with = TryChange(change.text, change.request);
   if (change.keeps_plan && (!with.plan || plan.step < with.plan->step)) with = {change.text, plan, ""};

@@ -1,5 +1,5 @@
-// Comparisons for people: all recomputation policies side by side in one layout, and the reasons for a plan. Each figure
-// comes from a separate plan (MakePlan), which is made, validated and simulated like any other. Pure; thread-safe.
+// Comparisons for people: all recomputation policies in one layout, and the reasons for a plan. Each figure comes from a plan
+// of its own (MakePlan), which is made, validated and simulated like any other plan. Pure; thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_COMPARE_H_
 #define LYNX_PLANNER_SEARCH_COMPARE_H_
 
@@ -14,18 +14,19 @@
 
 namespace lynx {
 
-// Called before each part of the work with its name ("layouts with tp 8, pp 16"), to show progress. May be empty. Must be
-// thread-safe if parts run in parallel.
+// Called before each part of the work, to show progress, with the name of the part ("layouts with tp 8, pp 16"). May be empty.
+// If parts run in parallel, it must be thread-safe.
 using TellPart = std::function<void(const std::string& part)>;
 
-// Runs independent tasks, possibly in parallel, and returns when all are done. Empty: the tasks run one after another. The
-// results do not depend on this function. It is not used for a request with an exact solver, which is not thread-safe.
+// Runs independent tasks, possibly in parallel, and returns when all are done. If it is empty, the tasks run one after another.
+// The results are the same with and without it. For a request with an exact solver it is not used, because the solver is not
+// thread-safe.
 using RunTasks = std::function<void(const std::vector<std::function<void()>>& tasks)>;
 
 struct CompareOptions {
   TellPart tell = {};
   RunTasks run = {};
-  // Once the programs of rejected plans have this many actions in all, ExplainPlan makes no more of these plans. Only requests
+  // If the programs of rejected plans have this many actions together, ExplainPlan makes no more of these plans. Only requests
   // for thousands of devices reach this number.
   int64_t rejected_actions = 4'000'000;
 };
@@ -33,51 +34,52 @@ struct CompareOptions {
 struct ComparedPolicy {
   RecomputeMode mode = RecomputeMode::kAuto;
   std::optional<Plan> plan;           // the fastest plan with this policy
-  std::optional<Infeasible> lacking;  // set if nothing fits
+  std::optional<Infeasible> lacking;  // set if no plan fits
   std::string error;                  // set if the planner does not support the policy for this request
 };
 
 struct ComparedPartition {
   PartitionMethod method = PartitionMethod::kExact;
   std::optional<Plan> plan;
-  std::string reason;  // set if there is no plan
+  std::string reason;  // set if there is no plan: the reason for this
 };
 
 struct PolicyComparison {
-  Plan best;                             // plan under the request's own recompute mode; all rows have the layout of this plan
-  std::optional<Plan> unlimited;         // everything stored, without a memory limit
+  Plan best;                             // the plan with the request's own recompute mode; all rows have the layout of this
+                                         // plan
+  std::optional<Plan> unlimited;         // the plan that stores everything, if there were no memory limit
   std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
-  // All partition methods, under the request's own recompute mode; empty if the layout has only one stage.
+  // All partition methods, with the request's own recompute mode. Empty if the layout has only one stage.
   std::vector<ComparedPartition> partitions;
 };
 
-// Plans the request, then each policy in that plan's layout and micro-batch. Returns InvalidArgument in the same cases as
-// MakePlan. Returns FailedPrecondition, with the reason and the smallest change that fits, if not even the request's own mode
+// Plans the request, and then each policy in the layout and micro-batch of that plan. Returns InvalidArgument in the same cases
+// as MakePlan. If not even the request's own mode fits, returns FailedPrecondition with the reason and the smallest change that
 // fits.
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options = {});
 
 // A request with one change, and its result.
 struct Alternative {
-  std::string change;  // "1 GiB more memory per device", "parallel.tp: 4"
+  std::string change;  // text such as "1 GiB more memory per device" or "parallel.tp: 4"
   std::optional<Plan> plan;
-  std::string reason;          // set if there is no plan
-  std::optional<Nanos> bound;  // set if it was not planned: lower bound for the step
+  std::string reason;          // set if there is no plan: the reason for this
+  std::optional<Nanos> bound;  // lower bound for the step; set if the alternative was not planned
 };
 
 struct Explanation {
   Plan plan;
-  // The best plan of every other layout family, and why it was rejected: it is slower, or violates the constraint in
-  // `reason`.
+  // The best plan of every other layout family, and why it was rejected. Either it is slower, or it does not fit the limit that
+  // `reason` names.
   std::vector<Alternative> rejected;
-  // The effect of one more unit of some resource.
+  // What one more unit of some resource would change.
   std::vector<Alternative> sensitivities;
 };
 
-// Returns the same errors as ComparePolicies. `rejected` has at most kMaxRejected of the other tensor- and pipeline-parallel
+// Returns the same errors as ComparePolicies. `rejected` has at most kMaxRejected entries: other tensor- and pipeline-parallel
 // sizes that the request allows. The fastest sizes come first, then sizes that were not planned and have only a lower bound
-// (see CompareOptions), then sizes that do not fit. Sizes that seem not to fit by estimates are planned only if there are fewer
-// than kMaxRejected other sizes. A sensitivity shows the request's own plan if that plan fits the changed request too and is
-// faster.
+// (see CompareOptions), then sizes that do not fit. Sizes that by estimates seem not to fit are planned only if there are fewer
+// than kMaxRejected other sizes. If the request's own plan also fits a changed request and is faster, the sensitivity shows
+// this plan.
 inline constexpr size_t kMaxRejected = 12;
 absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options = {});
 

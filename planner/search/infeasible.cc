@@ -14,7 +14,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMaxShortfalls = 16;
-// An arena may exceed its limit by up to 1 / kLayoutShare although the activations fit.
+// An arena may be larger than its limit by up to 1 / kLayoutShare of the limit although the activations fit.
 constexpr int64_t kLayoutShare = 32;
 
 std::string Reason(const PlanRequest& request, const Candidate& candidate, const Shortfall& shortfall) {
@@ -43,11 +43,11 @@ std::string Reason(const PlanRequest& request, const Candidate& candidate, const
   return text;
 }
 
-// Returns the candidates for which the shortfall is computed: those with the smallest lower bound of missing memory.
+// Returns the candidates for which the missing memory is computed: those with the smallest lower bound of missing memory.
 std::vector<Candidate> Closest(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches) {
   std::vector<std::pair<Bytes, size_t>> lacking;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    // Candidates of a layout are ordered by micro-batch, and the smallest micro-batch needs the least memory.
+    // The candidates of a layout come in the order of their micro-batch, and the smallest micro-batch needs the least memory.
     if (i > 0 && candidates[i].layout == candidates[i - 1].layout) continue;
     lacking.emplace_back(CandidateBound(request, candidates[i], caches).Lacking(), i);
   }

@@ -1,5 +1,5 @@
-// Explains why nothing fits a request: how much is missing and where, in the layout that comes closest, and the smallest
-// change to the job that fits. Pure.
+// Explains why no plan fits a request. The explanation has the missing memory and its stage, in the layout that comes closest,
+// and the smallest change to the job that fits. Pure.
 #ifndef LYNX_PLANNER_SEARCH_INFEASIBLE_H_
 #define LYNX_PLANNER_SEARCH_INFEASIBLE_H_
 
@@ -14,17 +14,18 @@
 
 namespace lynx {
 
-// Returns an amount of memory above the limit: the memory that the stage's activations need. If the activations seem to fit, it
-// is an amount that is probably enough for the arena of the whole step.
+// Returns an amount of memory above the limit. It is the memory that the stage's activations need. If the activations seem to
+// fit, it is an amount that is probably enough for the arena of the whole step.
 Bytes NeededOf(const Shortfall& shortfall);
-// "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". The text is different if the
-// activations seem to fit, and only the arena of the whole step does not.
+// Text such as "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". The text is different if
+// the activations seem to fit and only the arena of the whole step does not fit.
 std::string LackingText(const Shortfall& shortfall, const std::string& how);
 
-// Whether to look for the smallest change that fits; this makes further plans.
+// Whether to look for the smallest change that fits. To find this change, further plans are made.
 enum class Suggesting : uint8_t { kChange, kNothing };
 
-// `candidates` must be candidates of the request, not empty, and all known not to fit.
+// Explains why none of `candidates` fits. They must be candidates of the request; there must be at least one; and it must be
+// known that none of them fits.
 Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
                              Suggesting suggesting = Suggesting::kChange);
 

@@ -7,9 +7,9 @@
 
 namespace lynx {
 
-// Returns InvalidArgument with the numbers if no layout can satisfy the request, for reasons other than memory (more ranks than
-// devices, no divisor fits, a cluster that CheckCluster refuses). Errors of `exact` and of FinishedPlan are returned as they
-// are.
+// Returns InvalidArgument with the numbers if no layout can satisfy the request for reasons other than memory: more ranks than
+// devices, no divisor fits, or CheckCluster refuses the cluster. Also returns the errors of `exact` and of FinishedPlan without
+// changes.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 }  // namespace lynx

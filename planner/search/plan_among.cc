@@ -10,12 +10,12 @@
 namespace lynx {
 namespace {
 
-// Maximum number of searches for a request that itself names the offloaded share. After each search whose plan lacks host
-// memory, the candidate is removed; then the request counts as infeasible.
+// Maximum number of searches if the request itself names the offloaded share. If the plan of a search lacks host memory, its
+// candidate is removed and the next search begins. After the last search, the request counts as infeasible.
 constexpr int kMaxSearches = 8;
 
-// Returns the first stage that offloads more than the memory of its nodes can hold. This is possible only if the request itself
-// names the offloaded share.
+// Returns the first stage that offloads more than the memory of its nodes can hold. There can be such a stage only if the
+// request itself names the offloaded share.
 std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
     const StagePlan& stage = plan.stages[static_cast<size_t>(index)];
@@ -69,8 +69,8 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options) {
   if (!request.exact) return FastestWithHostMemory(request, std::move(candidates), caches, options);
-  // If the solver fails, the search goes on without exact solutions. Its plan would claim proofs that were never attempted, so
-  // the failure is returned instead.
+  // If the solver fails, the search continues without exact solutions. Its plan would claim proofs that the solver has not
+  // attempted. So the failure is returned, not the plan.
   absl::Status failure;
   PlanRequest observed = request;
   observed.exact = [&](const RecomputeProblem& problem) {

@@ -1,5 +1,5 @@
 // PlanAmong returns the fastest plan among some candidates of a request. MakePlan calls it with all candidates. Other callers
-// plan parts of a search space or variants of a request; these calls can share one PlanCaches. Pure; not thread-safe.
+// use it for parts of a search space or for variants of a request; these calls can share one PlanCaches. Pure; not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 #define LYNX_PLANNER_SEARCH_PLAN_AMONG_H_
 
@@ -15,17 +15,17 @@
 namespace lynx {
 
 struct PlanAmongOptions {
-  // If set: returns a plan only if its step promises to be shorter than this, and only of candidates that seem to fit. nullopt:
-  // returns any plan that fits.
+  // If set, PlanAmong returns a plan only if its step promises to be shorter than this, and uses only candidates that seem to
+  // fit. nullopt: returns any plan that fits.
   std::optional<Nanos> to_beat = {};
   SearchEffort effort = SearchEffort::kWhole;
-  // If not null, and if there is no plan because the fastest plan lacks host memory: is set to the missing memory.
+  // An output. If there is no plan because the fastest plan lacks host memory, it is set to the missing memory. May be null.
   std::optional<Infeasible>* lacking_host = nullptr;
 };
 
-// The returned plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. Errors of the request's
-// solver and of FinishedPlan are returned as they are. The caches must belong to this request, or to one that differs only in
-// memory, limits and parallel, with the same model, profiles and nodes.
+// The returned plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. The errors of the request's
+// solver and of FinishedPlan are returned without changes. The caches must belong to this request, or to a request with the
+// same model, profiles and nodes that differs only in memory, limits and parallel.
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options = {});
 

@@ -13,12 +13,14 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 8;
-// kBoundAllowancePercent: by how much a candidate's bound may be above the best guess before the candidate is dropped.
-// kGuessAllowancePercent: by how much a guess may be above the best simulated step before it is no longer simulated.
+// kBoundAllowancePercent: a candidate is dropped if its bound is above the best guess by more than this percentage.
+// kGuessAllowancePercent: a candidate is not simulated if its guess is above the best simulated step by more than this
+// percentage.
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
 // Limits of simulation for each effort. Until `few` actions have been simulated, every candidate that may be faster than the
-// best draft is simulated. After `most` actions, tier 4 takes no further candidate. `of_candidate`: see LayoutPlanner::Limits.
+// best draft is simulated. After `most` actions, tier 4 takes no further candidate. For `of_candidate`, see
+// LayoutPlanner::Limits.
 struct Budget {
   int64_t few, most;
   LayoutPlanner::Limits of_candidate;
@@ -28,9 +30,9 @@ constexpr Budget BudgetOf(SearchEffort effort) {
   return {200'000, 3'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
-// Maximum number of candidates that are tried although they seem not to fit, before the request counts as infeasible.
+// Before the request counts as infeasible, at most this many candidates are tried that seem not to fit.
 constexpr int kMaxDoubtful = 16;
-// Maximum number of candidates that are assembled once there is a plan.
+// After the first plan, at most this many further candidates are assembled.
 constexpr int kMaxRounds = 8;
 
 Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
@@ -46,9 +48,9 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
   }
 }
 
-// Appends the next candidate that seems to fit with a guess of at most `most` to guessed_, This keeps guessed_ in the order of
-// guesses, because every entry that is still in the queue has a larger bound or guess. Returns false if there is no such
-// candidate.
+// Takes candidates from the queue until one seems to fit with a guess of at most `most`, and appends this one to guessed_. The
+// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Returns
+// false if there is no such candidate.
 bool PlanSearch::GuessNext(Nanos most) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
@@ -67,8 +69,8 @@ bool PlanSearch::GuessNext(Nanos most) {
   return false;
 }
 
-// Offloading is considered only if nothing fits without offloading. Guesses do the same, and bounds and guesses are compared in
-// the queue.
+// Considers offloading only if nothing fits without offloading. Guesses do the same; this is necessary because the queue
+// compares bounds and guesses.
 void PlanSearch::Bound(size_t index) {
   using enum CandidateBound::Offloading;
   ++counts_.bounded;
@@ -100,8 +102,8 @@ void PlanSearch::Guess(size_t index) {
   planners_[index] = std::move(planner);
 }
 
-// Plans the candidate, unless it was assembled already or is known to be too slow. Keeps the draft in `found` if it is faster
-// than the draft there.
+// Plans the candidate, unless it has already been assembled or is known to be too slow. If the draft is faster than the draft
+// in `found`, replaces the draft in `found`.
 void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   const Nanos beat = found.beat();
   if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
@@ -118,14 +120,13 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   found.winner = &guessed;
 }
 
-// Returns the largest guess that still promises a faster step than found.beat(). This limits the search once many actions have
-// been simulated.
+// Returns the largest guess that still promises a step shorter than found.beat(). This limits the search after many actions
+// have been simulated.
 Nanos PlanSearch::MostPromising(const Found& found) const {
   if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
   if (found.least_ratio == std::numeric_limits<double>::max())
-    return allowed;  // no guess can be compared with a
-                     // simulation yet
+    return allowed;  // so far, no guess can be compared with a simulation
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
 }
 
@@ -142,7 +143,7 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   return found;
 }
 
-// Tries the candidates that seem not to fit, until one fits.
+// Tries the candidates that seem not to fit, until one of them fits.
 void PlanSearch::SimulateDoubtful(Found& found) {
   std::sort(doubtful_.begin(), doubtful_.end(),
             [](const Guessed& a, const Guessed& b) { return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate); });
@@ -153,7 +154,7 @@ void PlanSearch::SimulateDoubtful(Found& found) {
   }
 }
 
-// Returns the draft of the first candidate that fits; the most promising candidates come first.
+// Returns the draft of the first candidate that fits. The most promising candidates are tried first.
 PlanSearch::Found PlanSearch::FirstDraft() {
   Found found{.to_beat = kForever};
   for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
@@ -186,7 +187,7 @@ std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
     std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
     found.winner->planner = nullptr;
     if (next && (!plan || next->step < plan->step)) plan = std::move(next);
-    // A plan whose arena had to be made smaller is slower than its draft, so another candidate's plan may be faster.
+    // If an arena had to be made smaller, the plan is slower than its draft. Then another candidate's plan may be faster.
     if (plan && plan->step <= simulated) break;
   }
   return plan;
@@ -201,7 +202,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
-  // To fit into the host's memory may have cost more time than a plan without offloading takes.
+  // Making the plan fit into the host's memory may have cost more time than offloading saves.
   if (offloading) {
     if (std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
@@ -209,7 +210,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
     }
   }
   // The memory that is reserved for arenas was computed from plans with windows. A plan without windows may need a smaller
-  // reserve, and so be faster.
+  // reserve, so it may be faster.
   std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
   if (!other) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);

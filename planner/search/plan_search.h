@@ -1,18 +1,17 @@
 // PlanSearch finds the fastest plan among the candidates of a request. docs/search.md describes it.
 //
-// A candidate goes through four tiers, each more expensive and more exact than the one before. The search always
-// continues with the candidate that promises the shortest step by what is known so far, and stops when no candidate may
-// beat the best one:
+// A candidate goes through four tiers, each more expensive and more exact than the one before. The search always continues with
+// the candidate that, by what is known so far, promises the shortest step. It stops when no candidate may beat the best one:
 //
 //   1  a bound without memory                     CandidateBound::Quick      under a microsecond
 //   2  a bound with memory                        CandidateBound::Bound      some hundred microseconds
 //   3  partition and policies by estimates        LayoutPlanner::Guess       milliseconds
 //   4  lowered, memory folded, step simulated     LayoutPlanner::Best        milliseconds to a second
 //
-// Tiers 1 and 2 only drop candidates that cannot win against the best guess. Tier 4 decides. It takes candidates in the
-// order of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It
-// stops after a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so
-// that the same request gives the same plan. Not thread-safe.
+// Tiers 1 and 2 only drop candidates that cannot win against the best guess. Tier 4 decides. It takes candidates in the order
+// of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It stops after
+// a number of simulated actions that small requests do not reach. Not clocks but counts limit the search, so the same request
+// always gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 
@@ -37,10 +36,10 @@ struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
 };
 
-// Limits the number of actions in the simulated programs. If all programs are small, no limit is reached.
+// Limits the number of actions in the simulated programs. If all programs are small, the search does not reach the limit.
 enum class SearchEffort : uint8_t {
   kWhole,
-  kGlance,  // enough to compare some sizes: of large programs, only the most promising are simulated
+  kGlance,  // enough to compare some sizes: among large programs, only the most promising are simulated
 };
 
 class PlanSearch {
@@ -49,19 +48,19 @@ class PlanSearch {
   PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
              SearchEffort effort = SearchEffort::kWhole);
 
-  // The plan has no digest. nullopt: nothing fits into memory.
+  // Returns the fastest plan. The plan has no digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
   // Returns the fastest plan among the candidates that seem to fit, and only if it promises a shorter step than `to_beat`.
   // Candidates that seem not to fit are left out, because each of them costs many simulations.
   std::optional<Plan> FastestBelow(Nanos to_beat);
-  // Returns the first plan found, for callers that only need to know whether there is a plan. nullopt if Fastest finds no plan
-  // either. A caller calls either Fastest or Any, not both.
+  // Returns the first plan that is found, for callers that only need to know whether there is a plan. nullopt if Fastest also
+  // finds no plan. A caller must call only one of Fastest and Any.
   std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 
  private:
   enum class Tier : uint8_t { kQuick, kBound, kGuess };
-  // A candidate with the result of its last tier. The top of the queue has the shortest bound or guess.
+  // A candidate with the result of its last tier. The first entry of the queue has the shortest bound or guess.
   struct Entry {
     Nanos step;
     Tier tier = Tier::kQuick;
@@ -72,8 +71,8 @@ class PlanSearch {
   struct Guessed {
     Nanos step;
     size_t candidate;
-    std::unique_ptr<LayoutPlanner> planner;  // nullptr: the candidate was assembled or never fits
-    std::optional<Nanos> simulated = {};     // step of its last draft
+    std::unique_ptr<LayoutPlanner> planner;  // nullptr: the candidate has been assembled, or never fits
+    std::optional<Nanos> simulated = {};     // step of the last draft
   };
   // The fastest draft found so far whose step is shorter than `to_beat`.
   struct Found {
@@ -81,7 +80,7 @@ class PlanSearch {
     std::optional<Draft> draft = {};
     Guessed* winner = nullptr;
     int64_t actions = 0;
-    double least_ratio = std::numeric_limits<double>::max();  // smallest ratio of a simulated step to its guess
+    double least_ratio = std::numeric_limits<double>::max();  // smallest ratio of a simulated step to its guess so far
 
     Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
   };
@@ -103,7 +102,7 @@ class PlanSearch {
   PlanCaches& caches_;
   const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
-  // by candidate: planners of the candidates whose guess is in the queue
+  // the index is the candidate; holds the planners of the candidates whose guess is in the queue
   std::vector<std::unique_ptr<LayoutPlanner>> planners_;
   Nanos best_guess_{std::numeric_limits<int64_t>::max()};
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses

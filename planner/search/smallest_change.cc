@@ -23,7 +23,7 @@ namespace {
 
 using Suggestion = std::optional<std::string>;
 
-// Memory amounts are multiples of a unit. The unit is the largest power of two that is not above the amount, divided by
+// An amount of memory is a multiple of a step. The step is the largest power of two that is not above the amount, divided by
 // kMemorySteps.
 constexpr int64_t kMemorySteps = 64;
 constexpr int kMaxDoublings = 16;
@@ -41,7 +41,7 @@ bool Fits(const PlanRequest& request) {
   return PlanSearch(request, *candidates, caches).Any().has_value();
 }
 
-// Returns the smallest number that fits. `low` does not fit, `high` does.
+// Returns the smallest number that fits. `low` must not fit, and `high` must fit.
 template <class FitsAt>
 int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   while (high - low > 1) {
@@ -51,7 +51,7 @@ int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   return high;
 }
 
-// Returns the smallest amount above `present` that fits, accurate to about one hundredth. The search starts at `guess`.
+// Returns the smallest amount above `present` that fits, up to an error of about one hundredth. The search starts at `guess`.
 template <class FitsWith>
 std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fits) {
   const auto unit = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max(guess, present).value)));
@@ -66,7 +66,7 @@ std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fit
   return step * LeastThatFits(low, high, at);
 }
 
-// The size in the job file's notation.
+// The size in the notation of the job file.
 std::string SizeField(Bytes bytes) {
   for (const auto& [unit, name] : {std::pair(kGiB, "GiB"), std::pair(kMiB, "MiB")}) {
     if (bytes.value % unit.value == 0) return absl::StrCat(bytes.value / unit.value, name);
@@ -84,7 +84,7 @@ Suggestion FusedAttention(PlanRequest request) {
 Suggestion AutoRecompute(PlanRequest request) {
   if (request.spec.recompute == RecomputeMode::kAuto) return std::nullopt;
   request.spec.recompute = RecomputeMode::kAuto;
-  // Mode auto does not use this number.
+  // The mode auto does not use this number.
   const bool numbered = std::exchange(request.spec.recompute_options.layers, 0) > 0;
   if (!Fits(request)) return std::nullopt;
   return numbered ? "recompute: auto, recomputeOptions.layers: 0" : "recompute: auto";
@@ -99,7 +99,7 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// Tries to leave zero or sequenceParallel to the planner, that is, what replicas or tensor-parallel ranks shard.
+// Tries the value auto for `zero` or `sequenceParallel`. These fields say what replicas or tensor-parallel ranks shard.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -122,7 +122,7 @@ Suggestion LargerLimit(PlanRequest request, Bytes needed) {
   return absl::StrCat("resources.activationMemoryPerRank: ", SizeField(*least));
 }
 
-// Returns the layout of a plan that fits, with the fewest ranks between `from` and `to`.
+// Returns the layout of a plan that fits and has the fewest ranks between `from` and `to`.
 std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from, int32_t to) {
   if (from > to) return std::nullopt;
   request.spec.resources.min_ranks = from;
@@ -142,7 +142,7 @@ std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from,
   return std::nullopt;
 }
 
-// A size of the layout that the job pins and that can be left to the planner.
+// A size of the layout that the job pins and that the planner could choose.
 struct PinnedSize {
   const char* field;
   int32_t ParallelSpec::*spec;
@@ -152,7 +152,7 @@ constexpr std::array kPipelineAndReplicas = {PinnedSize{"parallel.dp", &Parallel
                                              PinnedSize{"parallel.pp", &ParallelSpec::pp, &ParallelLayout::pp}};
 constexpr PinnedSize kTensor = {"parallel.tp", &ParallelSpec::tp, &ParallelLayout::tp};
 
-// "resources.ranks: 8, parallel.pp: 2": the fields that the job must change for that layout.
+// The fields that the job must change for this layout, such as "resources.ranks: 8, parallel.pp: 2".
 std::string RanksAndSizes(const JobSpec& spec, const ParallelLayout& layout, const std::vector<PinnedSize>& open) {
   std::vector<std::string> changes;
   if (layout.ranks() < spec.resources.min_ranks || layout.ranks() > spec.resources.max_ranks) {
@@ -165,8 +165,8 @@ std::string RanksAndSizes(const JobSpec& spec, const ParallelLayout& layout, con
   return absl::StrJoin(changes, ", ");
 }
 
-// Returns sets of the job's pinned sizes to leave to the planner, small sets first. With `with_tp` every set contains tp,
-// otherwise no set does.
+// Returns sets of the job's pinned sizes that the planner could choose. Small sets come first. If `with_tp`, every set contains
+// tp; otherwise no set contains it.
 std::vector<std::vector<PinnedSize>> OpenSizes(const ParallelSpec& parallel, bool with_tp) {
   std::vector<std::vector<PinnedSize>> sets(1);
   if (with_tp) sets.front().push_back(kTensor);
@@ -191,7 +191,7 @@ struct RankChange {
   std::string text;
 };
 
-// Tries `from` to `to` ranks; changes as few sizes as possible, then uses as few ranks as possible.
+// Tries `from` to `to` ranks. Changes as few sizes as possible; then uses as few ranks as possible.
 std::optional<RankChange> OtherSizes(const PlanRequest& request, bool with_tp, int32_t from, int32_t to) {
   for (const std::vector<PinnedSize>& open : OpenSizes(request.spec.parallel, with_tp)) {
     PlanRequest changed = request;
@@ -219,7 +219,8 @@ Suggestion OtherLayout(const PlanRequest& request) {
 Suggestion ShorterSequence(PlanRequest request) {
   const int32_t part = request.spec.model.seq / kSequenceParts;
   if (part == 0) return std::nullopt;
-  // `fewer` counts down from the job's own length, so that the smallest `fewer` gives the longest sequence.
+  // `fewer` is the number of parts by which the sequence is shorter than the job's, so the smallest `fewer` gives the longest
+  // sequence.
   const auto fits = [&](int64_t fewer) {
     request.spec.model.seq = static_cast<int32_t>(part * (kSequenceParts - fewer));
     return Fits(request);
@@ -249,7 +250,7 @@ Suggestion LargerDevices(PlanRequest request, Bytes needed) {
     before.push_back(group.memory_per_device);
     if (group.memory_per_device.value > 0) present = std::min(present, group.memory_per_device);
   }
-  if (present.value == std::numeric_limits<int64_t>::max()) return std::nullopt;  // no device's memory is known
+  if (present.value == std::numeric_limits<int64_t>::max()) return std::nullopt;  // the memory of no device is known
   const std::optional<Bytes> least = LeastMemory(present, needed, [&](Bytes with) {
     for (size_t i = 0; i < before.size(); ++i) {
       if (before[i].value > 0) request.cluster.groups[i].memory_per_device = std::max(before[i], with);
@@ -277,7 +278,7 @@ bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Sho
 
 std::string SmallestChange(const PlanRequest& original, const Candidate& closest, const Shortfall& shortfall) {
   PlanRequest request = original;
-  // If HEU finds a plan that fits, the exact solver does too, but takes long.
+  // If HEU finds a plan that fits, the exact solver also finds one, but needs much more time.
   if (request.spec.recompute == RecomputeMode::kOpt) request.spec.recompute = RecomputeMode::kHeu;
   request.exact = nullptr;
   const Bytes needed = NeededOf(shortfall);

@@ -1,5 +1,5 @@
-// The smallest change that makes it possible to plan a request that does not fit. One field or a few fields are changed; all
-// other fields stay as in the job. Each amount is the smallest that fits (for a micro-batch and a sequence: the largest).
+// If no plan fits a request, this file finds the smallest change with which a plan fits. One field or a few fields are changed;
+// all other fields stay as in the job. An amount is the smallest that fits (for a micro-batch and a sequence: the largest).
 // Changes are tried in this order, and the answer is the first kind that helps:
 //
 //   model.attention: fused              if the scores of unfused attention take most of the needed memory
@@ -29,11 +29,12 @@ namespace lynx {
 
 // Bytes of the attention scores that one layer of unfused attention needs while it runs; 0 with fused attention.
 Bytes ScoresOfLayer(const ModelSpec& model, const Candidate& candidate);
-// True if the scores take more than half of the memory that the shortfall's stage needs.
+// True if the scores take more than half of the memory that the stage of `shortfall` needs.
 bool ScoresPrevail(const ModelSpec& model, const Candidate& candidate, const Shortfall& shortfall);
 
-// No candidate of `request` fits; `closest` is the one that lacks the least memory, by `shortfall`. Returns "train.microBatch:
-// 2", or "resources.ranks: 8, parallel.pp: 2", or "a smaller model" if none of the changes above helps.
+// Returns the smallest change: "train.microBatch: 2", or "resources.ranks: 8, parallel.pp: 2", or "a smaller model" if none of
+// the changes above helps. No candidate of `request` may fit. `closest` is the candidate that lacks the least memory;
+// `shortfall` says how much it lacks.
 std::string SmallestChange(const PlanRequest& request, const Candidate& closest, const Shortfall& shortfall);
 
 }  // namespace lynx

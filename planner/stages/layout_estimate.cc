@@ -1,4 +1,4 @@
-// LayoutPlanner::Guess: the time of a candidate's step by estimates, without lowering.
+// LayoutPlanner::Guess estimates the time of a candidate's step. It lowers no program.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace lynx {
 
-// Returns for each rank the smallest number of layers that seems not to fit. nullopt if the numbers that seem to fit do not add
-// up to all layers of the model. More layers need more memory, so a binary search finds the number.
+// Returns for each rank the smallest number of layers that seems not to fit. nullopt: even the largest numbers that seem to fit
+// are together fewer than the layers of the model. More layers need more memory, so a binary search finds each number.
 std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
   const int32_t chunks = fits_.pipeline().chunks;
   const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
@@ -46,7 +46,7 @@ StepGuess LayoutPlanner::Guess() {
 }
 
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
-  // If a balanced partition can store everything, no other partition is better.
+  // If all ranks can store everything in a balanced partition, no other partition is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
   std::optional<std::vector<int32_t>> layers =
       exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
@@ -77,7 +77,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   return guess;
 }
 
-// `exposed`: exposed recomputation per rank and microbatch.
+// `exposed` is the exposed recomputation of each rank for one microbatch.
 std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
                                                          const std::vector<Nanos>& exposed) const {
   const PipelineShape& pipeline = fits_.pipeline();
@@ -115,9 +115,9 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
   return passes;
 }
 
-// The time after the last backward: gradients that are still to be reduced, the norm, the optimizer, and gathering the weights.
-// Ranks at the end of the pipeline finish their backward passes earlier. Every rank finishes the backward passes of its first
-// chunk last.
+// The time after the last backward: the reduction of the gradients that are not reduced yet, the norm, the optimizer, and the
+// gather of the weights. Ranks at the end of the pipeline finish their backward passes earlier. Every rank finishes the
+// backward passes of its first chunk last.
 Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const ZeroStage zero = candidate_.layout.zero;

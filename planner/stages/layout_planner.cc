@@ -15,17 +15,17 @@ namespace {
 
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
-// A partition is dropped if its slowest stage alone takes longer than the step to beat, even if only this percentage of the
-// estimated time is counted, to allow for errors of HEU's estimates.
+// A partition is dropped if this percentage of the estimated time of its slowest stage is longer than the step to beat. The
+// percentage is below 100, because HEU's estimates have errors.
 constexpr int64_t kEstimateAllowancePercent = 98;
 
-// If offloading saves less than 1 / kNoticeableShare of the stages' time, a partition is not planned with offloading.
+// Offloading is planned for a partition only if it saves at least 1 / kNoticeableShare of the stages' time.
 constexpr int64_t kNoticeableShare = 200;
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
 
-// True if a plan of HEU can be the result under the request's mode `wanted`.
+// True if a plan of HEU is allowed as the result for the request's mode `wanted`.
 bool MayOverlap(RecomputeMode wanted) {
   return wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
 }
@@ -103,9 +103,9 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode, 
       });
 }
 
-// A lower bound for the step of a partition. `stage_costs`: time of each rank per microbatch. A rank works for M microbatches.
-// It begins after each rank before it has run one forward, on the first of its virtual stages. It ends before the backwards of
-// these ranks, unless the schedule splits off weight gradients. See CandidateBound.
+// A lower bound for the step of a partition. `stage_costs` has the time of each rank per microbatch. A rank works for M
+// microbatches. It begins only after each rank before it has run one forward, on the first of its virtual stages. It ends
+// before the last backwards of these ranks, unless the schedule splits weight gradients off. See CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   const int32_t chunks = fits_.pipeline().chunks;
   const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
@@ -153,8 +153,8 @@ void LayoutPlanner::Run(Draft& draft) {
   steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
 }
 
-// True if the estimates of the stages leave it possible that the partition takes less than `to_beat`. This includes a partition
-// that seems not to fit.
+// True if, by the estimates of the stages, the partition may take less than `to_beat`. Also true for a partition that seems not
+// to fit.
 bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat) {
   std::vector<int64_t> stage_costs;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -164,8 +164,8 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
   return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
 }
 
-// FitOf makes the estimates of the stages better, and then the greedy partition can be a different one. So this is repeated, at
-// most as often as for the exact partition.
+// FitOf improves the estimates of the stages, and with better estimates the greedy partition can be a different one. So the
+// planner repeats this, at most as often as for the exact partition.
 std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
   std::set<std::vector<int32_t>> tried;
   while (tried.size() < kSimulatedPartitions) {
@@ -176,13 +176,13 @@ std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to
   return std::nullopt;
 }
 
-// Balances the stages by estimates. If the peak of a stage shows that the stage does not fit, this number of layers and larger
-// ones are ruled out for the stage. This repeats until all stages fit or no partition is left. FitOf makes the estimates
-// better, and then another partition can be the balanced one; so a few more rounds follow.
+// Balances the stages by estimates. If the peak of a stage shows that the stage does not fit, the stage may no longer get this
+// number of layers or more. This repeats until all stages fit or no partition is left. FitOf improves the estimates, and then
+// another partition can be the balanced one; so a few more rounds follow.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
-  const int32_t least = fits_.pipeline().chunks;  // layers per rank
+  const int32_t least = fits_.pipeline().chunks;  // minimum number of layers per rank
   std::set<std::vector<int32_t>> tried;
   std::optional<Draft> best;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -214,7 +214,7 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   return best;
 }
 
-// True if, by estimates, the stages of the partition together take noticeably less time with offloading.
+// True if, by estimates, offloading makes the sum of the stages' times noticeably shorter for this partition.
 bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
   const auto cost = [&](bool offloading) {
     fits_.SetOffloading(offloading);
@@ -246,8 +246,8 @@ bool LayoutPlanner::StoresEverythingInBalance() {
   return true;
 }
 
-// As in Megatron-LM, all stages have the same N (number of recomputed layers). Fewer recomputed layers are faster, unless they
-// only fit in a partition with worse balance; then recomputing all layers may be faster.
+// As in Megatron-LM, all stages have the same N (number of recomputed layers). A smaller N is usually faster. But if a smaller
+// N fits only in a partition with worse balance, recomputing all layers may be faster.
 std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   const auto with = [&](int32_t layers) {
     fits_.SetNamedLayers(layers);
@@ -268,7 +268,7 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
     }
   }
   const bool recompute_all = all && Faster(*all, *best);
-  // ReplanSamePartition then uses the same N.
+  // A later ReplanSamePartition must use the same N.
   fits_.SetNamedLayers(recompute_all ? request_.spec.model.layers - stages() + 1 : best_layers);
   return recompute_all ? all : best;
 }
@@ -282,8 +282,8 @@ int32_t LayoutPlanner::MostGroup() {
   return most;
 }
 
-// As in Megatron-LM, all stages have the same N (layers per group). A larger N recomputes more, so it is used only if it makes
-// the stages fit or improves their balance.
+// As in Megatron-LM, all stages have the same N (layers per group). A larger N recomputes more. So it is used only if with a
+// smaller N the stages do not fit or are balanced worse.
 std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   if (request_.spec.recompute_options.layers > 0) return DraftOf(RecomputeMode::kUniform, to_beat);
   std::optional<Draft> best;
@@ -305,9 +305,9 @@ bool LayoutPlanner::MayDoWithoutWindows() const {
   return (wanted != RecomputeMode::kAuto && MayOverlap(wanted)) || fits_.Allowed(RecomputeMode::kNoOverlap);
 }
 
-// By estimates, no draft is faster than one that stores everything in the partition that balances busy times. Close to the
-// memory limit, the best policy without overlap has, by estimates, another partition with the same balance. This partition can
-// be faster in the simulation, so it is tried too.
+// By estimates, no draft is faster than the one that stores everything in the partition that balances busy times. But if memory
+// is nearly full, the best policy without overlap may have another partition with the same estimated balance. This partition
+// can be faster in the simulation, so it is also tried.
 std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
   std::optional<Draft> best = DraftOf(RecomputeMode::kNone, to_beat);
   if (!best || !MayDoWithoutWindows() || !fits_.Limit(0, best->layers[0])) return best;
@@ -325,7 +325,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return BestOfStored(to_beat);
-  // If HEU finds no draft that fits and is expected to be faster, no named policy gives one either.
+  // If HEU finds no draft that fits and is expected to be faster, no named policy gives such a draft.
   std::optional<Draft> best;
   if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
     best = DraftOfHeu(to_beat);
@@ -339,14 +339,13 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (wanted != RecomputeMode::kAuto || !fits_.Allowed(mode)) continue;
     if (!best || MaySimulateMore()) consider(mode);
   }
-  // Recomputation that HEU's model counts as hidden may be exposed in the simulation. Then a plan without windows can be
-  // faster.
+  // HEU's model may count recomputation as hidden that is exposed in the simulation. Then a plan without windows can be faster.
   if (MayDoWithoutWindows() && (!best || MayTryVariants())) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
-// The exact partition is based on estimates. If they differ from the simulation, a partition that uses less information can be
-// faster.
+// The exact partition is based on estimates. If the simulation gives other times than the estimates, a partition of a simpler
+// method can be faster.
 std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
   if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
   const RecomputeMode wanted = request_.spec.recompute;
@@ -394,7 +393,7 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
   fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
-  fits_.SetStalls(std::vector<Nanos>(stages()));  // a later replan must not use the stalls either
+  fits_.SetStalls(std::vector<Nanos>(stages()));  // a later replan must not use the stalls
   return std::nullopt;
 }
 
@@ -423,7 +422,8 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
   if (!better.empty() && Adopt(exact, better, draft)) {
     adopted.insert(better.begin(), better.end());
   } else if (better.size() > 1) {
-    // All exact solutions together were slower. Each is tried alone, because the model may be wrong for only one of them.
+    // With all exact solutions together, the step was longer. So each is tried alone: the model may be wrong for only one of
+    // them.
     for (const int32_t stage : better) {
       if (MaySimulateMore() && Adopt(exact, {stage}, draft)) adopted.insert(stage);
     }
@@ -446,7 +446,7 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
 
 std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading,
                                                         const std::vector<int32_t>& layers) {
-  // A draft that stores everything came from HEU if HEU is the request's mode.
+  // If the request's mode allows HEU, a draft that stores everything came from HEU.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
   fits_.SetOffloading(offloading);
   std::optional<Draft> draft = TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
@@ -489,8 +489,8 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
-// Returns the stage of the last refused plan if it has the same program. The same program has the same layers, and so the same
-// limit.
+// If the last refused plan has a stage with the same program, returns this stage. The same program has the same layers, and so
+// the same limit.
 const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
   const auto at = static_cast<size_t>(stage);
   return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
@@ -551,7 +551,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       }
       const Bytes excess = part.arena - enough;
       if (excess.value > 0) {
-        // Reserves at least so much that the same policy does not seem to fit again.
+        // Reserves enough memory that the same policy does not seem to fit again.
         fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
         fits = false;
       }

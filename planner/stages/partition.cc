@@ -11,12 +11,12 @@ namespace {
 
 enum class Objective : uint8_t { kLargest, kSum };
 
-// Costs by stage and number of layers, for all numbers that leave at least one layer for each other stage. nullopt: these
-// layers do not fit.
+// The cost for each stage and number of layers. A number is in the table if it leaves at least one layer for each other stage.
+// nullopt: these layers do not fit.
 using CostTable = std::vector<std::vector<std::optional<int64_t>>>;
 
-// The best value for the stages from one stage to the last, over the last layers of the model. Solve computes it for every
-// number of these layers, from the last stage backwards.
+// The best value for the stages from one stage to the last, if they hold the last layers of the model. Solve computes it for
+// every number of these layers. It begins with the last stage.
 struct Suffix {
   std::optional<int64_t> value;
   int32_t layers_of_first = 0;
@@ -55,7 +55,7 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
                                                       const StageLowerBound& floor) {
   LYNX_CHECK(stages >= 1 && stages <= layers);
-  // No stage of the best partition costs more than the largest stage of any other partition.
+  // In the best partition, no stage costs more than the largest cost in any other partition.
   int64_t limit = std::numeric_limits<int64_t>::min();
   const std::vector<int32_t> even = EvenPartition(stages, layers);
   for (int32_t stage = 0; stage < stages; ++stage) {

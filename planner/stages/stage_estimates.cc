@@ -1,5 +1,5 @@
-// The estimates of StageOracle: memory and exposed time of each mode on a stage by HEU's model, without lowering a
-// program.
+// The estimates of StageOracle: memory and exposed time of each mode on a stage. They come from HEU's model, and no program is
+// lowered.
 #include <algorithm>
 #include <optional>
 
@@ -9,10 +9,11 @@
 namespace lynx {
 namespace {
 
-// Number of layers per virtual stage of the program from which Fixed finds the memory that a stage needs besides its layers.
+// Fixed finds the memory that a stage needs in addition to its layers. It uses a program with this number of layers per virtual
+// stage.
 constexpr int32_t kFewLayers = 2;
-// If an estimate exceeds the limit by at most 1 / kDoubtfulShare of the limit, the estimate may be wrong. Then the stage counts
-// as one that seems to fit, and its exact peak decides later.
+// If an estimate exceeds the limit by at most 1 / kDoubtfulShare of the limit, the estimate may be wrong. Then the stage seems
+// to fit, and its exact peak decides later.
 constexpr int64_t kDoubtfulShare = 200;
 // A named policy is tried if its estimated memory exceeds the limit by at most about this percentage.
 constexpr int64_t kMemoryAllowancePercent = 10;
@@ -22,7 +23,7 @@ constexpr int64_t kMemoryAllowancePercent = 10;
 const StageOracle::NamedUses& StageOracle::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {
   auto [it, inserted] = named_.try_emplace({mode, stage, ends.head});
   if (inserted) {
-    // No named policy uses the stall, so the number of layers that share it does not matter.
+    // No named policy uses the stall, so the number of layers that share the stall does not matter.
     const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
     it->second.problem = Problem(mode, stage, {1, ends});
     const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, LayerPlace::kInner);
@@ -70,14 +71,14 @@ StageOracle::Estimate StageOracle::EstimateNamed(RecomputeMode mode, int32_t sta
     transient = std::max(transient, value.transient);
   }
   sum.bytes += transient;
-  // Copies run at the same time as the passes. The estimate counts no exposed time for them; the simulation shows how much of
-  // them is exposed.
+  // Copies run at the same time as the passes. The estimate assumes that they are hidden; the simulation shows how much of
+  // their time is exposed.
   sum.bytes = sum.bytes / 1000 * (1000 - request_.spec.recompute_options.offload_permille);
   return sum;
 }
 
-// The estimate for kFull, with three corrections: the inputs that are not stored, the memory of the other layers of a group,
-// and the time to recompute their inputs.
+// The estimate for kFull, with three corrections: inputs that are not stored, the memory of the other layers of a group, and
+// the time to recompute the inputs of these layers.
 StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers) {
   Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
   const int32_t group = std::clamp(named_layers_, 1, layers);
@@ -157,7 +158,7 @@ bool StageOracle::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) 
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
-    // If HEU has a mix that fits the budget by estimate, the stage seems to fit.
+    // If by its estimate some mix of HEU fits the budget, the stage seems to fit.
     const Bytes budget = BudgetOf(mode, stage, layers, *limit);
     if (budget >= EstimateNamed(RecomputeMode::kNone, stage, layers).bytes) return true;
     const std::vector<Part> parts = PartsOf(stage, layers);

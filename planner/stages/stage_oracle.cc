@@ -14,13 +14,14 @@
 namespace lynx {
 namespace {
 
-// Number of microbatches in probe programs beyond those in flight. With this many, a longer program would need no larger arena.
+// Number of microbatches in a probe program in addition to those in flight. With more microbatches, the arena would not be
+// larger.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // If less than 1 / kNextToNothing of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
-// In a program with more actions, the search for a small arena takes too long to be made for every policy.
+// In a program with more actions than this, the search for a small arena takes too long to make it for every policy.
 constexpr size_t kLongProgram = 4096;
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
@@ -82,8 +83,8 @@ Bytes StageOracle::HostShare(int32_t stage, int32_t layers, Bytes activations) c
   return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
 }
 
-// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time. So the model
-// gets not `share`, but what it counts (`most`), reduced by the factor share / taken.
+// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time. By the model,
+// they take `most` bytes. So the model does not get `share` as its limit, but `most` times share / taken.
 void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
   Bytes most;
   for (const StagePolicy& policy : policies) {
@@ -136,7 +137,7 @@ int32_t StageOracle::LeastMemoryGroup(int32_t stage, int32_t layers) {
 
 std::vector<StageOracle::Part> StageOracle::PartsOf(int32_t stage, int32_t layers) const {
   std::vector<int32_t> counts = EvenPartition(pipeline_.chunks, layers);
-  // In a bidirectional pipeline, both ranks of a piece have the same number of layers for the piece.
+  // In a bidirectional pipeline, both ranks of a piece have the same number of layers for this piece.
   const int32_t first = pipeline_.PieceOf(stage);
   if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
   std::vector<Part> parts;
@@ -187,7 +188,7 @@ std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
-  // What a chain holds of a microbatch depends on the actions that run before and after, so only a program gives the peak.
+  // What a chain holds of a microbatch depends on the actions before and after it. So only a program gives the peak.
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
@@ -199,7 +200,7 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
 }
 
-// A microbatch is held completely from the begin of F to the end of B; what W reads is held until the end of W. In addition, a
+// The whole microbatch is held from the begin of F to the end of B. What W reads is held until the end of W. In addition, a
 // slot needs as much transient memory as a slot of a pipeline with one virtual stage.
 Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
@@ -247,7 +248,8 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
-  // A few more microbatches than are ever in flight. An even number, because a schedule with two pipes needs one.
+  // The program has a few more microbatches than are ever in flight. The number is even, because a schedule with two pipes
+  // needs this.
   const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
   // A custom schedule has a fixed number of microbatches.
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
@@ -257,9 +259,9 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   if (probed == Probed::kArena) {
-    // In a short program a small arena is found quickly, and leaves more for HEU's budget. In a long program, most arenas are
-    // within the limit at the first attempt, or cannot be because the live peak is above it. The search is made only for the
-    // other arenas.
+    // In a short program, the search for a small arena is fast, and a small arena leaves more memory for HEU's budget. In a
+    // long program, most arenas are within the limit at the first attempt, or cannot be within it because the live peak is
+    // above it. The search is made only for the other arenas.
     const bool searches = !limit || program.size() <= kLongProgram;
     const bool hopeless = !searches && memory->live_peak > *limit;
     LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);
@@ -292,7 +294,7 @@ const RecomputeProblem* StageOracle::OffloadProblem(RecomputeMode mode, int32_t 
 }
 
 const StageHeu& StageOracle::Heu(RecomputeMode mode, int32_t stage, const Part& part) {
-  // Without stalls, a Pareto front serves all numbers of layers.
+  // Without stalls, one Pareto front serves all numbers of layers.
   const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : part.layers, part.ends.head};
   auto [it, inserted] = heus_.try_emplace(key, nullptr);
   if (inserted) it->second = &caches_.fronts().Solve(Problem(mode, stage, part));
@@ -320,8 +322,8 @@ std::vector<StagePolicy> StageOracle::PoliciesOf(RecomputeMode mode, int32_t sta
   return policies;
 }
 
-// Returns the least budget with which HEU finds policies for all virtual stages of the rank. Each virtual stage gets a share of
-// the budget in proportion to its layers, and the share must be enough for the least memory of the virtual stage.
+// Returns the smallest budget with which HEU finds policies for all virtual stages of the rank. The shares of the virtual
+// stages are proportional to their layers. Each share must be enough for the least memory of its virtual stage.
 Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   Bytes least;
   for (const Part& part : PartsOf(stage, layers)) {
@@ -376,9 +378,9 @@ std::optional<StageOracle::Fit> StageOracle::FitNamed(RecomputeMode mode, int32_
 }
 
 // Finds HEU's policy with the least exposed time whose peak is within the limit. HEU's memory model has an unknown error, so
-// each attempt corrects the budget by the difference between the peak and the limit. Two bounds are kept: the largest budget
-// known to fit, and the smallest known not to fit. If the corrected budget is not between them, their middle is used. Ends when
-// almost no memory is unused, or when a larger budget gives the same policy.
+// each attempt corrects the budget by the difference between the peak and the limit. The function keeps two bounds: the largest
+// budget known to fit, and the smallest known not to fit. If the corrected budget is not between them, it takes their middle.
+// It ends when almost no memory is unused, or when a larger budget gives the same policy.
 std::optional<StageOracle::Fit> StageOracle::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
   const Bytes least = LeastOfHeu(mode, stage, layers);
   Bytes fits = least - Bytes(1);  // the largest budget that is known to fit
@@ -418,7 +420,7 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   const std::optional<Bytes> limit = Limit(stage, layers);
   LYNX_CHECK(limit.has_value());
   best = FitBudget(mode, stage, layers, *limit);
-  // HEU considers the named policies too. They are tried again here, because HEU's memory estimate may be wrong.
+  // HEU also considers the named policies. They are tried again here, because HEU's memory estimate may be wrong.
   for (RecomputeMode other : kNamedModes) {
     if (other == RecomputeMode::kNone || !Allowed(other)) continue;
     if (best && EstimateNamed(other, stage, layers).exposed >= best->exposed) continue;
@@ -429,8 +431,9 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   return best;
 }
 
-// The error of HEU's memory model at its last peak gives the budget for the exact solution. The budget is at least the memory
-// of the known policies by the model. If the peak of the exact solution is too large, the budget is reduced by the excess.
+// Solves the virtual stages exactly. The budget follows from the error that HEU's memory model had at its last peak. The budget
+// is at least the memory of the known policies by the model. If the peak of the exact solution is too large, the budget is
+// reduced by the excess.
 std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& solver, int32_t stage,
                                                            const std::vector<StagePolicy>& known) {
   int32_t layers = 0;
@@ -462,7 +465,7 @@ std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& so
       fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
       fit.policies.push_back(std::move(answer->solution->policy));
     }
-    // A later attempt has less memory, so its exposed time is at least as long, and the first bound stays valid.
+    // A later attempt has less memory, so its exposed time is at least as long, and the bound of the first attempt stays valid.
     if (i == 0) exact.bound = std::min(bound, exact.known);
     if (fit.exposed >= exact.known) return exact;
     fit.peak = Peak(stage, fit.policies, limit);

@@ -1,16 +1,16 @@
-// StageOracle answers, for each pipeline rank of one candidate (parallel layout and micro-batch) and any number of layers on
-// the rank, what the rank would recompute and what this costs. It gives quick estimates for the search, and policies whose peak
-// is known to fit. It does not lower or simulate a step.
+// StageOracle answers questions about each pipeline rank of one candidate (parallel layout and micro-batch): if the rank has a
+// given number of layers, what would it recompute, and what would this cost? It gives quick estimates for the search, and
+// policies whose peak is known to fit. It does not lower or simulate a step.
 //
-// Virtual stages. A rank's layers are distributed evenly over its virtual stages. Each virtual stage is solved as a stage
-// of its own, with an equal part of the rank's microbatches in flight and a share of the memory in proportion to its
-// layers. If a rank serves two copies of the model (a bidirectional pipeline), times are averages over both, because a
-// microbatch passes through one of them.
+// Virtual stages. A rank's layers are distributed evenly over its virtual stages. Each virtual stage is solved as a stage of
+// its own. It gets an equal part of the rank's microbatches in flight, and a share of the memory in proportion to its layers.
+// If a rank serves two copies of the model (a bidirectional pipeline), times are averages over both, because a microbatch
+// passes through one of them.
 //
 // Offloading. HEU's policies may offload tensors if the request lets the planner choose the tensors (OffersOffloading) and
-// SetOffloading allows it, on stages whose devices and hosts support it (stage_offload.h).
+// SetOffloading allows offloading, on stages whose devices and hosts support it (stage_offload.h).
 //
-// Not thread-safe. Keeps references to the request and the caches, which must outlive it.
+// Not thread-safe. The object keeps references to the request and the caches, which must outlive it.
 #ifndef LYNX_PLANNER_STAGES_STAGE_ORACLE_H_
 #define LYNX_PLANNER_STAGES_STAGE_ORACLE_H_
 
@@ -34,9 +34,9 @@
 
 namespace lynx {
 
-// Estimated cost of a stage that seems not to fit. The estimate is this number plus the missing memory in bytes. The number is
-// above the cost of any stage that fits, and sums over a thousand stages stay within 64 bits. An estimate does not prove that a
-// stage does not fit; only its exact peak does.
+// Estimated cost of a stage that seems not to fit: this number plus the missing memory in bytes. The number is above the cost
+// of any stage that fits, and sums over a thousand stages stay within 64 bits. An estimate does not prove that a stage does not
+// fit; only the exact peak of the stage does.
 inline constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
 
 // True if HEU makes the policies of the mode, with or without windows.
@@ -45,8 +45,8 @@ constexpr bool IsHeuristic(RecomputeMode mode) { return mode == RecomputeMode::k
 class StageOracle {
  public:
   struct Fit {
-    std::vector<StagePolicy> policies;  // one for each virtual stage of the rank, by chunk
-    Nanos exposed;                      // per microbatch, by HEU's model; includes the slowdown by copies
+    std::vector<StagePolicy> policies;  // one for each virtual stage of the rank; the index is the chunk
+    Nanos exposed;                      // per microbatch, by HEU's model; contains the slowdown by copies
     Bytes peak;
   };
 
@@ -58,32 +58,32 @@ class StageOracle {
   const LayerShape& shape() const { return shape_; }
 
   const PipelineShape& pipeline() const { return pipeline_; }
-  // Time of the forward and backward of one microbatch without recomputation.
+  // Time of the forward and backward pass of one microbatch, without recomputation.
   Nanos BusyTime(int32_t stage, int32_t layers) const;
   StateBytes States(int32_t stage, int32_t layers) const;
-  // nullopt: no limit.
+  // The limit for the arena of a stage with this number of layers. nullopt: no limit.
   std::optional<Bytes> Limit(int32_t stage, int32_t layers) const;
   Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
-  // Call this when a stage's arena was found to exceed its limit by `bytes`. From now on the stage's limit is lower by
-  // that amount, or peaks are found by lowering instead of sums. Forgets all fits.
+  // Must be called when the arena of a stage has turned out to exceed its limit by `bytes`. From then on, the stage's limit is
+  // lower by this amount, or peaks are found by lowering instead of sums. Forgets all fits.
   void Reserve(int32_t stage, Bytes bytes);
   // Restores all limits. Forgets all fits.
   void ForgetReserves();
-  // Sets how long a microbatch's backward waits for its gradient on each stage. Recomputation can run during this wait too.
-  // Forgets all fits.
+  // Sets how long, on each stage, the backward of a microbatch waits for its gradient. Recomputation can also run during this
+  // wait. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
-  // True if any stage can offload and the request leaves the choice to the planner.
+  // True if some stage can offload and the request lets the planner choose the tensors.
   bool OffersOffloading() const;
-  // Sets whether HEU may offload from now on, on the stages that can offload. Initially it may not.
+  // Sets whether HEU may offload from now on, on the stages that can offload. At the beginning, it may not.
   void SetOffloading(bool offloading) { offloading_ = offloading; }
   bool offloading() const { return offloading_; }
-  // The share of the host's memory of each rank of the stage, if the activations on its device take `activations` bytes; 0: no
-  // memory, or unknown.
+  // The share of the host's memory that each rank of the stage gets, if the activations take `activations` bytes of its device.
+  // 0: no memory, or an unknown amount.
   Bytes HostShare(int32_t stage, int32_t layers, Bytes activations) const;
-  // Call this when a stage's program with these policies was found to take `taken` bytes of the host's memory, which is more
-  // than `share`. From now on HEU gets so little host memory that these policies do not fit. Forgets all fits.
+  // Must be called when a stage's program with these policies has turned out to take `taken` bytes of the host's memory, which
+  // is more than `share`. From then on, HEU gets less host memory, so that these policies no longer fit. Forgets all fits.
   void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share);
-  // Sets N of kUniform and kBlock. Initially it is the N of the request.
+  // Sets N of kUniform and kBlock. At the beginning, N is that of the request.
   void SetNamedLayers(int32_t layers);
 
   // The program of a stage with these policies: lowered, and woven within the stage's limit if the layout says so. `slots` are
@@ -96,28 +96,30 @@ class StageOracle {
 
   // True if the request allows the mode.
   bool Allowed(RecomputeMode mode) const;
-  // The mode whose estimates represent the request's mode: kNoOverlap for kBlock, because it mixes the same policies
-  // better.
+  // The mode whose estimates are used for the request's mode. For kBlock this is kNoOverlap, which mixes the same policies in a
+  // better way.
   RecomputeMode EstimatedMode() const;
-  // BusyTime plus the exposed recomputation, per microbatch; at least kSeemsNotToFit if the stage seems not to fit.
+  // BusyTime plus the exposed recomputation, per microbatch. At least kSeemsNotToFit if the stage seems not to fit.
   int64_t EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers);
   // True if EstimatedCost is below kSeemsNotToFit. It is usually faster than a call of EstimatedCost.
   bool SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers);
-  // True if the mode's policy may fit, by an estimate with an allowance for errors. `mode` must not be heuristic.
+  // True if the mode's policy may fit. This is an estimate that allows for errors. `mode` must not be heuristic (see
+  // IsHeuristic).
   bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
-  // Returns the policies of the mode whose peak fits. nullopt: no policy of the mode fits.
+  // Returns the policies of the mode, if their peak fits. nullopt: no policy of the mode fits.
   const std::optional<Fit>& FitOf(RecomputeMode mode, int32_t stage, int32_t layers);
   struct ExactFit {
-    std::optional<Fit> fit;  // set if it has less exposed time than the known policies
-    // exposed time of the known policies; lower bound for all policies that take at most as much memory
+    std::optional<Fit> fit;  // set if its policies have less exposed time than the known policies
+    // `known`: exposed time of the known policies. `bound`: lower bound for all policies that take at most as much memory
     Nanos known, bound;
     bool stopped = false;  // the solver ran out of time
   };
-  // Solves the stage exactly, to improve on the policies `known`, which are known to fit. nullopt: there is no memory
-  // limit, the model cannot express `known`, or the solver fails.
+  // Solves the stage exactly, to find policies that are better than `known`. The policies `known` must fit. nullopt: there is
+  // no memory limit, the model cannot express `known`, or the solver fails.
   std::optional<ExactFit> FitExact(const StageSolver& solver, int32_t stage, const std::vector<StagePolicy>& known);
-  // The least memory that the request's mode needs: with the mode's own policy, or for auto the smallest of HEU's policies and
-  // both ways to recompute everything. `estimate`: estimates the memory; otherwise returns the size of the arena.
+  // The least memory that the request's mode needs. For most modes, this is the memory of the mode's own policy. For auto it is
+  // the smallest of HEU's policies and of both ways to recompute everything. If `estimate`, the memory is estimated; otherwise
+  // the result is the size of the arena.
   Bytes LeastArena(int32_t stage, int32_t layers, bool estimate);
 
  private:
@@ -133,52 +135,54 @@ class StageOracle {
     // True if HEU's solution is the same for both parts.
     bool Alike(const Part& other) const { return layers == other.layers && ends.head == other.ends.head; }
   };
-  // The memory and time of a stage's layers under a mode that has the same policy for all layers. Only the top layer has other
-  // values.
+  // The memory and time of a stage's layers under a mode with the same policy for all layers. All layers except the top layer
+  // have the same values.
   struct NamedUses {
     RecomputeProblem problem;
     LayerUse inner, top;
-    // Values of a stage of one, two and three layers. Each further layer adds what the third adds to the first two.
+    // Values of a stage with one, two and three layers. Each further layer adds the difference between the third and the second
+    // value.
     std::array<StageValue, 3> values;
   };
 
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
-  // A context for one rank, made without knowing the other ranks. Its slices have the right number of layers, but the indices
-  // of these layers start at 0.
+  // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
+  // indices of these layers start at 0.
   StageContext Context(int32_t stage, int32_t layers) const;
-  // Maximum number of microbatches whose activations a virtual stage of the rank holds, averaged over its virtual stages.
+  // Maximum number of microbatches whose activations a virtual stage of the rank holds. This is an average over its virtual
+  // stages.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
-  // Peak of a program with few microbatches. With `limit`, the search for a small arena may stop early (see Probe); nullopt: no
-  // limit.
+  // Peak of a program with few microbatches. If there is a `limit`, the search for a small arena may stop early (see Probe).
+  // nullopt: no limit.
   Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
-  // PeakOfSlots finds the peak by sums over the slots of the schedule, PeakOfProgram by lowering a program.
+  // PeakOfSlots finds the peak by sums over the slots of the schedule. PeakOfProgram finds it by lowering a program.
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
-  // Lowers a program with few microbatches. The arena is as small as the search makes it. In a long program with `limit`, the
-  // search stops as soon as the arena is within the limit. If it is not, the arena is above the limit, but may not be the
-  // smallest.
+  // Lowers a program with few microbatches. The arena is as small as the search can make it. In a long program with a `limit`,
+  // the search stops as soon as the arena is within the limit. If the arena is above the limit, it may not be the smallest
+  // possible one.
   MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
                    std::optional<Bytes> limit = std::nullopt);
-  // The problem without offloading.
+  // The problem of a virtual stage without offloading.
   RecomputeProblem Problem(RecomputeMode mode, int32_t stage, const Part& part) const;
   const StageHeu& Heu(RecomputeMode mode, int32_t stage, const Part& part);
-  // The problem with offloading; nullptr if the stage may not offload under the mode.
+  // The problem of a virtual stage with offloading; nullptr if the stage may not offload under the mode.
   const RecomputeProblem* OffloadProblem(RecomputeMode mode, int32_t stage, const Part& part);
   int32_t CopySlowdown(int32_t stage) const { return costs_.Of(stage).host_link().op_slowdown_permille; }
   const NamedUses& UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends);
   // Bytes of the rank's memory that are neither in HEU's model nor in LayerInputs: gradients, workspace, the tensors of the
-  // embedding and the head. They are computed from the last peak found for the rank. There are separate values for plans
-  // without windows, which must not depend on whether other plans were tried before, and for plans with offloading, for which
-  // HEU's model is less exact.
+  // embedding and the head. They are computed from the last peak that was found for the rank. Plans without windows have a
+  // separate value, which must not depend on whether other plans were tried before. Plans with offloading also have a separate
+  // value, because HEU's model is less exact for them.
   Bytes Fixed(RecomputeMode mode, int32_t stage);
   std::tuple<bool, bool, int32_t> FixedKey(RecomputeMode mode, int32_t stage) const {
     return {mode == RecomputeMode::kNoOverlap, offloading_, stage};
   }
-  // Memory of the inputs of all layers for the microbatches in flight, and of what is held for the W of other microbatches. It
-  // does not depend on the policy.
+  // Memory of the inputs of all layers for the microbatches in flight, and of what is held for the W of other microbatches.
+  // This memory does not depend on the policy.
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
-  // The part of the limit that HEU may use, by the present value of Fixed.
+  // The part of the limit that HEU may use. It follows from the present value of Fixed.
   Bytes BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
   // The policy of a mode that is not heuristic. kUniform and kBlock use named_layers_.
   StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
@@ -204,25 +208,28 @@ class StageOracle {
   const PipelineShape pipeline_;
   PlanCaches& caches_;
   StagePeaks& peaks_;
-  std::vector<int32_t> in_flight_;  // per rank
-  // per rank: further microbatches of which only the tensors that W reads are held
+  std::vector<int32_t> in_flight_;  // one entry per rank
+  // for each rank, the number of further microbatches of which only the tensors that W reads are held
   std::vector<int32_t> for_weights_;
-  std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // per stage and type: forward and backward of a layer
-  std::vector<Bytes> device_memory_;                            // per stage; 0 = unknown
-  std::vector<Nanos> stalls_;                                   // per stage and microbatch
-  std::vector<Bytes> reserves_;                                 // per stage: bytes subtracted from the limit
+  std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // for each stage and layer type, the time of the forward and
+                                                                // backward pass of a layer
+  std::vector<Bytes> device_memory_;                            // one entry per stage; 0 = unknown
+  std::vector<Nanos> stalls_;                                   // for each stage, the stall per microbatch
+  std::vector<Bytes> reserves_;                                 // for each stage, the bytes that are subtracted from the limit
   int32_t named_layers_;
   bool lowers_peaks_ = false;
-  std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // by stage, limit, policies
+  std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // the key is stage, limit, policies
   bool offloading_ = false;
-  // Per stage: host memory that each virtual stage may use, in a partition of even stages; 0: the stage cannot or may not
-  // offload.
+  // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage
+  // cannot or may not offload.
   std::vector<Bytes> host_memory_;
-  std::map<std::tuple<int32_t, int32_t, bool>, RecomputeProblem> offload_problems_;  // by stage, layers, head
-  std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;                           // by FixedKey
+  std::map<std::tuple<int32_t, int32_t, bool>, RecomputeProblem> offload_problems_;  // the key is stage, layers, whether it has
+                                                                                     // the head
+  std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;                           // the key is FixedKey
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
   std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
-  std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, std::optional<Fit>> fits_;  // last: with offloading
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, std::optional<Fit>> fits_;  // the last part of the key: with
+                                                                                          // offloading
 };
 
 }  // namespace lynx
