@@ -19,7 +19,8 @@ struct GpuProbeOptions {
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
   std::vector<int32_t> cores;  // cores that ranks may use; empty = all that this process may use
   Bytes memory_per_device;     // 0 = all but what is reserved
-  // The part of each GPU's memory to leave out; 0 = OwnMemory, or what a process took if that is more.
+  // The part of each GPU's memory that is not offered to jobs. 0: the larger of OwnMemory and the memory that the process of
+  // `rank_binary --check-cuda` took on this GPU.
   Bytes reserved;
   // The command `rank_binary --check-cuda UUID` says whether the rank process can use the GPU. The second line of its output
   // says how many bytes of the GPU are then free.

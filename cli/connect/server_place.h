@@ -27,8 +27,9 @@ std::string LocalClusterFile(const std::string& directory);
 // so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/local/find_server.h) would find for a call in plain text if only --server is given (`flag`;
-// "" = not given). nullopt: a context, an authority or a token might matter, or the local cluster's file cannot be read.
+// Returns the server's address for a call in plain text, as FindServer (cli/local/find_server.h) would find it. Of the flags of
+// a connection, only --server may be given; `flag` is its value, "" if it is not given. Returns nullopt if this shortcut cannot
+// decide: there may be a context, an authority or a token, or the local cluster's file cannot be used.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx::cli

@@ -53,7 +53,7 @@ void AddField(const JobField& field, const JobSpec& defaults, Json& root) {
   }
   Json& schema = PropertiesOf(*object)[path.back()];
   schema.update(ScalarSchema(field));
-  if (field.meaning.empty()) return;  // a field that is only a word for a whole section
+  if (field.meaning.empty()) return;  // the field only allows one word in place of a whole section
   schema["description"] = field.meaning;
   if (field.required) {
     Require(*object, path.back());

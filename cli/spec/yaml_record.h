@@ -164,7 +164,9 @@ template <class T>
 std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix) {
   std::string rows;
   for (const Field<T>& field : fields) {
-    if (field.meaning.empty()) continue;  // a word for a whole section; the table lists the fields of the section instead
+    // Such a field only allows one word in place of a whole section ("parallel: auto"). The section's fields have rows of their
+    // own.
+    if (field.meaning.empty()) continue;
     rows += ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
   }
   return rows;

@@ -67,7 +67,8 @@ class StagePeaks {
   int32_t micro_batch_;
   LayerShape shape_;
   std::map<SliceEnds, Bytes> beside_layers_;  // stored bytes of a microbatch that do not belong to transformer layers
-  // The key is ends, microbatches in flight, further microbatches and policy.
+  // The key: the ends of the model; the number of microbatches in flight; the number of microbatches of the step beyond those
+  // in flight; the policies of the layers.
   std::map<std::tuple<SliceEnds, int32_t, int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
   std::map<std::pair<SliceEnds, std::vector<LayerPolicy>>, Bytes> for_weights_;
 };

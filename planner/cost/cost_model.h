@@ -67,9 +67,10 @@ class CostModel {
   // Both functions above, if passes run side by side (ParallelLayout::weave): the longer of the layer's computation, slowed by
   // the transfers, and its transfers, because other passes fill its windows.
   bool woven() const { return layout_.weave != WeaveMode::kOff; }
-  // One layer's computation, and its collectives of the tensor-parallel group, each without the other. The backward's
-  // computation includes the weight gradients, and its collectives the gathers for them, unless `recomputed` needs the gathers
-  // too.
+  // ComputeOfLayer: time of one layer's computation without its collectives; for the backward pass, the weight gradients are
+  // included. TransfersOfLayer: time of the layer's collectives in the tensor-parallel group, without the computation. For the
+  // backward pass, it includes the gathers of the tensors that the weight gradients read, but not of those that the
+  // `recomputed` ops read, because these have been gathered already.
   Nanos ComputeOfLayer(LayerType type, Pass pass) const;
   Nanos TransfersOfLayer(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // Forward: time from the end of a pass on a pipeline rank until its result is on the next rank; if ranks hold several parts

@@ -1,12 +1,12 @@
-// Names of fields. They serve descriptions of structs that cross a process: a function `template <class Fields> void
-// Describe(Fields& fields, T& value)` describes a struct by calling one function of `fields` for each field. Readers and
-// writers of JSON and of protobuf messages all use this description. planner/problem/job_spec_fields.h and
-// worker/contract/rank_report_fields.h list the functions of `fields`.
+// FieldName: the name of a struct's field. A struct that one process passes to another is described once, by a function
+// `template <class Fields> void Describe(Fields& fields, T& value)`, which calls one function of `fields` for each field of the
+// struct. All readers and writers of JSON and of protobuf messages use this description. planner/problem/job_spec_fields.h and
+// worker/contract/rank_report_fields.h list the functions that `fields` must have.
 //
-// A Describe function does not depend on protobuf. But a message has no function that finds a field by its name as text,
-// because programs that must start quickly use messages without descriptors. So a FieldName holds calls of the functions that
-// protoc generates for the field. These calls are templates, and only a reader or writer of messages instantiates them. If the
-// message lacks the field, the compiler reports an error. Thread-safe.
+// A Describe function does not depend on protobuf. Programs that must start quickly use messages without descriptors, and such
+// a message cannot find a field by the text of its name. So LYNX_FIELD also puts code into the FieldName that calls the
+// functions that protoc generates for the field. This code is a template and is compiled only where a reader or writer of
+// messages uses it. If the message lacks the field, the compiler reports an error there. Thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_FIELD_H_
 #define LYNX_PLANNER_PROBLEM_FIELD_H_
 

@@ -303,8 +303,8 @@ class LayerGraph {
   // All tensors that the producers of `tensor` write, and `tensor` itself. For example, the producer of probs_dropped also
   // writes its mask, and the producer of context also writes lse.
   const std::vector<Tensor>& MadeWith(Tensor tensor) const;
-  // The other recomputable tensors that the producers of `tensor` read. If they read a gathered tensor, its share is in the
-  // set.
+  // The recomputable tensors, except `tensor` itself, that the producers of `tensor` read. If a producer reads a gathered
+  // tensor, the set contains instead the tensor from which it is gathered (ShareOf).
   TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
   // True if the tensor cannot be recomputed without a collective (when t > 1): x1, and with sequence parallelism every tensor
   // whose producers read a gathered tensor.

@@ -248,8 +248,8 @@ class StageHeu::MixSearch {
   std::vector<Mix> best_;  // the best mix comes first
 };
 
-// Chooses a BackwardPart for each layer, for given late items and with the layer's real neighbours. The result has the least
-// exposed time with transient memory up to a limit. The method is dynamic programming from the top layer down.
+// Chooses for each layer where in the backward pass its late items are recomputed (a BackwardPart; layer_choices.h defines late
+// items), with the least exposed time within a limit of transient memory. Dynamic programming from the top layer down.
 class StageHeu::Placing {
  public:
   struct Choices {

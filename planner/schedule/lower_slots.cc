@@ -140,7 +140,7 @@ std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank) 
 
 std::vector<RankSlot> GroupedSlots(const std::vector<RankSlot>& groups, int32_t group, int32_t microbatches) {
   std::vector<RankSlot> slots;
-  std::vector<int32_t> first;  // slot of each group, and the number of slots
+  std::vector<int32_t> first;  // the index of the first slot of each group; the last entry is the number of all slots
   for (const RankSlot& of_group : groups) {
     first.push_back(static_cast<int32_t>(slots.size()));
     const int32_t begin = of_group.slot.microbatch * group, end = std::min(begin + group, microbatches);

@@ -130,7 +130,10 @@ Nanos PlanSearch::MostPromising(const Found& found) const {
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
 }
 
-// Runs tier 4 over the candidates that have not been assembled yet.
+// Returns the fastest draft with a step shorter than `to_beat`. Plans and simulates the candidates (tier 4, see plan_search.h)
+// in the order of their guesses, as long as a guess promises a shorter step and the limit of simulated actions is not reached.
+// Leaves out the candidates from whose drafts a plan has been assembled. If `to_beat` is kForever and no draft was found, tries
+// the candidates that seem not to fit.
 PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   Found found{.to_beat = to_beat};
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {

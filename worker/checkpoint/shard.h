@@ -30,8 +30,9 @@ inline constexpr const char* kMomentSuffixes[] = {".exp_avg", ".exp_avg_sq"};
 // Returns the header of a rank's shard. `slots`: the rank's parameters, or the parts of them that the rank updates.
 SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
                               const std::vector<ParameterSlot>& slots, bool weights_only);
-// Returns a function that gives the content of the tensors: the weights and moments that the rank of `state` updates. Tensors
-// have the same numbers as in the ShardHeader of those slots. Borrows the state.
+// Returns a function that gives the content of one tensor by its index: the weights and moments that the rank of `state`
+// updates. The index is the tensor's index in the ShardHeader that is made from the slots that this rank updates. The function
+// refers to `state`, which must outlive it.
 TensorContent ContentOf(ModelState& state);
 // Writes and syncs the file. Call SyncFolder for its folder afterwards, so that its name survives a crash.
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,

@@ -75,8 +75,10 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
       step_.now() > job.generation.stopping_since)
     return true;
   const StopKind stop = job.record.stop;
-  // If no generation follows, nobody waits for the end of these ranks, so the rule below is not needed. If one follows, its
-  // fence keeps out ranks of this generation that still run.
+  // The rule below lets a rank count as gone although the server has not seen its end: its node has been out of contact for
+  // long enough, and a peer of the rank has ended. The rule is used only if another generation may follow, because only that
+  // generation waits for these ranks. It is safe, because the fence of the new generation keeps out ranks of the old generation
+  // that still run.
   const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;
   const bool stops = next_begins && job.generation.stopping_since != Nanos(0);
   const auto ended = [&](const LiveNode& at, int32_t r) {

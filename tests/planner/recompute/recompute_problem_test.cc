@@ -48,11 +48,12 @@ TEST(RecomputeProblem, WhatAForwardWindowMakesIsHeldOnceAndBeyondTheWindowExpose
 
 TEST(RecomputeProblem, NeighboursShareABackwardWindow) {
   const RecomputeProblem problem = TwoItems();
-  // The own window of the top layer is the same window of 8 ns as b1 of the bottom layer.
+  // Both placements mean one window of 8 ns in the backward pass of the top layer: the top layer calls it o1, and the layer
+  // below calls it b1.
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {}}}).exposed, Nanos(0));
   EXPECT_EQ(ValueOf(problem, {{{}, {kOwn1}}}).exposed, Nanos(0));
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {kOwn1}}}).exposed, Nanos(6));
-  // The own window of the bottom layer is a different window.
+  // o1 of the bottom layer is another window, in the bottom layer's own backward pass.
   EXPECT_EQ(ValueOf(problem, {{{kOwn1}, {kOwn1}}}).exposed, Nanos(0));
 }
 

@@ -334,7 +334,8 @@ OverlapCost OverlapOf(const OverlapTimes& times) {
   };
   const double slowdown = std::clamp(ratio(times.few_beside, times.few), 1.0, kMaxSlowdown / 1000.0);
   const Nanos hidden = std::clamp(times.many + times.transfer - times.both, Nanos(0), std::min(times.many, times.transfer));
-  const double share = ratio(hidden, std::min(times.many, times.transfer));  // the share of the window
+  // The part of the shorter one, products or transfer, that ran while the other one ran.
+  const double share = ratio(hidden, std::min(times.many, times.transfer));
   return {.slowdown_permille = static_cast<int32_t>(std::lround(1000 * slowdown)),
           .lost_permille = static_cast<int32_t>(std::lround(1000 * std::clamp(1 - share * slowdown, 0.0, 1.0)))};
 }
