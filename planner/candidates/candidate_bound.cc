@@ -28,12 +28,12 @@ Nanos WholeTransfers(const CostModel& costs, LayerType type) {
 }
 
 // The least time for the forward and the backward of one microbatch. If passes run side by side, transfers and computation may
-// hide each other completely, also those of different layers. So only one of the two counts, for all layers the same: the one
-// that takes longer in a transformer layer.
+// hide each other completely, also those of different layers. So only the longer of the two counts for a transformer layer.
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   if (costs.woven()) {
-    const bool transfers = WholeTransfers(costs, kLayer) > WholeCompute(costs, kLayer);
-    return transfers ? WholeTransfers(costs, type) : WholeCompute(costs, type);
+    // Recomputation can make a stage's computation longer than its transfers, so the ends count with the shorter of the two.
+    if (type != kLayer) return std::min(WholeTransfers(costs, type), WholeCompute(costs, type));
+    return std::max(WholeTransfers(costs, type), WholeCompute(costs, type));
   }
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
 }
@@ -53,7 +53,7 @@ Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
-    case ScheduleKind::kGpipe: return microbatches;
+    case ScheduleKind::kGpipe: return std::max<int64_t>(1, microbatches + 1 - StrandsOf(layout.weave));
     case ScheduleKind::kInterleaved: return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
     case ScheduleKind::kOneForwardOneBackward:
     case ScheduleKind::kZeroBubble: return std::min(p - rank, microbatches);
@@ -152,7 +152,7 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
     : request_(request), candidate_(candidate), caches_(caches), floor_(caches.Floor(candidate)),
       pipeline_(PipelineOf(candidate.layout)), offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
   if (pipeline_.placement == StagePlacement::kLooping) {
-    before_share_ = static_cast<double>(floor_.delay_permille(SplitsWeight(candidate.layout))) / 1000 / pipeline_.chunks;
+    before_share_ = static_cast<double>(floor_.delay_permille(DelaysWeights(candidate.layout))) / 1000 / pipeline_.chunks;
   }
   total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
 }
@@ -264,9 +264,9 @@ std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nan
   if (pipeline_.bidirectional()) return of_rank;
   Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
   if (of_links == end && pipeline_.chunks == 1) {
-    // The reductions of the step cannot begin before the last backward or weight slot begins, beside which no more than the
-    // other strands run.
-    const int64_t before = std::max<int64_t>(0, microbatches - StrandsOf(candidate_.layout.weave));
+    // The reductions of the step can begin only when the last backward or weight slot begins. If passes run side by side, it is
+    // not known what has run by then.
+    const int64_t before = candidate_.layout.weave == WeaveMode::kOff ? microbatches - 1 : 0;
     of_links = *time * before + floor_.forward() * layers + states.EndWithReductions(rank, layers);
   }
   return std::max(of_rank, of_links);

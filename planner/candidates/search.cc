@@ -181,7 +181,7 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
 std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates) {
   std::vector<Candidate> woven;
   for (const Candidate& candidate : candidates) {
-    if (candidate.layout.weave != WeaveMode::kOff || (candidate.layout.tp == 1 && candidate.layout.pp == 1)) continue;
+    if (candidate.layout.weave != WeaveMode::kOff || candidate.layout.tp == 1) continue;
     for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
       if (candidate.microbatches < StrandsOf(weave)) continue;
       if (weave == WeaveMode::kNeighbours && candidate.layout.pp == 1) continue;  // pairs hide more in the same memory

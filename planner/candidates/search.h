@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 // The candidates whose passes run side by side (ParallelLayout::weave), from those whose passes do not: each of them in each
-// way for which it has enough microbatches and collectives or stages that a rank waits for.
+// way for which it has enough microbatches. Without tensor parallelism there is nothing to weave.
 std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates);
 
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch). CostModel derives times for

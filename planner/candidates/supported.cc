@@ -39,7 +39,10 @@ absl::Status CheckSupported(const PlanRequest& request) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),
                       "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
-  return CheckSupported(spec.model, PinnedLayout(spec.parallel));
+  ParallelLayout pinned = PinnedLayout(spec.parallel);
+  // Where the job leaves the number of stages open, a layout with several stages may be supported.
+  if (spec.parallel.pp == 0) pinned.pp = 2;
+  return CheckSupported(spec.model, pinned);
 }
 
 void EraseUnsupported(const ModelSpec& model, std::vector<Candidate>& candidates) {

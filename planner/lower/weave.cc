@@ -17,7 +17,8 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kNone = -1;
-constexpr size_t kMostUnderWay = 4;  // collectives of the tensor-parallel group, one under way and the others in line
+constexpr int64_t kHardlySlower = 200;  // a step that is longer by less than 1 / kHardlySlower
+constexpr size_t kMostUnderWay = 4;     // collectives of the tensor-parallel group, one under way and the others in line
 
 // What the list scheduler prefers where the rules leave a choice.
 struct Tuning {
@@ -171,9 +172,20 @@ class ListScheduler {
     return arrival != kNone && missing_[arrival] == 0 && ends_[static_cast<size_t>(start)] <= now_;
   }
 
+  bool MayBeginStrand() const { return strands_.size() < most_strands_ && next_slot_ < graph_.slots(); }
+
+  // A filler that could run now, of a slot whose steps have all run. Such fillers run before another strand begins. So what
+  // they read is held no longer than the slots that are strands at the same time, however many microbatches follow.
+  int32_t Overdue() const {
+    const auto overdue = std::find_if(fillers_.begin(), fillers_.end(), [&](int32_t filler) {
+      return std::find(strands_.begin(), strands_.end(), graph_.SlotOf(filler)) == strands_.end();
+    });
+    return overdue == fillers_.end() ? kNone : *overdue;
+  }
+
   bool BeginStrands() {
     bool began = false;
-    while (strands_.size() < most_strands_ && next_slot_ < graph_.slots()) {
+    while (MayBeginStrand() && Overdue() == kNone) {
       const bool waits =
           !tuning_.forward_beside_backward && IsPass(next_slot_, StepPart::kForward) &&
           std::any_of(strands_.begin(), strands_.end(), [&](int32_t slot) { return !IsPass(slot, StepPart::kForward); });
@@ -254,6 +266,9 @@ class ListScheduler {
   }
 
   int32_t ChooseCompute() const {
+    if (MayBeginStrand()) {
+      if (const int32_t overdue = Overdue(); overdue != kNone) return overdue;
+    }
     if (tuning_.own_window_first && !under_way_.empty()) {
       const int32_t slot = graph_.SlotOf(under_way_.back());
       for (const int32_t filler : fillers_) {
@@ -351,7 +366,7 @@ Program InOrder(const Program& program, const std::vector<int32_t>& order) {
 
 Program Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit) {
   const auto strands = static_cast<size_t>(StrandsOf(context.layout.weave));
-  if (strands == 1) return program;
+  if (strands == 1 || context.layout.tp == 1) return program;
   const WeaveGraph graph(program, context);
   const Durations durations = DurationsOf(program, graph, context, costs);
   std::vector<Woven> all;
@@ -361,13 +376,15 @@ Program Weave(const Program& program, const StageContext& context, const CostMod
     if (std::none_of(all.begin(), all.end(), same)) all.push_back(std::move(woven));
   }
   std::stable_sort(all.begin(), all.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
+  // Of the orders that are hardly slower than the fastest, takes the one with the smallest peak; then, if that one exceeds the
+  // limit, the fastest of the others that keeps it.
+  const Nanos nearly = all.front().end + all.front().end / kHardlySlower;
   std::optional<std::pair<Bytes, Program>> smallest;
   for (const Woven& woven : all) {
+    if (woven.end > nearly && (!limit || smallest->first <= *limit)) break;
     Program candidate = InOrder(program, woven.order);
-    if (!limit) return candidate;
     const absl::StatusOr<MemoryPlan> memory = FoldLiveness(candidate, context);
     LYNX_CHECK(memory.ok());
-    if (memory->live_peak <= *limit) return candidate;
     if (!smallest || memory->live_peak < smallest->first) smallest = {memory->live_peak, std::move(candidate)};
   }
   return std::move(smallest->second);

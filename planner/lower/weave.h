@@ -3,10 +3,12 @@
 //
 // A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
 // stream is free, it takes, from the strands that can go on, the action that the tuning prefers. If no strand can go on, it
-// runs recomputation or weight gradients, or waits for the collective under way. A tensor-parallel group runs one collective at
-// a time; the next starts as soon as the rank has waited for it. What must keep its order: planner/lower/weave_graph.h.
+// runs recomputation or weight gradients, or waits for the collective under way. Collectives of the tensor-parallel group wait
+// in line for their link; a strand starts one only while fewer than four are under way or in line, except the strand that began
+// first. What must keep its order: planner/lower/weave_graph.h.
 //
-// The pass tries several tunings and takes the one with the shortest step within the memory.
+// The pass tries several tunings. Of the orders that are hardly slower than the fastest, it takes the one with the least
+// memory.
 #ifndef LYNX_PLANNER_LOWER_WEAVE_H_
 #define LYNX_PLANNER_LOWER_WEAVE_H_
 

@@ -36,6 +36,13 @@ WeaveRole RoleOf(const ActionInfo& info, bool splits_weight) {
   return posts || info.kind == kDataReduceStart ? WeaveRole::kMark : WeaveRole::kStep;
 }
 
+// True if both actions belong to the same pass of the same group of microbatches. The slots of a group wait only for slots of
+// earlier groups, on every rank (GroupedSlots).
+bool InOneGroup(const Action& a, const Action& b, int32_t group) {
+  return group > 1 && a.stage == b.stage && InfoOf(a.kind).part == InfoOf(b.kind).part &&
+         a.microbatch / group == b.microbatch / group;
+}
+
 bool EndsStep(const Action& action) { return action.kind == kDataReduceWait || action.kind == kNormStart; }
 
 }  // namespace
@@ -47,7 +54,7 @@ WeaveGraph::WeaveGraph(const Program& program, const StageContext& context) {
   AddStepOrder(program);
   AddPassOrder(program, context);
   AddAccessOrder(program, context);
-  AddTransferOrder(program);
+  AddTransferOrder(program, GroupOf(context.layout.weave));
   SortEdges();
 }
 
@@ -165,9 +172,9 @@ void WeaveGraph::AddAccessOrder(const Program& program, const StageContext& cont
   }
 }
 
-void WeaveGraph::AddTransferOrder(const Program& program) {
+void WeaveGraph::AddTransferOrder(const Program& program, int32_t group) {
   // A channel is a kind of start and, for transfers between stages, a virtual stage.
-  std::map<std::pair<ActionKind, int32_t>, int32_t> starts, waits;
+  std::map<std::pair<ActionKind, int32_t>, std::vector<int32_t>> starts, waits;
   std::map<std::pair<ActionKind, int32_t>, std::vector<int32_t>> open;  // starts that nothing has waited for
   for (int32_t i = 0; i < size_; ++i) {
     const Action& action = program[i];
@@ -191,11 +198,15 @@ void WeaveGraph::AddTransferOrder(const Program& program) {
       }
     }
     if (info.group == Group::kTensor) continue;
-    const auto [last, first] = (start ? starts : waits).try_emplace(channel, i);
-    if (!first) AddEdge(std::exchange(last->second, i), i);
+    std::vector<int32_t>& of_channel = (start ? starts : waits)[channel];
+    if (!of_channel.empty()) AddEdge(of_channel.back(), i);
+    of_channel.push_back(i);
     if (start || !IsBoundary(info)) continue;
-    for (const auto& [other, last_start] : starts) {
-      if (IsBoundary(InfoOf(other.first))) AddEdge(last_start, i);
+    for (const auto& [other, of_other] : starts) {
+      if (!IsBoundary(InfoOf(other.first))) continue;
+      const auto before =
+          std::find_if(of_other.rbegin(), of_other.rend(), [&](int32_t s) { return !InOneGroup(program[s], action, group); });
+      if (before != of_other.rend()) AddEdge(*before, i);
     }
   }
 }

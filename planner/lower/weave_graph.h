@@ -11,9 +11,9 @@
 //   - one segment of two microbatches: no microbatch overtakes another, and gradients are added up in the same order. Head and
 //     embedding on one rank with tied weights add to the same gradients, so all that add to these keep their order;
 //   - the transfers of one direction between two virtual stages, and of copies in one direction;
-//   - the start of a transfer between ranks before every wait for another rank that came after it. A rank then waits at no
-//   point
-//     for which it did not wait before, so no cycle of ranks that wait for each other can arise.
+//   - the start of a transfer between pipeline ranks before every later wait for such a transfer, except within one pass of a
+//     group of microbatches. A rank then waits nowhere before a start that came before this wait in the plain program, so ranks
+//     cannot wait for each other in a cycle. (Within a group: the slots of a group need only slots of earlier groups.)
 #ifndef LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 #define LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 
@@ -63,7 +63,7 @@ class WeaveGraph {
   void AddStepOrder(const Program& program);
   void AddPassOrder(const Program& program, const StageContext& context);
   void AddAccessOrder(const Program& program, const StageContext& context);
-  void AddTransferOrder(const Program& program);
+  void AddTransferOrder(const Program& program, int32_t group);
   void AddEdge(int32_t before, int32_t after) { edges_.emplace_back(before, after); }
   void SortEdges();
 

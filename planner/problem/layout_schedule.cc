@@ -106,6 +106,11 @@ absl::Status CheckScheduleOf(const ParallelLayout& layout, int32_t microbatches)
         "a layout has the slots of its schedule if that is custom, and only then; this one is ", LayoutText(layout)));
   }
   if (custom == nullptr) {
+    // Groups have a schedule of their own, and the slots of all their microbatches must be within the limits too.
+    if (GroupOf(layout.weave) > 1) {
+      LYNX_RETURN_IF_ERROR(
+          CheckScheduleShape(layout.schedule, PipelineOf(layout), microbatches, InfoOf(layout.schedule).splits_weight));
+    }
     return CheckScheduleShape(layout.schedule, PipelineOf(layout), Groups(layout, microbatches),
                               InfoOf(layout.schedule).splits_weight);
   }

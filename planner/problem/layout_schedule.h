@@ -32,6 +32,9 @@ std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbat
 
 // True if the schedule has separate slots for weight gradients (W).
 bool SplitsWeight(const ParallelLayout& layout);
+// True if weight gradients may run after the gradients of a pass have left the rank: they are in slots of their own, or passes
+// run side by side.
+inline bool DelaysWeights(const ParallelLayout& layout) { return SplitsWeight(layout) || layout.weave != WeaveMode::kOff; }
 
 // Returns InvalidArgument, with the field and what to do, if the layout's passes cannot run side by side in the way that it
 // names. Sharded gradients and weights are present only for a pass of one layer. A custom schedule says itself which passes

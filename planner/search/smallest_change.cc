@@ -99,7 +99,8 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// Tries the value auto for `zero` or `sequenceParallel`. These fields say what replicas or tensor-parallel ranks shard.
+// Tries the value auto for `zero` or `sequenceParallel`, which say what replicas or tensor-parallel ranks shard; then passes
+// that do not run side by side.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -107,6 +108,9 @@ Suggestion AutoModes(const PlanRequest& request) {
   changed = request;
   changed.spec.parallel.sequence_parallel = Choice::kAuto;
   if (request.spec.parallel.sequence_parallel != Choice::kAuto && Fits(changed)) return "parallel.sequenceParallel: auto";
+  changed = request;
+  changed.spec.parallel.weave = WeaveMode::kOff;
+  if (request.spec.parallel.weave != WeaveMode::kOff && Fits(changed)) return "parallel.weave: off";
   return std::nullopt;
 }
 

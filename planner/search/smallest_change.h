@@ -6,6 +6,7 @@
 //   recompute: auto                     instead of the policy in the job
 //   train.microBatch: N                 smaller than the job's
 //   parallel.zero, .sequenceParallel    auto instead of the job's value
+//   parallel.weave: off                 passes one after another
 //   resources.activationMemoryPerRank   if the job's own limit is too small
 //   model.attention: fused              if it helps at all
 //   parallel.pp, .dp                    other sizes on the ranks that the job allows

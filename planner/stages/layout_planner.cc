@@ -38,7 +38,7 @@ bool Faster(const Draft& a, const Draft& b) {
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
     : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
-      delay_permille_(caches.Floor(candidate).delay_permille(SplitsWeight(candidate.layout))) {}
+      delay_permille_(caches.Floor(candidate).delay_permille(DelaysWeights(candidate.layout))) {}
 
 std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
   const PipelineShape& pipeline = fits_.pipeline();

@@ -273,6 +273,30 @@ TEST_F(WovenPair, KeepsTheLimitWhereAnyOrderDoes) {
   EXPECT_LE(peak(least + least / 4), least + least / 4);
 }
 
+// Weight gradients do not pile up from microbatch to microbatch, over a slow link or a fast one.
+TEST_F(WovenPair, MemoryDoesNotGrowWithTheNumberOfMicrobatches) {
+  const ModelSpec model{.layers = 4, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256};
+  for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
+    for (const int64_t link : {kLink, int64_t{100'000'000'000}}) {
+      const auto peak = [&](int32_t microbatches) {
+        const Pipeline base = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .weave = weave}, microbatches);
+        return FoldLiveness(Weave(base.programs[0], base.contexts[0], CostsOf(base, link)), base.contexts[0])->live_peak;
+      };
+      EXPECT_LE(peak(32), peak(16) + peak(16) / 100) << EnumName(weave) << ", link " << link;
+    }
+  }
+}
+
+// A rank in the middle of a pipeline begins the second forward of a pair before it has sent the first.
+TEST_F(WovenPair, OverlapsThePassesOfAGroupInTheMiddleOfAPipelineToo) {
+  const ModelSpec model{.layers = 6, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256};
+  const Pipeline base = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .pp = 3, .weave = WeaveMode::kPairs}, 8);
+  const Program woven = Weave(base.programs[1], base.contexts[1], CostsOf(base, kLink));
+  const auto place = [&](const char* text) { return std::find(woven.begin(), woven.end(), *ParseAction(text)); };
+  EXPECT_LT(place("1F1:2.attn"), place("1SF+0"));
+  EXPECT_LT(place("1B1:3.mlp"), place("1SB+0"));
+}
+
 TEST_F(WovenPair, WithOneStrandNothingMoves) {
   const Pipeline base = Base(WeaveMode::kOff);
   EXPECT_EQ(Weave(base.programs[0], base.contexts[0], CostsOf(base, kLink)), base.programs[0]);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <variant>
 
 #include "planner/problem/layout_schedule.h"
@@ -88,6 +89,40 @@ TEST(PlanWeave, SaysWhatCannotBeWoven) {
   request.spec.model.tied_embeddings = true;
   request.spec.parallel.schedule = ScheduleKind::kZeroBubble;
   EXPECT_THAT(Refusal(request), HasSubstr("with tied embeddings and parallel.schedule zero-bubble is not planned"));
+}
+
+TEST(PlanWeave, LeavesAnOpenNumberOfStagesOpen) {
+  // On several stages, tied embeddings are no obstacle.
+  PlanRequest request = PairOver(100'000'000, WeaveMode::kPairs);
+  request.cluster = UniformCluster(1, 4, request.cluster.groups[0].profile);
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 4;
+  request.spec.model.tied_embeddings = true;
+  request.spec.parallel.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_EQ(PlanOf(request).layout.pp, 2);
+}
+
+TEST(PlanWeave, TheLimitsOfSchedulesHoldForAllMicrobatchesOfTheGroups) {
+  const ParallelLayout layout{.tp = 2, .pp = 16, .weave = WeaveMode::kPairs};
+  EXPECT_EQ(CheckScheduleOf(layout, 1 << 19), absl::OkStatus());
+  EXPECT_FALSE(CheckScheduleOf(layout, 1 << 20).ok());
+}
+
+TEST(PlanWeave, SuggestsToStopWeavingWhereOnlyThatFits) {
+  PlanRequest request = PairOver(100'000'000, WeaveMode::kOff);
+  request.spec.train.micro_batch = 1;
+  // The smallest limit with which a plan fits, nearly.
+  Bytes& limit = request.spec.resources.activation_memory_per_rank;
+  limit = PlanOf(request).stages[0].arena;
+  for (Bytes less = limit; less.value > 0; less = limit / 100 * 97) {
+    const Bytes last = std::exchange(limit, less);
+    if (std::holds_alternative<Plan>(*MakePlan(request))) continue;
+    limit = last;
+    break;
+  }
+  request.spec.parallel.weave = WeaveMode::kPairs;
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(result.ok() && std::holds_alternative<Infeasible>(*result));
+  EXPECT_EQ(std::get<Infeasible>(*result).suggestion, "parallel.weave: off");
 }
 
 TEST(PlanWeave, CustomAndBidirectionalSchedulesHaveNoGroups) {
