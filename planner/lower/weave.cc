@@ -18,7 +18,7 @@ namespace {
 
 constexpr int32_t kNone = -1;
 constexpr int64_t kHardlySlower = 200;  // a step that is longer by less than 1 / kHardlySlower
-constexpr size_t kMostUnderWay = 4;     // collectives of the tensor-parallel group, one under way and the others in line
+constexpr size_t kMaxInLine = 4;        // collectives of the tensor-parallel group, one under way and the others in line
 
 // What the list scheduler prefers where the rules leave a choice.
 struct Tuning {
@@ -208,7 +208,7 @@ class ListScheduler {
     if (info.group != Group::kTensor) return true;
     if (info.phase == Phase::kWait) return EndOf(head) <= now_;
     // The first strand never waits for a place in the line: all others may wait for what it does next.
-    return under_way_.size() < kMostUnderWay || graph_.SlotOf(head) == strands_.front();
+    return under_way_.size() < kMaxInLine || graph_.SlotOf(head) == strands_.front();
   }
 
   // The start of the transfer that the wait is for.
