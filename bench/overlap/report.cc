@@ -49,22 +49,19 @@ const PolicyResult* Find(const LinkReport& report, const std::function<bool(cons
   return best;
 }
 
-// Ratios of steps in the same round, so that what slows a whole round affects both.
-std::string Ratio(const PolicyResult& slow, const PolicyResult& fast) {
+// The ratios of steps in the same round, so that what slows a whole round affects both.
+std::vector<double> RatiosOfRounds(const PolicyResult& slow, const PolicyResult& fast) {
   std::vector<double> ratios;
   for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {
     ratios.push_back(slow.step_ms[round] / fast.step_ms[round]);
   }
-  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
+  return ratios;
 }
 
-double RatioOf(const PolicyResult& slow, const PolicyResult& fast) {
-  std::vector<double> ratios;
-  for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {
-    ratios.push_back(slow.step_ms[round] / fast.step_ms[round]);
-  }
-  return MedianOf(ratios);
+std::string RatioText(const PolicyResult& slow, const PolicyResult& fast) {
+  const std::vector<double> ratios = RatiosOfRounds(slow, fast);
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
 }
 
 // What is aimed at, and whether the run reached it.
@@ -80,7 +77,7 @@ std::string Verdicts(const LinkReport& report, const PolicyResult& lynx) {
   const auto faster_than = [&](const std::string& name, double aim) {
     const PolicyResult* other = Find(report, [&](const PolicyResult& p) { return p.name == name; });
     if (other == nullptr) return;
-    const double ratio = RatioOf(*other, lynx);
+    const double ratio = MedianOf(RatiosOfRounds(*other, lynx));
     verdict(absl::StrFormat("%s / %s, aim %.2f", name, lynx.name, aim), ratio, ratio >= aim);
   };
   if (report.slow) {
@@ -93,7 +90,7 @@ std::string Verdicts(const LinkReport& report, const PolicyResult& lynx) {
   }
   const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.woven && p.within_limit; });
   if (best != nullptr) {
-    const double ratio = RatioOf(*best, lynx);
+    const double ratio = MedianOf(RatiosOfRounds(*best, lynx));
     verdict(absl::StrCat(best->name, ", the best that is not woven and fits / ", lynx.name, ", aim 1.04"), ratio,
             ratio >= 1.04);
   }
@@ -106,7 +103,7 @@ std::string Ratios(const LinkReport& report) {
   if (lynx->step_ms.empty()) return "\nPlans only: nothing was trained.\n";
   std::string text = absl::StrCat("\nSteps as multiples of ", lynx->name, "'s, median of the rounds and spread:\n\n");
   for (const PolicyResult& policy : report.policies) {
-    if (&policy != lynx) absl::StrAppend(&text, "- ", policy.name, ": ", Ratio(policy, *lynx), "\n");
+    if (&policy != lynx) absl::StrAppend(&text, "- ", policy.name, ": ", RatioText(policy, *lynx), "\n");
   }
   const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && !p.woven && p.within_limit; });
   if (best != nullptr) absl::StrAppend(&text, "\nThe best without overlap that fits: ", best->name, ".\n");

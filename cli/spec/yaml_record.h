@@ -164,8 +164,8 @@ template <class T>
 std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix) {
   std::string rows;
   for (const Field<T>& field : fields) {
-    // Such a field only allows one word in place of a whole section ("parallel: auto"). The section's fields have rows of their
-    // own.
+    // A field without a meaning stands for a whole section: it allows one word in its place ("parallel: auto"). The table has
+    // rows for the section's fields instead.
     if (field.meaning.empty()) continue;
     rows += ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
   }

@@ -45,7 +45,7 @@ int32_t RepeatsFrom(const StagePolicy& policy);
 
 class StagePeaks {
  public:
-  // Of the layout, only the parts that LayerLayout returns are used.
+  // StagePeaks uses only the parts of the layout that LayerLayout returns.
   StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
   // Peak of live memory of a step with `microbatches` microbatches, of which at most `in_flight` are held at the same time. The

@@ -18,7 +18,7 @@ namespace lynx {
 
 class StateLowerBound {
  public:
-  // Of the layout, only the degrees and the ZeRO level are used.
+  // StateLowerBound uses only the degrees and the ZeRO level of the layout.
   StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout);
 
   // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. With more layers, this

@@ -376,8 +376,8 @@ Program Weave(const Program& program, const StageContext& context, const CostMod
     if (std::none_of(all.begin(), all.end(), same)) all.push_back(std::move(woven));
   }
   std::stable_sort(all.begin(), all.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
-  // Of the orders that are hardly slower than the fastest, takes the one with the smallest peak; then, if that one exceeds the
-  // limit, the fastest of the others that keeps it.
+  // The loop looks at all orders that are hardly slower than the fastest, and keeps the one with the smallest peak. While that
+  // peak exceeds the limit, the loop goes on to slower orders.
   const Nanos nearly = all.front().end + all.front().end / kHardlySlower;
   std::optional<std::pair<Bytes, Program>> smallest;
   for (const Woven& woven : all) {

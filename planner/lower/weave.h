@@ -7,8 +7,7 @@
 // in line for their link; a strand starts one only while fewer than four are under way or in line, except the strand that began
 // first. What must keep its order: planner/lower/weave_graph.h.
 //
-// The pass tries several tunings. Of the orders that are hardly slower than the fastest, it takes the one with the least
-// memory.
+// The pass tries several tunings. It takes the order with the least memory among those that are hardly slower than the fastest.
 #ifndef LYNX_PLANNER_LOWER_WEAVE_H_
 #define LYNX_PLANNER_LOWER_WEAVE_H_
 

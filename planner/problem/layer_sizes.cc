@@ -189,7 +189,8 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
 
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
-  // Of the token embedding, only the rows of the batch's tokens are read. The tensors below already include these rows.
+  // The embedding op reads only the rows of the batch's tokens, not its whole weight. The tensors below already include these
+  // rows.
   const Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * shape.element_bytes()};
   Bytes total;
   const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };

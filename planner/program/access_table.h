@@ -1,7 +1,7 @@
 // AccessTable computes AccessesOf (memory_model.h) for the many actions of one rank's program. Actions that differ only by
 // microbatch and inner layer share one computation, so a pass over a program takes little more time than reading the program.
 //
-// Not thread-safe. The table keeps a reference to the context, which must outlive the table.
+// Not thread-safe. The table refers to the context, so the context must outlive the table.
 #ifndef LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 #define LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
 
