@@ -199,6 +199,15 @@ class Benchmark {
     return peak;
   }
 
+  static StepParts PartsOf(const StagePlan& stage) {
+    return {.forward = stage.forward,
+            .backward = stage.backward,
+            .weight = stage.weight,
+            .recompute = stage.recompute_hidden + stage.recompute_exposed,
+            .waiting = stage.communication_exposed + stage.stall,
+            .optimizer = stage.optimizer};
+  }
+
   absl::StatusOr<std::vector<Plan>> Plans(const HardwareProfile& profile, LinkReport& report) const {
     LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, {"full", RecomputeMode::kFull, false}, Bytes(0)));
     report.limit = PeakOf(full) / 100 * options_.limit_percent;
@@ -213,6 +222,7 @@ class Benchmark {
                                  .woven = policy.weave != WeaveMode::kOff,
                                  .micro_batch = plan.micro_batch,
                                  .predicted = plan.step,
+                                 .parts = PartsOf(plan.stages.front()),
                                  .planned_peak = PeakOf(plan)});
       plans.push_back(std::move(plan));
     }

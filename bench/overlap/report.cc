@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +23,15 @@ double MedianMs(const PolicyResult& policy, const std::function<Nanos(const Step
   return MedianOf(values);
 }
 
+StepParts PartsOf(const StepReport& step) {
+  return {.forward = step.forward,
+          .backward = step.backward,
+          .weight = step.weight,
+          .recompute = step.recompute_hidden + step.recompute_exposed,
+          .waiting = step.tensor_wait + step.stall,
+          .optimizer = step.optimizer};
+}
+
 std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
   if (policy.step_ms.empty()) {
     return absl::StrFormat("| %s | %s | %.2f | | | %.1f | | | | | | |\n", policy.name, policy.within_limit ? "yes" : "no",
@@ -37,8 +47,32 @@ std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
       *least, *most, predicted, 100 * (predicted / step - 1), static_cast<double>(tokens_per_step) / step * 1e3,
       MedianMs(policy, [](const StepReport& s) { return s.recompute_hidden; }),
       MedianMs(policy, [](const StepReport& s) { return s.recompute_exposed; }),
-      MedianMs(policy, [](const StepReport& s) { return s.tensor_wait + s.stall; }),
+      MedianMs(policy, [](const StepReport& s) { return PartsOf(s).waiting; }),
       MedianMs(policy, [](const StepReport& s) { return s.communication_cpu; }));
+}
+
+// Where rank 0's time goes, as predicted and as measured.
+std::string PartsTable(const LinkReport& report) {
+  using Part = std::pair<const char*, Nanos StepParts::*>;
+  constexpr Part kParts[] = {{"forward", &StepParts::forward},         {"backward", &StepParts::backward},
+                             {"weight gradients", &StepParts::weight}, {"recomputation", &StepParts::recompute},
+                             {"waiting", &StepParts::waiting},         {"optimizer", &StepParts::optimizer}};
+  std::string text = "\nWhere the time of rank 0 goes, predicted and measured (ms):\n\n| policy |", rule = "| --- |";
+  for (const auto& [name, part] : kParts) {
+    absl::StrAppend(&text, " ", name, " | |");
+    absl::StrAppend(&rule, " ---: | ---: |");
+  }
+  absl::StrAppend(&text, "\n", rule, "\n");
+  for (const PolicyResult& policy : report.policies) {
+    if (policy.steps.empty()) continue;
+    absl::StrAppend(&text, "| ", policy.name, " |");
+    for (const auto& [name, part] : kParts) {
+      const double measured = MedianMs(policy, [&](const StepReport& step) { return PartsOf(step).*part; });
+      absl::StrAppendFormat(&text, " %.1f | %.1f |", Milliseconds(policy.parts.*part), measured);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
 }
 
 const PolicyResult* Find(const LinkReport& report, const std::function<bool(const PolicyResult&)>& wanted) {
@@ -147,7 +181,7 @@ std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
       "| policy | fits | peak, planned (MiB) | measured | step (ms) | predicted | error | tokens/s | hidden (ms) | exposed | "
       "waiting | communication CPU |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const PolicyResult& policy : report.policies) text += Row(policy, tokens_per_step);
-  return text + Ratios(report) + "\n";
+  return text + PartsTable(report) + Ratios(report) + "\n";
 }
 
 }  // namespace lynx::bench

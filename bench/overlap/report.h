@@ -12,6 +12,11 @@
 
 namespace lynx::bench {
 
+// Parts of the time of a step on one rank. The rest of the step is the norm of the gradients, data and other small parts.
+struct StepParts {
+  Nanos forward, backward, weight, recompute, waiting, optimizer;
+};
+
 // The result of a policy over one link.
 struct PolicyResult {
   std::string name;
@@ -20,6 +25,7 @@ struct PolicyResult {
   bool woven = false;
   int32_t micro_batch = 1;        // losses have the same bits only at the same micro-batch
   Nanos predicted;                // time of a step
+  StepParts parts;                // of rank 0, predicted
   Bytes planned_peak;             // the largest arena of all ranks
   Bytes measured_peak;            // the largest of all ranks and steps
   std::vector<double> step_ms;    // for each round: the median of its steps; the time of a step is that of its slowest rank

@@ -88,6 +88,19 @@ std::vector<PlanRow> PartitionRows(const PlanRequest& request, const PolicyCompa
   return rows;
 }
 
+// The first alternative, "off", is the base. No rows if there are no alternatives.
+std::vector<PlanRow> WeaveRows(const PlanRequest& request, const std::vector<Alternative>& weaves) {
+  std::vector<PlanRow> rows;
+  for (const Alternative& weave : weaves) {
+    rows.push_back({"weave", weave.change, &request, PlanOf(weave.plan), PlanOf(weaves.front().plan), weave.reason});
+  }
+  return rows;
+}
+
+std::string WeaveTable(const std::vector<PlanRow>& rows) {
+  return PlanRowsTable(rows, {"WEAVE", "OF OFF", ""}, LastCell::kNote);
+}
+
 std::vector<PlanRow> AlternativeRows(const char* kind, const PlanRequest& request, const Explanation& explanation,
                                      const std::vector<Alternative>& alternatives) {
   std::vector<PlanRow> rows = {{"chosen", "chosen", &request, &explanation.plan, &explanation.plan, ""}};
@@ -143,7 +156,13 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
     absl::StrAppend(&text, "\nrecompute ", EnumName(request->spec.recompute), ", layers spread by\n",
                     PlanRowsTable(partitions, {"PARTITION", "OF EXACT", "LAYERS"}, LastCell::kLayers));
   }
+  const std::vector<PlanRow> weaves = WeaveRows(*request, comparison->weaves);
+  if (!weaves.empty()) {
+    absl::StrAppend(&text, "\nrecompute ", EnumName(request->spec.recompute), ", passes of microbatches side by side\n",
+                    WeaveTable(weaves));
+  }
   rows.insert(rows.end(), partitions.begin(), partitions.end());
+  rows.insert(rows.end(), weaves.begin(), weaves.end());
   return ShowPlans(global, rows, text);
 }
 
@@ -162,7 +181,12 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
                                                      "tensor- and pipeline-parallel sizes on these devices\n"
                                                    : absl::StrCat("REJECTED LAYOUTS, the fastest plan of each\n",
                                                                   PlanRowsTable(rows, titles, LastCell::kLayout));
+  const std::vector<PlanRow> weaves = WeaveRows(*request, explanation->weaves);
+  if (!weaves.empty()) {
+    absl::StrAppend(&text, "\nPASSES SIDE BY SIDE (parallel.weave) in the chosen layout\n", WeaveTable(weaves));
+  }
   absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
+  rows.insert(rows.end(), weaves.begin(), weaves.end());
   rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen plan is already in the list
   return ShowPlans(global, rows, text);
 }

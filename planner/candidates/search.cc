@@ -178,17 +178,18 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
   return candidates;
 }
 
-std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates) {
+bool MayChooseWeave(const PlanRequest& request) {
+  return request.spec.parallel.weave == WeaveMode::kAuto && request.target == PlanTarget::kLynxEngine;
+}
+
+std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates, WeaveMode weave) {
   std::vector<Candidate> woven;
   for (const Candidate& candidate : candidates) {
     if (candidate.layout.weave != WeaveMode::kOff || candidate.layout.tp == 1) continue;
-    for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
-      if (candidate.microbatches < StrandsOf(weave)) continue;
-      if (weave == WeaveMode::kNeighbours && candidate.layout.pp == 1) continue;  // pairs hide more in the same memory
-      Candidate& one = woven.emplace_back(candidate);
-      one.layout.weave = weave;
-      if (!CheckScheduleOf(one.layout, one.microbatches).ok()) woven.pop_back();
-    }
+    if (candidate.microbatches < StrandsOf(weave)) continue;
+    Candidate& one = woven.emplace_back(candidate);
+    one.layout.weave = weave;
+    if (!CheckScheduleOf(one.layout, one.microbatches).ok()) woven.pop_back();
   }
   return woven;
 }

@@ -35,9 +35,16 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
 // Returns the same candidates. If there is no candidate, the list is empty.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
-// The candidates whose passes run side by side (ParallelLayout::weave), from those whose passes do not: each of them in each
-// way for which it has enough microbatches. Without tensor parallelism there is nothing to weave.
-std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates);
+// True if the planner decides whether passes run side by side: the job leaves it open, and Lynx itself runs the plan. (No other
+// framework can be told to.)
+bool MayChooseWeave(const PlanRequest& request);
+
+// The candidates whose passes run side by side in this way (ParallelLayout::weave), from those whose passes do not: each that
+// has enough microbatches. Without tensor parallelism there is nothing to weave.
+std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates, WeaveMode weave);
+// The ways that the planner tries for every candidate. It tries kNeighbours, which gains little, only if these gain nothing, in
+// the layout of the plan that it found without weaving.
+inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQuads};
 
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch). CostModel derives times for
 // sequence parallelism.

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int32_t kNone = -1;
 constexpr int64_t kHardlySlower = 200;  // a step that is longer by less than 1 / kHardlySlower
+constexpr int64_t kPromising = 50;      // a rehearsal that takes longer by less than 1 / kPromising
+constexpr int32_t kRehearsed = 4;       // forward and backward passes of each strand in a rehearsal, after the warm-up
 constexpr size_t kMaxInLine = 4;        // collectives of the tensor-parallel group, one under way and the others in line
 
 // What the list scheduler prefers where the rules leave a choice.
@@ -34,7 +36,7 @@ struct Tuning {
 };
 
 constexpr auto kTunings = [] {
-  std::array<Tuning, 24> tunings{};
+  std::array<Tuning, kWeaveTunings> tunings{};
   for (size_t i = 0; i < tunings.size(); ++i) {
     tunings[i] = {.turn = static_cast<Tuning::Turn>(i / 8),
                   .own_window_first = (i & 1) != 0,
@@ -51,34 +53,45 @@ struct Durations {
 };
 
 struct Woven {
-  std::vector<int32_t> order;  // of the actions before the end of the step
+  std::vector<int32_t> order;  // of the actions in the slots that were scheduled
   Nanos end;                   // estimate
+  int32_t tuning = 0;          // index in kTunings
 };
+
+// The pass of the slot: forward, backward or weight. nullopt for a slot without steps of a pass.
+std::optional<StepPart> PartOfSlot(const Program& program, const WeaveGraph& graph, int32_t slot) {
+  for (const int32_t step : graph.StepsOf(slot)) {
+    const StepPart part = InfoOf(program[static_cast<size_t>(step)].kind).part;
+    if (part == StepPart::kForward || part == StepPart::kBackward || part == StepPart::kWeight) return part;
+  }
+  return std::nullopt;
+}
 
 class ListScheduler {
  public:
+  // Schedules the first `slots` slots. They are a prefix of the program, and need nothing that comes later.
   ListScheduler(const Program& program, const WeaveGraph& graph, const Durations& durations, const CostModel& costs,
-                const Tuning& tuning, size_t strands)
-      : program_(program), graph_(graph), durations_(durations), costs_(costs), tuning_(tuning), most_strands_(strands),
-        missing_(static_cast<size_t>(graph.size())), emitted_(static_cast<size_t>(graph.size())),
-        ends_(static_cast<size_t>(graph.size())), next_step_(static_cast<size_t>(graph.slots())) {
-    for (int32_t i = 0; i < graph.size(); ++i) {
+                int32_t tuning, int32_t strands, int32_t slots)
+      : program_(program), graph_(graph), durations_(durations), costs_(costs), tuning_(kTunings[static_cast<size_t>(tuning)]),
+        most_strands_(static_cast<size_t>(strands)), slots_(slots), size_(graph.FirstOf(slots)),
+        missing_(static_cast<size_t>(size_)), emitted_(static_cast<size_t>(size_)), ends_(static_cast<size_t>(size_)),
+        next_step_(static_cast<size_t>(slots)) {
+    members_.resize(static_cast<size_t>(slots));
+    arrival_of_.assign(static_cast<size_t>(size_), kNone);
+    for (int32_t i = 0; i < size_; ++i) {
       // What begins a slot also needs the slot to be a strand.
       missing_[i] = static_cast<int32_t>(graph.Before(i).size()) + (graph.BeginsSlot(i) ? 1 : 0);
-    }
-    members_.resize(static_cast<size_t>(graph.slots()));
-    arrival_of_.assign(static_cast<size_t>(graph.size()), kNone);
-    for (int32_t i = 0; i < graph.size(); ++i) {
       if (graph.RoleOf(i) == WeaveRole::kArrival) arrival_of_[static_cast<size_t>(graph.StartOf(i))] = i;
       if (graph.BeginsSlot(i)) members_[static_cast<size_t>(graph.SlotOf(i))].push_back(i);
     }
-    woven_.order.reserve(static_cast<size_t>(graph.size()));
+    woven_.tuning = tuning;
+    woven_.order.reserve(static_cast<size_t>(size_));
   }
 
   Woven Run() && {
-    while (woven_.order.size() < static_cast<size_t>(graph_.size())) {
+    while (woven_.order.size() < static_cast<size_t>(size_)) {
       RunInstant();
-      if (woven_.order.size() == static_cast<size_t>(graph_.size())) break;
+      if (woven_.order.size() == static_cast<size_t>(size_)) break;
       const int32_t action = ChooseCompute();
       if (action != kNone) {
         Compute(action);
@@ -92,14 +105,7 @@ class ListScheduler {
 
  private:
   const ActionInfo& InfoOfAction(int32_t action) const { return InfoOf(program_[static_cast<size_t>(action)].kind); }
-  bool IsPass(int32_t slot, StepPart part) const {
-    for (const int32_t step : graph_.StepsOf(slot)) {
-      const StepPart of_step = InfoOfAction(step).part;
-      if (of_step == StepPart::kForward || of_step == StepPart::kBackward || of_step == StepPart::kWeight)
-        return of_step == part;
-    }
-    return false;
-  }
+  bool IsPass(int32_t slot, StepPart part) const { return PartOfSlot(program_, graph_, slot) == part; }
   int32_t Head(int32_t slot) const {
     const std::vector<int32_t>& steps = graph_.StepsOf(slot);
     const auto at = static_cast<size_t>(next_step_[static_cast<size_t>(slot)]);
@@ -111,7 +117,9 @@ class ListScheduler {
     emitted_[action] = true;
     woven_.order.push_back(action);
     if (graph_.RoleOf(action) == WeaveRole::kStep) ++next_step_[static_cast<size_t>(graph_.SlotOf(action))];
-    for (const int32_t after : graph_.After(action)) Release(after);
+    for (const int32_t after : graph_.After(action)) {
+      if (after < size_) Release(after);
+    }
   }
 
   void Release(int32_t action) {
@@ -144,7 +152,10 @@ class ListScheduler {
   void Mark(int32_t mark) {
     const Group group = InfoOfAction(mark).group;
     if (group == Group::kData) data_free_ = std::max(data_free_, now_) + durations_.transfer[mark];
-    if (group == Group::kTensor) StartCollective(mark);
+    if (group == Group::kTensor) {
+      StartCollective(mark);
+      if (arrival_of_[static_cast<size_t>(mark)] == kNone) under_way_.pop_back();  // its wait is in a slot that is left out
+    }
     Emit(mark);
   }
 
@@ -172,7 +183,7 @@ class ListScheduler {
     return arrival != kNone && missing_[arrival] == 0 && ends_[static_cast<size_t>(start)] <= now_;
   }
 
-  bool MayBeginStrand() const { return strands_.size() < most_strands_ && next_slot_ < graph_.slots(); }
+  bool MayBeginStrand() const { return strands_.size() < most_strands_ && next_slot_ < slots_; }
 
   // A filler that could run now, of a slot whose steps have all run. Such fillers run before another strand begins. So what
   // they read is held no longer than the slots that are strands at the same time, however many microbatches follow.
@@ -320,6 +331,7 @@ class ListScheduler {
   const CostModel& costs_;
   const Tuning& tuning_;
   const size_t most_strands_;
+  const int32_t slots_, size_;    // size_: number of actions in these slots
   std::vector<int32_t> missing_;  // number of actions that must come before and have not come yet
   std::vector<bool> emitted_;
   std::vector<Nanos> ends_;                    // of the transfers that have started
@@ -362,32 +374,88 @@ Program InOrder(const Program& program, const std::vector<int32_t>& order) {
   return woven;
 }
 
+// Finds orders of the program, one tuning after another. A rehearsal schedules a prefix of the program with every tuning. The
+// rest of a program repeats this prefix, so the tunings that did well in the rehearsal come first.
+class Tunings {
+ public:
+  Tunings(const Program& program, const WeaveGraph& graph, const Durations& durations, const CostModel& costs, int32_t strands)
+      : program_(program), graph_(graph), durations_(durations), costs_(costs), strands_(strands) {
+    int32_t warm_up = 0;
+    while (warm_up < graph.slots() && PartOfSlot(program, graph, warm_up) == StepPart::kForward) ++warm_up;
+    slots_ = std::min(graph.slots(), warm_up + 2 * kRehearsed * strands_);
+    for (int32_t tuning = 0; tuning < kWeaveTunings; ++tuning) {
+      Woven woven = Schedule(tuning, slots_);
+      const auto same = [&](const Woven& other) { return other.order == woven.order; };
+      if (std::none_of(rehearsed_.begin(), rehearsed_.end(), same)) rehearsed_.push_back(std::move(woven));
+    }
+    std::stable_sort(rehearsed_.begin(), rehearsed_.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
+  }
+
+  // Returns the orders of the whole program by the tunings that promise the shortest step, the fastest order first; then, call
+  // by call, one more order each. Empty: there are no more.
+  std::vector<Woven> Next() {
+    std::vector<Woven> orders;
+    const Nanos promising = rehearsed_.front().end + rehearsed_.front().end / kPromising;
+    const bool first = next_ == 0;
+    while (next_ < rehearsed_.size() && (orders.empty() || (first && rehearsed_[next_].end <= promising))) {
+      Woven& rehearsed = rehearsed_[next_++];
+      orders.push_back(slots_ == graph_.slots() ? std::move(rehearsed) : Schedule(rehearsed.tuning, graph_.slots()));
+    }
+    std::stable_sort(orders.begin(), orders.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
+    return orders;
+  }
+
+ private:
+  Woven Schedule(int32_t tuning, int32_t slots) const {
+    return ListScheduler(program_, graph_, durations_, costs_, tuning, strands_, slots).Run();
+  }
+
+  const Program& program_;
+  const WeaveGraph& graph_;
+  const Durations& durations_;
+  const CostModel& costs_;
+  const int32_t strands_;
+  int32_t slots_ = 0;             // of a rehearsal
+  std::vector<Woven> rehearsed_;  // the fastest comes first
+  size_t next_ = 0;               // of rehearsed_
+};
+
 }  // namespace
 
-Program Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit) {
-  const auto strands = static_cast<size_t>(StrandsOf(context.layout.weave));
+WovenProgram Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit) {
+  const int32_t strands = StrandsOf(context.layout.weave);
+  if (strands == 1 || context.layout.tp == 1) return {program};
+  const WeaveGraph graph(program, context);
+  const Durations durations = DurationsOf(program, graph, context, costs);
+  Tunings tunings(program, graph, durations, costs, strands);
+  // Among the orders that are hardly slower than the fastest, keeps the one with the smallest peak. While that peak exceeds the
+  // limit, goes on to slower orders.
+  std::optional<std::pair<Bytes, WovenProgram>> smallest;
+  const auto fits = [&] { return smallest && (!limit || smallest->first <= *limit); };
+  std::optional<Nanos> fastest;
+  while (!fits()) {
+    const std::vector<Woven> orders = tunings.Next();
+    if (orders.empty()) break;
+    if (!fastest) fastest = orders.front().end;
+    for (const Woven& woven : orders) {
+      if (woven.end > *fastest + *fastest / kHardlySlower && fits()) break;
+      Program candidate = InOrder(program, woven.order);
+      const absl::StatusOr<MemoryPlan> memory = FoldLiveness(candidate, context);
+      LYNX_CHECK(memory.ok());
+      if (!smallest || memory->live_peak < smallest->first) {
+        smallest = {memory->live_peak, {std::move(candidate), woven.tuning}};
+      }
+    }
+  }
+  return std::move(smallest->second);
+}
+
+Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning) {
+  const int32_t strands = StrandsOf(context.layout.weave);
   if (strands == 1 || context.layout.tp == 1) return program;
   const WeaveGraph graph(program, context);
   const Durations durations = DurationsOf(program, graph, context, costs);
-  std::vector<Woven> all;
-  for (const Tuning& tuning : kTunings) {
-    Woven woven = ListScheduler(program, graph, durations, costs, tuning, strands).Run();
-    const auto same = [&](const Woven& other) { return other.order == woven.order; };
-    if (std::none_of(all.begin(), all.end(), same)) all.push_back(std::move(woven));
-  }
-  std::stable_sort(all.begin(), all.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
-  // The loop looks at all orders that are hardly slower than the fastest, and keeps the one with the smallest peak. While that
-  // peak exceeds the limit, the loop goes on to slower orders.
-  const Nanos nearly = all.front().end + all.front().end / kHardlySlower;
-  std::optional<std::pair<Bytes, Program>> smallest;
-  for (const Woven& woven : all) {
-    if (woven.end > nearly && (!limit || smallest->first <= *limit)) break;
-    Program candidate = InOrder(program, woven.order);
-    const absl::StatusOr<MemoryPlan> memory = FoldLiveness(candidate, context);
-    LYNX_CHECK(memory.ok());
-    if (!smallest || memory->live_peak < smallest->first) smallest = {memory->live_peak, std::move(candidate)};
-  }
-  return std::move(smallest->second);
+  return InOrder(program, ListScheduler(program, graph, durations, costs, tuning, strands, graph.slots()).Run().order);
 }
 
 }  // namespace lynx

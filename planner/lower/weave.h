@@ -7,10 +7,13 @@
 // in line for their link; a strand starts one only while fewer than four are under way or in line, except the strand that began
 // first. What must keep its order: planner/lower/weave_graph.h.
 //
-// The pass tries several tunings. It takes the order with the least memory among those that are hardly slower than the fastest.
+// The pass tries several tunings: first in a rehearsal, which schedules the first passes of the program, then the most
+// promising for the whole program. It takes the order with the least memory among those that are hardly slower than the
+// fastest.
 #ifndef LYNX_PLANNER_LOWER_WEAVE_H_
 #define LYNX_PLANNER_LOWER_WEAVE_H_
 
+#include <cstdint>
 #include <optional>
 
 #include "common/units.h"
@@ -20,10 +23,22 @@
 
 namespace lynx {
 
+// The number of tunings that the pass tries. They are numbered from 0.
+inline constexpr int32_t kWeaveTunings = 24;
+
+struct WovenProgram {
+  Program program;
+  int32_t tuning = 0;  // number of the tuning that gave this order
+};
+
 // Returns the rank's woven program, with the number of strands of the context's layout (StrandsOf); with one strand, returns
 // the program as it is. `limit`: for the peak of live memory (a lower bound of the arena). If no order keeps the limit, returns
 // the order with the smallest peak. The program must be valid, and the layout must be one that can be woven (CheckWeave).
-Program Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit = {});
+WovenProgram Weave(const Program& program, const StageContext& context, const CostModel& costs,
+                   std::optional<Bytes> limit = {});
+
+// Returns the order that one tuning gives: a tenth of the work, for many programs that are nearly alike.
+Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning);
 
 }  // namespace lynx
 

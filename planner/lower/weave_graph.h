@@ -17,6 +17,7 @@
 #ifndef LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 #define LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -43,6 +44,10 @@ class WeaveGraph {
   // The first action of the end of the step (the waits for reduced gradients, the norm, the optimizer), which stays as it is.
   int32_t size() const { return size_; }
   int32_t slots() const { return static_cast<int32_t>(steps_.size()); }
+  // The first action of the slot; size() if there is no such slot. Slots are consecutive parts of the program.
+  int32_t FirstOf(int32_t slot) const {
+    return static_cast<int32_t>(std::lower_bound(slot_of_.begin(), slot_of_.end(), slot) - slot_of_.begin());
+  }
   WeaveRole RoleOf(int32_t action) const { return roles_[static_cast<size_t>(action)]; }
   int32_t SlotOf(int32_t action) const { return slot_of_[static_cast<size_t>(action)]; }
   const std::vector<int32_t>& StepsOf(int32_t slot) const { return steps_[static_cast<size_t>(slot)]; }

@@ -40,6 +40,8 @@ constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
 // After this many visits of neighbours no further round begins. They take about a hundredth of a second on one core.
 constexpr int64_t kMaxLooks = 3'000'000;
+// After this many visits, a result that is a little above the peak is good enough here too.
+constexpr int64_t kManyLooks = 500'000;
 // Number of actions that share one list of neighbours.
 constexpr int32_t kChunk = 32;
 
@@ -84,6 +86,7 @@ class PlacedBuffers {
                                   // offsets
     std::vector<Placed> partial;  // instances that live during a part of the chunk, in the order of offsets
     std::vector<Placed> starts;   // instances that begin in the chunk
+    std::vector<Range> covered;   // what they take together: disjoint ranges, in the order of offsets
   };
 
   static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
@@ -103,21 +106,24 @@ class PlacedBuffers {
     neighbours_.clear();
     std::merge(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(live), begin.whole.begin(), begin.whole.end(),
                std::back_inserter(neighbours_), Below);
-    size_t started = 0;
-    for (int32_t chunk = buffer.first / kChunk; chunk <= buffer.last / kChunk; ++chunk) {
-      const std::vector<Placed>& starts = chunks_[static_cast<size_t>(chunk)].starts;
-      looks_ += static_cast<int64_t>(starts.size());
-      if (started_.size() < started + starts.size()) started_.resize(2 * (started + starts.size()));
-      for (const Placed& other : starts) {
-        started_[started] = other.range;
-        started += static_cast<size_t>(other.first > buffer.first) & static_cast<size_t>(other.first <= buffer.last);
+    started_.clear();
+    const int32_t first = buffer.first / kChunk, last = buffer.last / kChunk;
+    for (int32_t chunk = first; chunk <= last; ++chunk) {
+      const Chunk& of = chunks_[static_cast<size_t>(chunk)];
+      if (chunk > first && chunk < last) {
+        looks_ += static_cast<int64_t>(of.covered.size());
+        started_.insert(started_.end(), of.covered.begin(), of.covered.end());
+        continue;
+      }
+      looks_ += static_cast<int64_t>(of.starts.size());
+      for (const Placed& other : of.starts) {
+        if (other.first > buffer.first && other.first <= buffer.last) started_.push_back(other.range);
       }
     }
-    if (started == 0) return;
-    const auto end = started_.begin() + static_cast<ptrdiff_t>(started);
-    std::sort(started_.begin(), end, Below);
+    if (started_.empty()) return;
+    std::sort(started_.begin(), started_.end(), Below);
     merged_.clear();
-    std::merge(neighbours_.begin(), neighbours_.end(), started_.begin(), end, std::back_inserter(merged_), Below);
+    std::merge(neighbours_.begin(), neighbours_.end(), started_.begin(), started_.end(), std::back_inserter(merged_), Below);
     neighbours_.swap(merged_);
   }
 
@@ -127,6 +133,7 @@ class PlacedBuffers {
     offsets_[static_cast<size_t>(index)] = at;
     const int32_t first = buffer.first / kChunk, last = buffer.last / kChunk;
     chunks_[static_cast<size_t>(first)].starts.push_back(placed);
+    Cover(placed.range, chunks_[static_cast<size_t>(first)].covered);
     for (int32_t chunk = first; chunk <= last; ++chunk) {
       Chunk& of = chunks_[static_cast<size_t>(chunk)];
       if (chunk > first && chunk < last) {
@@ -150,6 +157,22 @@ class PlacedBuffers {
       next->offset = range.offset;
     } else {
       ranges.insert(next, range);
+    }
+  }
+
+  // Adds `range` to `ranges`, which stay disjoint. `range` may overlap any of them.
+  static void Cover(Range range, std::vector<Range>& ranges) {
+    auto first = std::upper_bound(ranges.begin(), ranges.end(), range, Below);
+    if (first != ranges.begin() && std::prev(first)->end >= range.offset) --first;
+    auto last = first;
+    for (; last != ranges.end() && last->offset <= range.end; ++last) {
+      range = {std::min(range.offset, last->offset), std::max(range.end, last->end)};
+    }
+    if (first == last) {
+      ranges.insert(first, range);
+    } else {
+      *first = range;
+      ranges.erase(std::next(first), last);
     }
   }
 
@@ -370,6 +393,7 @@ std::vector<int32_t> LargestFirstOrder(const MemoryPlan& plan) {
 // limit of work is reached. Changes `plan` only if the result is better. `looks` counts visits of neighbours (see kMaxLooks).
 void TryOrder(const Program& program, std::vector<int32_t> order, Bytes enough, MemoryPlan& plan, int64_t& looks) {
   for (int round = 0; round < kRoundsPerOrder && plan.arena > enough && looks < kMaxLooks; ++round) {
+    if (looks >= kManyLooks && plan.arena <= plan.live_peak + plan.live_peak / kLittle) return;
     PlacedBuffers placed(plan.buffers, program.size());
     Bytes arena;
     for (const int32_t index : order) arena = std::max(arena, placed.Place(index));

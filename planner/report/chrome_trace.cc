@@ -24,7 +24,32 @@ struct Track {
   std::vector<ActionSpan> times;
   StageTimeline timeline;
   StageMemory memory;
+  int32_t compute_lanes = 1;  // of the timeline: one for each pass that runs side by side with others
 };
+
+// The compute lane of an action: its strand.
+int32_t StrandOf(WeaveMode weave, const Action& action) {
+  const ActionInfo& info = InfoOf(action.kind);
+  if (StrandsOf(weave) == 1 || !info.has_microbatch) return 0;
+  if (GroupOf(weave) > 1) return action.microbatch % GroupOf(weave);
+  return info.part == StepPart::kForward ? 0 : 1;  // neighbours are mostly a forward and a backward
+}
+
+// Gives each strand a compute lane of its own.
+void SplitComputeLane(Track& track, WeaveMode weave) {
+  track.compute_lanes = StrandsOf(weave);
+  if (track.compute_lanes == 1) return;
+  std::vector<std::string> names;
+  for (int32_t strand = 0; strand < track.compute_lanes; ++strand) {
+    names.push_back(absl::StrCat(track.timeline.lanes.front(), ", strand ", strand + 1));
+  }
+  names.insert(names.end(), track.timeline.lanes.begin() + 1, track.timeline.lanes.end());
+  track.timeline.lanes = std::move(names);
+  for (TimelineSpan& span : track.timeline.spans) {
+    const Action& action = (*track.program)[static_cast<size_t>(span.action)];
+    span.lane = span.lane == 0 ? StrandOf(weave, action) : span.lane + track.compute_lanes - 1;
+  }
+}
 
 absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string& prefix, const StageTimes& times) {
   const StagePlan& planned = plan.stages[stage];
@@ -32,6 +57,7 @@ absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string&
               .program = &planned.program,
               .times = times.spans,
               .timeline = TimelineOf(planned.program, times)};
+  SplitComputeLane(track, plan.layout.weave);
   LYNX_ASSIGN_OR_RETURN(track.memory, MemoryOf(planned, plan.ContextOf(static_cast<int32_t>(stage)), times));
   return track;
 }
@@ -124,7 +150,7 @@ class Writer {
     // the key is the start action; in a measured step, a transfer may begin after its wait
     std::map<int32_t, TimelineSpan> transfers;
     for (const TimelineSpan& span : track.timeline.spans) {
-      if (span.lane != 0 && span.begin < end_) transfers[span.action] = span;
+      if (span.lane >= track.compute_lanes && span.begin < end_) transfers[span.action] = span;
     }
     int32_t last = -1;
     for (const TimelineSpan& span : track.timeline.spans) {

@@ -88,6 +88,7 @@ class Page {
                                 {"{{figures}}", Figures()},
                                 {"{{legend}}", TimelineLegend()},
                                 {"{{timeline_note}}", TimelineNote()},
+                                {"{{strands}}", StrandsNote()},
                                 {"{{breakdown}}", BreakdownSection()},
                                 {"{{memory_aside}}", HtmlEscaped(MemoryAside())},
                                 {"{{memory}}", MemorySection()},
@@ -186,6 +187,19 @@ class Page {
                         Time(middle),
                         " between them the page shows how every interval is divided. The tables and figures count the whole "
                         "step; <code>lynxctl plan --trace</code> writes every action.</p>\n");
+  }
+
+  // Explains the rows of the compute lane; empty if there is only one.
+  std::string StrandsNote() const {
+    const WeaveMode weave = plan_.layout.weave;
+    const int32_t strands = StrandsOf(weave);
+    if (strands == 1) return "";
+    const std::string rows =
+        GroupOf(weave) > 1 ? absl::StrCat(strands, " consecutive microbatches run side by side, and each has a row of its own")
+                           : "Neighbouring passes run side by side: the upper row has forwards, the lower row everything else";
+    return absl::StrCat(
+        "<dt>Rows of the compute lane</dt><dd>", rows,
+        ". The device computes for one of them at a time, while collectives of the others are under way.</dd>\n    ");
   }
 
   std::string BarsClass() const { return plan_.stages.size() > kManyStages ? "bars many" : "bars"; }

@@ -70,8 +70,10 @@ class Writer {
   std::string Json() {
     std::string stages;
     for (size_t i = 0; i < stages_.size(); ++i) absl::StrAppend(&stages, i ? ",\n" : "", Stage(i));
+    const WeaveMode weave = step_.plan->layout.weave;
     std::string json = absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step),
-                                    ",\"fullest\":", FullestStage(stages_), ",\n\"kinds\":");
+                                    ",\"fullest\":", FullestStage(stages_), ",\"strands\":", StrandsOf(weave),
+                                    ",\"strandsAreMicrobatches\":", GroupOf(weave) > 1 ? "true" : "false", ",\n\"kinds\":");
     absl::StrAppend(&json, KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
                     ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName), ",\n\"detail\":[");
     for (size_t i = 0; i < detail_.size(); ++i) {

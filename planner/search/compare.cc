@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/candidates/candidate_bound.h"
@@ -63,14 +64,40 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
   return alternative;
 }
 
+// Plans every value of parallel.weave in the layout of the plan: one task for each row. `pinned` must outlive the tasks.
+void AddWeaves(const PlanRequest& pinned, const CompareOptions& options, std::vector<Alternative>& rows,
+               std::vector<std::function<void()>>& tasks) {
+  if (pinned.spec.parallel.tp == 1 || pinned.target != PlanTarget::kLynxEngine) return;
+  std::vector<WeaveMode> modes;
+  for (size_t i = 0; i < kEnumNames<WeaveMode>.size(); ++i) {
+    if (static_cast<WeaveMode>(i) != WeaveMode::kAuto) modes.push_back(static_cast<WeaveMode>(i));
+  }
+  rows.resize(modes.size());
+  for (size_t i = 0; i < modes.size(); ++i) {
+    tasks.push_back([&pinned, &options, &row = rows[i], mode = modes[i]] {
+      Tell(options, absl::StrCat("weave ", EnumName(mode)));
+      PlanRequest with = pinned;
+      with.spec.parallel.weave = mode;
+      row = TryChange(EnumName(mode), with);
+    });
+  }
+}
+
 // All candidates that have the same tensor- and pipeline-parallel sizes.
 struct Family {
   size_t place = 0;  // index of its first candidate in the search space
   std::vector<Candidate> candidates;
+  std::vector<Candidate> woven;  // the same with passes of groups side by side, if the planner may choose this
   Nanos bound{std::numeric_limits<int64_t>::max()};  // lower bound for the step of all plans of the family
 
   std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
 };
+
+void ForEachCandidate(const Family& family, absl::FunctionRef<void(const Candidate&)> visit) {
+  for (const std::vector<Candidate>* part : {&family.candidates, &family.woven}) {
+    for (const Candidate& candidate : *part) visit(candidate);
+  }
+}
 
 std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan, PlanCaches& caches) {
   std::map<std::pair<int32_t, int32_t>, size_t> places;
@@ -82,7 +109,17 @@ std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan,
     if (first) families.push_back({.place = families.size(), .candidates = {}});
     Family& family = families[it->second];
     family.candidates.push_back(candidate);
-    family.bound = std::min(family.bound, CandidateBound(request, candidate, caches).Quick());
+  }
+  for (Family& family : families) {
+    if (MayChooseWeave(request)) {
+      for (const WeaveMode weave : kGroupedWeaves) {
+        const std::vector<Candidate> woven = WovenCandidates(family.candidates, weave);
+        family.woven.insert(family.woven.end(), woven.begin(), woven.end());
+      }
+    }
+    ForEachCandidate(family, [&](const Candidate& candidate) {
+      family.bound = std::min(family.bound, CandidateBound(request, candidate, caches).Quick());
+    });
   }
   return families;
 }
@@ -115,8 +152,9 @@ class Rejected {
 
 // True if, by the bounds, some candidate may take at most `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
-  return std::any_of(family.candidates.begin(), family.candidates.end(),
-                     [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); });
+  const auto may_take = [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); };
+  return std::any_of(family.candidates.begin(), family.candidates.end(), may_take) ||
+         std::any_of(family.woven.begin(), family.woven.end(), may_take);
 }
 
 // The families, grouped by the result of FastestFamilies.
@@ -168,9 +206,9 @@ Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& fa
 // Lower bound for all plans of the family.
 Nanos BoundOf(const PlanRequest& request, const Family& family, PlanCaches& caches) {
   Nanos bound = kAnyStep;
-  for (const Candidate& candidate : family.candidates) {
+  ForEachCandidate(family, [&](const Candidate& candidate) {
     bound = std::min(bound, CandidateBound(request, candidate, caches).Bound().value_or(kAnyStep));
-  }
+  });
   return std::max(bound, family.bound);
 }
 
@@ -350,6 +388,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
       comparison.partitions[i] = PlanPartition(pinned, method);
     });
   }
+  AddWeaves(pinned, options, comparison.weaves, tasks);
   RunAll(request, options, tasks);
   return comparison;
 }
@@ -370,6 +409,8 @@ absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const Compar
       explanation.sensitivities[i] = TryChange(changes[i], explanation.plan);
     });
   }
+  const PlanRequest pinned = InLayoutOf(request, explanation.plan);
+  AddWeaves(pinned, options, explanation.weaves, tasks);
   RunAll(request, options, tasks);
   explanation.rejected = RejectedRows(request, std::move(sorted), options);
   return explanation;

@@ -44,20 +44,6 @@ struct ComparedPartition {
   std::string reason;  // set if there is no plan: the reason for this
 };
 
-struct PolicyComparison {
-  Plan best;                             // the plan with the request's own recompute mode; all rows have the layout of this
-                                         // plan
-  std::optional<Plan> unlimited;         // the plan that stores everything, if there were no memory limit
-  std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
-  // All partition methods, with the request's own recompute mode. Empty if the layout has only one stage.
-  std::vector<ComparedPartition> partitions;
-};
-
-// Plans the request, and then each policy in the layout and micro-batch of that plan. Returns InvalidArgument in the same cases
-// as MakePlan. If not even the request's own mode fits, returns FailedPrecondition with the reason and the smallest change that
-// fits.
-absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options = {});
-
 // A request with one change, and its result.
 struct Alternative {
   std::string change;  // text such as "1 GiB more memory per device" or "parallel.tp: 4"
@@ -66,11 +52,30 @@ struct Alternative {
   std::optional<Nanos> bound;  // lower bound for the step; set if the alternative was not planned
 };
 
+struct PolicyComparison {
+  Plan best;                             // the plan with the request's own recompute mode; all rows have the layout of this
+                                         // plan
+  std::optional<Plan> unlimited;         // the plan that stores everything, if there were no memory limit
+  std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
+  // All partition methods, with the request's own recompute mode. Empty if the layout has only one stage.
+  std::vector<ComparedPartition> partitions;
+  // All values of parallel.weave except auto, with the request's own recompute mode. `change` is the value; the first is "off".
+  // Empty if the layout has no tensor parallelism (there is then nothing to weave), or if the plan is for another framework.
+  std::vector<Alternative> weaves;
+};
+
+// Plans the request, and then each policy in the layout and micro-batch of that plan. Returns InvalidArgument in the same cases
+// as MakePlan. If not even the request's own mode fits, returns FailedPrecondition with the reason and the smallest change that
+// fits.
+absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options = {});
+
 struct Explanation {
   Plan plan;
   // The best plan of every other layout family, and why it was rejected. Either it is slower, or it does not fit the limit that
   // `reason` names.
   std::vector<Alternative> rejected;
+  // Passes side by side or not, in the layout of the plan: as in PolicyComparison::weaves.
+  std::vector<Alternative> weaves;
   // What one more unit of some resource would change.
   std::vector<Alternative> sensitivities;
 };

@@ -13,6 +13,8 @@ namespace {
 // Maximum number of searches if the request itself names the offloaded share. If the plan of a search lacks host memory, its
 // candidate is removed and the next search begins. After the last search, the request counts as infeasible.
 constexpr int kMaxSearches = 8;
+// A woven plan must be faster by at least 1 / kWorthWeaving of the step. The predictions of both differ from reality by more.
+constexpr int64_t kWorthWeaving = 200;
 
 // Returns the first stage that offloads more than the memory of its nodes can hold. There can be such a stage only if the
 // request itself names the offloaded share.
@@ -31,19 +33,25 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
   return std::nullopt;
 }
 
-// Returns the fastest plan whose passes run side by side, if it is faster than `to_beat` and the job leaves the choice to the
-// planner. Such a plan needs at least the memory of the same layout without weaving, so it is sought only if one fits.
-std::optional<Plan> FasterWoven(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
-                                Nanos to_beat) {
-  if (request.spec.parallel.weave != WeaveMode::kAuto) return std::nullopt;
-  std::vector<Candidate> woven = WovenCandidates(candidates);
-  EraseUnsupported(request.spec.model, woven);
-  if (woven.empty()) return std::nullopt;
-  // To lower and fold a woven program takes many times as long as a plain one, so only the most promising are simulated.
-  PlanSearch search(request, woven, caches, SearchEffort::kGlance);
-  std::optional<Plan> plan = search.FastestBelow(to_beat);
-  if (!plan || plan->step >= to_beat || LackingHostMemory(request.cluster, *plan)) return std::nullopt;
-  return plan;
+// If the planner has the choice, replaces `plan` with a faster plan whose passes run side by side. Such a plan needs at least
+// the memory of the same layout without weaving, so it is sought only if `plan` exists. A guess says more about plans that are
+// woven in the same way, so each way has a search of its own.
+void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches, Plan& plan) {
+  if (!MayChooseWeave(request)) return;
+  const auto take = [&](const std::vector<Candidate>& from, WeaveMode weave) {
+    std::vector<Candidate> woven = WovenCandidates(from, weave);
+    EraseUnsupported(request.spec.model, woven);
+    if (woven.empty()) return;
+    // To lower and fold a woven program takes many times as long as a plain one, so only the most promising are simulated.
+    PlanSearch search(request, woven, caches, SearchEffort::kGlance);
+    const Nanos to_beat = plan.step - plan.step / kWorthWeaving;
+    std::optional<Plan> faster = search.FastestBelow(to_beat);
+    if (faster && faster->step < to_beat && !LackingHostMemory(request.cluster, *faster)) plan = *std::move(faster);
+  };
+  const Candidate plain{plan.layout, plan.micro_batch, plan.microbatches};
+  for (const WeaveMode weave : kGroupedWeaves) take(candidates, weave);
+  const bool woven = plan.layout.weave != WeaveMode::kOff;
+  if (!woven && plan.layout.pp > 1) take({plain}, WeaveMode::kNeighbours);
 }
 
 absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,
@@ -54,7 +62,7 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
     if (!lacking) {
-      if (std::optional<Plan> woven = FasterWoven(request, candidates, caches, plan->step)) plan = std::move(woven);
+      WeaveIfFaster(request, candidates, caches, *plan);
       LYNX_ASSIGN_OR_RETURN(plan, FinishedPlan(*std::move(plan)));
       return plan;
     }

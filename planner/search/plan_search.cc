@@ -201,6 +201,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   if (draft.mode == RecomputeMode::kAuto) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
+  if (std::optional<Draft> better = planner.TryTunings(draft)) draft = *std::move(better);
   bool at_once = true;
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);

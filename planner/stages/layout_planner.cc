@@ -7,6 +7,7 @@
 
 #include "common/check.h"
 #include "planner/lower/lower.h"
+#include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/stages/partition.h"
 
@@ -395,6 +396,29 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   if (better && Faster(*better, draft)) return better;
   fits_.SetStalls(std::vector<Nanos>(stages()));  // a later replan must not use the stalls
   return std::nullopt;
+}
+
+std::optional<Draft> LayoutPlanner::TryTunings(const Draft& draft) {
+  if (candidate_.layout.weave == WeaveMode::kOff) return std::nullopt;
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  const auto fits = [&](const Draft& other) {
+    for (int32_t stage = 0; stage < stages(); ++stage) {
+      if (!fits_.WithinLimit(contexts[stage], other.programs[stage], draft.layers[stage])) return false;
+    }
+    return true;
+  };
+  std::optional<Draft> best;
+  std::optional<int32_t> chosen;
+  for (int32_t tuning = 0; tuning < kWeaveTunings && MaySimulateMore(); ++tuning) {
+    fits_.SetTuning(tuning);
+    Draft other = draft;
+    Run(other);
+    if (!Faster(other, best ? *best : draft) || !fits(other)) continue;
+    best = std::move(other);
+    chosen = tuning;
+  }
+  fits_.SetTuning(chosen);
+  return best;
 }
 
 // Puts the exact solutions of `stages` into the draft if the step does not become longer; otherwise returns false.

@@ -68,6 +68,9 @@ class LayoutPlanner {
   // Plans the draft's partition again. The time in which the draft's stages wait for gradients is then an additional window.
   // nullopt if the result is not faster.
   std::optional<Draft> UseStalls(const Draft& draft);
+  // Weaves the draft's programs again, with one tuning for all stages: each tuning in turn. (A stage alone does not know when
+  // other stages send.) If the fastest is faster than the draft, it is kept for everything that follows; otherwise nullopt.
+  std::optional<Draft> TryTunings(const Draft& draft);
   // Solves the stages of the draft's partition exactly with the request's solver. First takes the solutions of all stages
   // together. If this makes the step longer, tries the solutions one by one and takes those that do not make the step longer.
   // The result also has the proofs.

@@ -192,8 +192,7 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
-  if (candidate_.layout.weave != WeaveMode::kOff) return PeakOfProgram(stage, policies, limit);
-  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward || candidate_.layout.weave != WeaveMode::kOff) {
     return lowers_peaks_ ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
   }
   const SliceEnds ends = PartsOf(stage, 1).front().ends;
@@ -201,7 +200,7 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
 }
 
 // The whole microbatch is held from the begin of F to the end of B. What W reads is held until the end of W. In addition, a
-// slot needs as much transient memory as a slot of a pipeline with one virtual stage.
+// slot needs as much transient memory as a slot of a pipeline with one virtual stage; slots that run side by side need it each.
 Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
   const bool split = SplitsWeight(candidate_.layout);
@@ -211,7 +210,8 @@ Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& po
     const int32_t in_flight = ends.head ? 1 : RepeatsFrom(policies[chunk]);
     stored[chunk] = peaks_.StoredOf(ends, policies[chunk]);
     if (split) for_weights[chunk] = peaks_.StoredForWeights(ends, policies[chunk]);
-    beside[chunk] = peaks_.Peak(ends, policies[chunk], in_flight, in_flight + 2) - stored[chunk] * in_flight;
+    beside[chunk] = (peaks_.Peak(ends, policies[chunk], in_flight, in_flight + 2) - stored[chunk] * in_flight) *
+                    StrandsOf(candidate_.layout.weave);
   }
   Bytes held, peak;
   const Schedule& schedule = caches_.FactsOf(candidate_.layout, candidate_.microbatches).schedule;
@@ -240,7 +240,30 @@ Program StageOracle::Lower(const StageContext& context, const std::vector<RankSl
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   const int32_t stage = context.pipeline_rank;
-  return Weave(program, context, costs_.Of(stage), Limit(stage, layers));
+  if (tuning_) return WeaveAs(program, context, costs_.Of(stage), *tuning_);
+  return Weave(program, context, costs_.Of(stage), Limit(stage, layers)).program;
+}
+
+bool StageOracle::WithinLimit(const StageContext& context, const Program& program, int32_t layers) const {
+  const std::optional<Bytes> limit = Limit(context.pipeline_rank, layers);
+  const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
+  LYNX_CHECK(memory.ok());
+  return !limit || memory->live_peak <= *limit;
+}
+
+// The first program of a stage finds a tuning, and the others keep it: their policies differ, but which order is best hardly
+// depends on that. Only the memory of the result is used.
+Program StageOracle::LowerToProbe(const StageContext& context, const std::vector<RankSlot>& slots,
+                                  const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
+  Program program = LowerStage(context, slots, policies);
+  if (context.layout.weave == WeaveMode::kOff) return program;
+  const CostModel& costs = costs_.Of(context.pipeline_rank);
+  if (tuning_) return WeaveAs(program, context, costs, *tuning_);
+  const auto known = tunings_.find(context.pipeline_rank);
+  if (known != tunings_.end()) return WeaveAs(program, context, costs, known->second);
+  WovenProgram woven = Weave(program, context, costs, limit);
+  tunings_[context.pipeline_rank] = woven.tuning;
+  return std::move(woven.program);
 }
 
 MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
@@ -255,14 +278,15 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
   context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
-  const Program program = Lower(context, slots[static_cast<size_t>(stage)], policies);
+  const Program program = LowerToProbe(context, slots[static_cast<size_t>(stage)], policies, limit);
   absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   if (probed == Probed::kArena) {
     // In a short program, the search for a small arena is fast, and a small arena leaves more memory for HEU's budget. In a
     // long program, most arenas are within the limit at the first attempt, or cannot be within it because the live peak is
     // above it. The search is made only for the other arenas.
-    const bool searches = !limit || program.size() <= kLongProgram;
+    const bool woven = context.layout.weave != WeaveMode::kOff;  // the search takes longer the more buffers live at a time
+    const bool searches = !limit || (program.size() <= kLongProgram && !woven);
     const bool hopeless = !searches && memory->live_peak > *limit;
     LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);
   }

@@ -72,6 +72,10 @@ class StageOracle {
   // Sets how long, on each stage, the backward of a microbatch waits for its gradient. Recomputation can also run during this
   // wait. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
+  // Sets the tuning of all woven programs from now on (planner/lower/weave.h). nullopt: the best for each program by itself.
+  void SetTuning(std::optional<int32_t> tuning) { tuning_ = tuning; }
+  // True if the live bytes of the program never exceed the stage's limit.
+  bool WithinLimit(const StageContext& context, const Program& program, int32_t layers) const;
   // True if some stage can offload and the request lets the planner choose the tensors.
   bool OffersOffloading() const;
   // Sets whether HEU may offload from now on, on the stages that can offload. At the beginning, it may not.
@@ -159,6 +163,9 @@ class StageOracle {
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
+  // The program whose memory Probe computes.
+  Program LowerToProbe(const StageContext& context, const std::vector<RankSlot>& slots,
+                       const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   // Lowers a program with few microbatches. The arena is as small as the search can make it. In a long program with a `limit`,
   // the search stops as soon as the arena is within the limit. If the arena is above the limit, it may not be the smallest
   // possible one.
@@ -218,6 +225,8 @@ class StageOracle {
   std::vector<Bytes> reserves_;                                 // for each stage, the bytes that are subtracted from the limit
   int32_t named_layers_;
   bool lowers_peaks_ = false;
+  std::optional<int32_t> tuning_;                                                        // see SetTuning
+  std::map<int32_t, int32_t> tunings_;                                                   // by stage, of probed woven programs
   std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // the key is stage, limit, policies
   bool offloading_ = false;
   // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage

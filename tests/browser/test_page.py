@@ -25,9 +25,9 @@ class PageTest(checks.PageChecks, unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.page = pathlib.Path(cls.folder.name) / "plan.html"
-        # Two stages of four layers each, whatever the planner would choose.
+        # Two stages of four layers each, one pass at a time, whatever the planner would choose.
         command = [str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.schedule=1f1b",
-                   "--set", "parallel.sequenceParallel=off"]
+                   "--set", "parallel.sequenceParallel=off", "--set", "parallel.weave=off"]
         subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=120)
         table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         cls.step_ms = re.search(r"predicted: step (\d+)[.\d]* ms", table).group(1)
@@ -105,6 +105,26 @@ class PageTest(checks.PageChecks, unittest.TestCase):
         window.mouse("mouseMoved", left + width / 2 + 80, top + 20, button="left", buttons=1)
         window.mouse("mouseReleased", left + width / 2 + 80, top + 20, button="left", clickCount=1)
         self.assertNotEqual(window.run(PIXELS, "axis"), zoomed)
+
+    def test_passes_side_by_side_have_a_row_each(self):
+        woven = pathlib.Path(self.folder.name) / "woven.html"
+        subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.weave=pairs", "--html", str(woven)], check=True,
+                       capture_output=True, timeout=120)
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        window.open(woven)
+        window.run("document.getElementById('lanes').focus()")
+        window.keys(*"++++")
+        # The first stage's compute lane is 30 pixels high, from the eleventh on. Above it, the canvas is empty.
+        painted = window.run("""const canvas = document.getElementById('lanes'), scale = canvas.width / canvas.getBoundingClientRect().width;
+            const at = (x, y) => [...canvas.getContext('2d').getImageData(x, Math.round(y * scale), 1, 1).data].join();
+            const columns = [];
+            for (let x = Math.round(200 * scale); x < canvas.width - 20 * scale; ++x) columns.push([at(x, 18) !== at(x, 1), at(x, 33) !== at(x, 1)]);
+            return columns""")
+        self.assertIn([True, False], painted, "a pass of the first microbatch alone")
+        self.assertIn([False, True], painted, "a pass of the second microbatch alone")
+        self.assertIn("each has a row of its own", window.run("return document.body.textContent"))
+        self.assertNotIn("row of its own", self.page.read_text())
 
     def test_choosing_a_stage_shows_its_memory(self):
         window = self.opened()

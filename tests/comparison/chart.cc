@@ -18,10 +18,10 @@ constexpr double kBarWidth = 9;
 // The colours of the styles; dark schemes have other colours. Every colour has a contrast of at least 3:1 to its background.
 constexpr char kStyle[] = R"(<style>
   svg { --page: #ffffff; --ink: #1f2328; --faint: #59636e; --grid: #d8dee4;
-        --s0: #0969da; --s1: #bc4c00; --s2: #1a7f37; --s3: #8250df; --s4: #57606a; --s5: #cf222e; }
+        --s0: #0969da; --s1: #bc4c00; --s2: #1a7f37; --s3: #8250df; --s4: #57606a; --s5: #cf222e; --s6: #9a6700; }
   @media (prefers-color-scheme: dark) {
     svg { --page: #0d1117; --ink: #e6edf3; --faint: #9198a1; --grid: #2d333b;
-          --s0: #58a6ff; --s1: #f0883e; --s2: #56d364; --s3: #bc8cff; --s4: #a5adb7; --s5: #ff7b72; }
+          --s0: #58a6ff; --s1: #f0883e; --s2: #56d364; --s3: #bc8cff; --s4: #a5adb7; --s5: #ff7b72; --s6: #d29922; }
   }
   text { font: 11px system-ui, sans-serif; fill: var(--ink); }
   .tick, .axis { fill: var(--faint); font-size: 10px; }
@@ -32,8 +32,10 @@ constexpr char kStyle[] = R"(<style>
   .s0 { stroke: var(--s0); fill: var(--s0); } .s1 { stroke: var(--s1); fill: var(--s1); }
   .s2 { stroke: var(--s2); fill: var(--s2); } .s3 { stroke: var(--s3); fill: var(--s3); }
   .s4 { stroke: var(--s4); fill: var(--s4); } .s5 { stroke: var(--s5); fill: var(--s5); }
+  .s6 { stroke: var(--s6); fill: var(--s6); }
   .line.s0 { stroke-width: 2.8; } .line.s1 { stroke-dasharray: 7 3; } .line.s2 { stroke-dasharray: 2 2; }
   .line.s3 { stroke-dasharray: 8 2 2 2; } .line.s4 { stroke-dasharray: 4 4; } .line.s5 { stroke-dasharray: none; }
+  .line.s6 { stroke-dasharray: 1 3; }
   .line { fill: none !important; } .dot { stroke: none; } .bar { stroke: none; }
 </style>
 )";

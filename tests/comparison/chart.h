@@ -9,7 +9,7 @@
 
 namespace lynx::comparison {
 
-inline constexpr int kSeriesStyles = 6;
+inline constexpr int kSeriesStyles = 7;
 
 // Points in the units of the data. A line joins them.
 struct Series {

@@ -48,13 +48,23 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
   return request;
 }
 
-absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode mode, Bytes limit) {
+// Runs one pass at a time, as all baselines do.
+absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode mode, Bytes limit,
+                                             WeaveMode weave = WeaveMode::kOff) {
   request.spec.recompute = mode;
+  request.spec.parallel.weave = weave;
   request.spec.resources.activation_memory_per_rank = limit;
   LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
   Plan* plan = std::get_if<Plan>(&result);
   return plan == nullptr ? std::nullopt : std::make_optional(std::move(*plan));
 }
+
+absl::StatusOr<std::optional<Nanos>> StepOfHeu(const PlanRequest& request, Bytes limit, WeaveMode weave) {
+  LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> plan, PlanWith(request, RecomputeMode::kHeu, limit, weave));
+  return plan ? std::optional(plan->step) : std::nullopt;
+}
+
+std::optional<Nanos> Least(std::optional<Nanos> a, std::optional<Nanos> b) { return a && b ? std::min(*a, *b) : a ? a : b; }
 
 // Returns how much longer a step takes with Megatron-LM's full recomputation than with Lynx's, from a closed form for both.
 // Lynx recomputes only what the backward pass reads, and so does its plan for kFull. Megatron-LM runs the whole layer again,
@@ -84,6 +94,10 @@ absl::Status AddBaseline(const PlanRequest& request, int baseline, Nanos extra, 
   return absl::OkStatus();
 }
 
+double Ratio(std::optional<Nanos> step, std::optional<Nanos> to) {
+  return step && to ? static_cast<double>(step->value) / static_cast<double>(to->value) : 0;
+}
+
 }  // namespace
 
 const char* BaselineName(Baseline baseline) { return kNames[static_cast<size_t>(baseline)]; }
@@ -96,9 +110,12 @@ std::optional<Baseline> Point::Best() const {
   return best;
 }
 
-double Point::SpeedupOver(std::optional<Nanos> step) const {
-  if (!step || !lynx) return 0;
-  return static_cast<double>(step->value) / static_cast<double>(lynx->value);
+double Point::SpeedupOver(std::optional<Nanos> step) const { return Ratio(step, lynx); }
+double Point::AloneOver(std::optional<Nanos> step) const { return Ratio(step, alone); }
+
+std::optional<Nanos> Point::BestNotWoven() const {
+  const std::optional<Baseline> best = Best();
+  return Least(best ? Step(*best) : std::nullopt, Least(alone, halves));
 }
 
 const std::vector<double>& Shares() {
@@ -153,9 +170,15 @@ absl::StatusOr<Curve> CurveOf(const std::string& source_dir, const Setting& sett
     if (limit + curve.states <= memory) curve.points.push_back({.limit = limit, .share = share});
   }
   for (int i = 0; i < kBaselineCount; ++i) LYNX_RETURN_IF_ERROR(AddBaseline(request, i, extra, curve.points));
+  PlanRequest halved = request;
+  halved.spec.train.micro_batch /= 2;
   for (Point& point : curve.points) {
-    LYNX_ASSIGN_OR_RETURN(const std::optional<Plan> plan, PlanWith(request, RecomputeMode::kHeu, point.limit));
-    if (plan) point.lynx = plan->step;
+    LYNX_ASSIGN_OR_RETURN(point.alone, StepOfHeu(request, point.limit, WeaveMode::kOff));
+    LYNX_ASSIGN_OR_RETURN(point.lynx, StepOfHeu(request, point.limit, WeaveMode::kAuto));
+    if (setting.micro_batch % 2 != 0) continue;
+    LYNX_ASSIGN_OR_RETURN(point.halves, StepOfHeu(halved, point.limit, WeaveMode::kOff));
+    LYNX_ASSIGN_OR_RETURN(const std::optional<Nanos> woven, StepOfHeu(halved, point.limit, WeaveMode::kAuto));
+    point.lynx = Least(point.lynx, woven);
   }
   return curve;
 }

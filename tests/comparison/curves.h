@@ -25,7 +25,7 @@ struct Setting {
 // The number of microbatches of one replica in one step.
 inline constexpr int32_t kMicrobatches = 16;
 
-// The policies with which Lynx is compared. None of them recomputes anything inside a window.
+// The policies with which Lynx is compared. None of them recomputes anything inside a window, or runs passes side by side.
 enum class Baseline : uint8_t {
   kMegatronFull,         // Megatron-LM's full recomputation of every layer
   kFullKeepCollectives,  // recomputes everything except the collectives
@@ -42,7 +42,11 @@ struct Point {
   Bytes limit;                                                 // the limit for the activations of a rank
   double share = 0;                                            // the limit relative to the activations if everything is stored
   std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step times; nullopt: the policy does not fit
-  std::optional<Nanos> lynx;                                   // step time with HEU
+  std::optional<Nanos> alone;                                  // step time with HEU, one pass at a time
+  std::optional<Nanos> halves;                                 // the same with microbatches of half the size, twice as many
+  // Step time with HEU, with passes side by side where that pays, and with microbatches of the same or of half the size: two
+  // halves that run side by side hold what one whole holds.
+  std::optional<Nanos> lynx;
 
   std::optional<Nanos> Step(Baseline baseline) const { return baselines[static_cast<size_t>(baseline)]; }
   // Returns the fastest baseline. If several are equally fast, returns the last of them, which is the simplest.
@@ -51,6 +55,11 @@ struct Point {
   bool Tight() const { return !Step(Baseline::kStoreAll); }
   // Returns how many times as fast Lynx is, or 0 if one of the two does not fit.
   double SpeedupOver(std::optional<Nanos> step) const;
+  // The same with one pass at a time.
+  double AloneOver(std::optional<Nanos> step) const;
+  // Returns the step time of the fastest policy that runs one pass at a time: a baseline or HEU, with whole microbatches or
+  // with halves.
+  std::optional<Nanos> BestNotWoven() const;
 };
 
 struct Curve {

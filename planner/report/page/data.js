@@ -77,7 +77,10 @@ function makeMemory(memory) {
 
 const stages = data.stages.map((s) =>
   Object.assign({}, s, { lanes: makeLanes(s), shares: makeShares(s.shares), memory: makeMemory(s.memory) }));
-for (const stage of stages) stage.passes = makePasses(stage.lanes[0]);
+for (const stage of stages) {
+  stage.passes = makePasses(stage.lanes[0]);
+  for (const lane of stage.lanes) lane.stage = stage;
+}
 data.stages = null;
 const gap = data.detail.length > 1 ? { begin: data.detail[0][1], end: data.detail[1][0] } : null;
 

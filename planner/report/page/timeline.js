@@ -10,7 +10,7 @@ let hovered = null, layout = null, scheduled = false;
 
 function measured() {
   const width = $("timeline").clientWidth, many = stages.length;
-  const compute = many <= 4 ? 30 : many <= 8 ? 24 : many <= 16 ? 17 : 11;
+  const compute = Math.max(many <= 4 ? 30 : many <= 8 ? 24 : many <= 16 ? 17 : 11, data.strands > 1 && many <= 8 ? data.strands * 15 : 0);
   const transfer = many <= 8 ? 7 : many <= 16 ? 5 : 3;
   const gutter = width < 640 ? 54 : 118;
   const rows = [];
@@ -35,6 +35,16 @@ const toTime = (x) => view.begin + (x - layout.gutter) / layout.plot * (view.end
 function fillOf(context, kind) {
   const id = KINDS[kind].id;
   return HATCHED[id] ? hatch(context, id) : color(id);
+}
+
+// Passes that run side by side (strands) have a part each of the compute lane, one above the other. Waiting, and what belongs
+// to no microbatch, takes the whole height.
+function placeOf(lane, i, y, height) {
+  const id = KINDS[lane.kind[i]].id;
+  if (data.strands === 1 || lane !== lane.stage.lanes[0] || HATCHED[id] || lane.microbatch[i] < 0) return { y, height };
+  const strand = data.strandsAreMicrobatches ? lane.microbatch[i] % data.strands : id === "forward" ? 0 : 1;
+  const each = height / data.strands;
+  return { y: y + strand * each, height: each - 1 };
 }
 
 // A column of one pixel in which several spans lie: their shares, one above the other. Waiting is left out: at this
@@ -86,15 +96,16 @@ function drawSpans(context, lane, y, height, begin, end) {
       continue;
     }
     flush();
+    const place = placeOf(lane, i, y, height);
     context.fillStyle = fillOf(context, lane.kind[i]);
-    context.fillRect(x0, y, width > 4 ? width - 1 : width, height);
+    context.fillRect(x0, place.y, width > 4 ? width - 1 : width, place.height);
     if (HATCHED[KINDS[lane.kind[i]].id] && width > 4) {
       context.strokeStyle = color("line");
       context.lineWidth = 1;
-      context.strokeRect(x0 + 0.5, y + 0.5, width - 2, height - 1);
+      context.strokeRect(x0 + 0.5, place.y + 0.5, width - 2, place.height - 1);
     }
     const full = actionText(lane, i).replace(/^\d+/, "");
-    drawLabel(context, [full, full.replace(/\(.*/, ""), full.split(":")[0]], KINDS[lane.kind[i]].id, x0, width, y, height);
+    drawLabel(context, [full, full.replace(/\(.*/, ""), full.split(":")[0]], KINDS[lane.kind[i]].id, x0, width, place.y, place.height);
   }
   flush();
 }
@@ -202,7 +213,8 @@ function drawGutter(context, index, row) {
 }
 
 function outlineOf(context, at, name) {
-  const lane = stages[at.stage].lanes[at.lane], place = layout.rows[at.stage].lanes[at.lane];
+  const lane = stages[at.stage].lanes[at.lane], whole = layout.rows[at.stage].lanes[at.lane];
+  const place = at.pass ? whole : placeOf(lane, at.index, whole.y, whole.height);
   const [begin, end] = at.pass ? [at.pass.begin, at.pass.end] : [lane.begin[at.index], lane.end[at.index]];
   const x0 = Math.max(layout.gutter, toX(begin)), x1 = Math.min(layout.gutter + layout.plot, toX(end));
   if (x1 < layout.gutter || x0 > layout.gutter + layout.plot) return;

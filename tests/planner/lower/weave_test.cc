@@ -63,7 +63,7 @@ Pipeline RandomWeavable(std::mt19937_64& rng, bool offloads) {
 
 Pipeline Woven(Pipeline pipeline, const CostModel& costs) {
   for (size_t rank = 0; rank < pipeline.programs.size(); ++rank) {
-    pipeline.programs[rank] = Weave(pipeline.programs[rank], pipeline.contexts[rank], costs);
+    pipeline.programs[rank] = Weave(pipeline.programs[rank], pipeline.contexts[rank], costs).program;
   }
   return pipeline;
 }
@@ -159,7 +159,7 @@ TEST_F(Weaving, AddsUpGradientsInTheSameOrder) {
 TEST_F(Weaving, TheSameRequestGivesTheSameOrder) {
   ForEachSeed([](const Pipeline& base, const Pipeline& woven, const CostModel& costs) {
     for (size_t rank = 0; rank < base.programs.size(); ++rank) {
-      EXPECT_EQ(Weave(base.programs[rank], base.contexts[rank], costs), woven.programs[rank]);
+      EXPECT_EQ(Weave(base.programs[rank], base.contexts[rank], costs).program, woven.programs[rank]);
     }
   });
 }
@@ -170,7 +170,7 @@ class WovenMutation : public ::testing::Test {
   WovenMutation() {
     const ModelSpec model = SmallModel(2);
     base_ = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .sequence_parallel = true, .weave = WeaveMode::kPairs}, 2);
-    woven_ = Weave(base_.programs[0], base_.contexts[0], CostsOf(base_, 1'000'000'000));
+    woven_ = Weave(base_.programs[0], base_.contexts[0], CostsOf(base_, 1'000'000'000)).program;
   }
 
   size_t Place(const std::string& text) const {
@@ -265,7 +265,7 @@ TEST_F(WovenPair, KeepsTheLimitWhereAnyOrderDoes) {
   const Pipeline base = Base(WeaveMode::kPairs);
   const CostModel costs = CostsOf(base, kLink);
   const auto peak = [&](std::optional<Bytes> limit) {
-    return FoldLiveness(Weave(base.programs[0], base.contexts[0], costs, limit), base.contexts[0])->live_peak;
+    return FoldLiveness(Weave(base.programs[0], base.contexts[0], costs, limit).program, base.contexts[0])->live_peak;
   };
   const Bytes least = peak(Bytes(0));
   EXPECT_LT(least, peak(std::nullopt));
@@ -280,7 +280,8 @@ TEST_F(WovenPair, MemoryDoesNotGrowWithTheNumberOfMicrobatches) {
     for (const int64_t link : {kLink, int64_t{100'000'000'000}}) {
       const auto peak = [&](int32_t microbatches) {
         const Pipeline base = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .weave = weave}, microbatches);
-        return FoldLiveness(Weave(base.programs[0], base.contexts[0], CostsOf(base, link)), base.contexts[0])->live_peak;
+        return FoldLiveness(Weave(base.programs[0], base.contexts[0], CostsOf(base, link)).program, base.contexts[0])
+            ->live_peak;
       };
       EXPECT_LE(peak(32), peak(16) + peak(16) / 100) << EnumName(weave) << ", link " << link;
     }
@@ -291,7 +292,7 @@ TEST_F(WovenPair, MemoryDoesNotGrowWithTheNumberOfMicrobatches) {
 TEST_F(WovenPair, OverlapsThePassesOfAGroupInTheMiddleOfAPipelineToo) {
   const ModelSpec model{.layers = 6, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256};
   const Pipeline base = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .pp = 3, .weave = WeaveMode::kPairs}, 8);
-  const Program woven = Weave(base.programs[1], base.contexts[1], CostsOf(base, kLink));
+  const Program woven = Weave(base.programs[1], base.contexts[1], CostsOf(base, kLink)).program;
   const auto place = [&](const char* text) { return std::find(woven.begin(), woven.end(), *ParseAction(text)); };
   EXPECT_LT(place("1F1:2.attn"), place("1SF+0"));
   EXPECT_LT(place("1B1:3.mlp"), place("1SB+0"));
@@ -299,7 +300,7 @@ TEST_F(WovenPair, OverlapsThePassesOfAGroupInTheMiddleOfAPipelineToo) {
 
 TEST_F(WovenPair, WithOneStrandNothingMoves) {
   const Pipeline base = Base(WeaveMode::kOff);
-  EXPECT_EQ(Weave(base.programs[0], base.contexts[0], CostsOf(base, kLink)), base.programs[0]);
+  EXPECT_EQ(Weave(base.programs[0], base.contexts[0], CostsOf(base, kLink)).program, base.programs[0]);
 }
 
 }  // namespace

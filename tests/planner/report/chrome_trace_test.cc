@@ -52,6 +52,30 @@ TEST(ChromeTrace, KeepsTheFormatsRules) {
   for (const auto& [process, thread] : named_threads) EXPECT_TRUE(threads.insert(thread).second) << thread;
 }
 
+// Each compute lane has the actions of one strand: of every second microbatch, or of forwards and of everything else.
+TEST(ChromeTrace, PassesSideBySideHaveALaneEach) {
+  for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kNeighbours}) {
+    const json trace = TraceOf(*WovenStep(weave));
+    std::map<int, std::string> lanes;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["name"] == "thread_name") lanes[event["tid"].get<int>()] = event["args"]["name"];
+    }
+    std::map<std::string, int> slices;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] != "X" || !event.contains("args") || !event["args"].contains("microbatch")) continue;
+      const std::string& lane = lanes[event["tid"].get<int>()];
+      if (!lane.starts_with("compute")) continue;
+      const bool pairs = weave == WeaveMode::kPairs;
+      if (!pairs && (event["cat"] == "wait" || event["cat"] == "stall")) continue;  // of any pass
+      ++slices[lane];
+      const bool second = pairs ? event["args"]["microbatch"].get<int>() % 2 == 1 : event["cat"] != "forward";
+      EXPECT_EQ(lane, second ? "compute, strand 2" : "compute, strand 1") << event;
+    }
+    EXPECT_GT(slices["compute, strand 1"], 0);
+    EXPECT_GT(slices["compute, strand 2"], 0);
+  }
+}
+
 // Slices of a thread must be nested or disjoint. A viewer does not show other slices.
 TEST(ChromeTrace, SlicesOfAThreadNest) {
   const json trace = TraceOf(*SmallStep());

@@ -30,6 +30,18 @@ nlohmann::json DataOf(const std::string& page) {
   return nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
 }
 
+TEST(HtmlPage, SaysHowRowsOfPassesSideBySideAreRead) {
+  const std::string alone = PageOf(*SmallStep()), pairs = PageOf(*WovenStep(WeaveMode::kPairs));
+  const std::string neighbours = PageOf(*WovenStep(WeaveMode::kNeighbours));
+  EXPECT_FALSE(Has(alone, "Rows of the compute lane"));
+  EXPECT_TRUE(Has(pairs, "2 consecutive microbatches run side by side, and each has a row of its own"));
+  EXPECT_TRUE(Has(neighbours, "the upper row has forwards, the lower row everything else"));
+  EXPECT_EQ(DataOf(alone)["strands"], 1);
+  EXPECT_EQ(DataOf(pairs)["strands"], 2);
+  EXPECT_EQ(DataOf(pairs)["strandsAreMicrobatches"], true);
+  EXPECT_EQ(DataOf(neighbours)["strandsAreMicrobatches"], false);
+}
+
 TEST(HtmlPage, IsSelfContained) {
   const std::string page = PageOf(*SmallStep());
   EXPECT_FALSE(Has(page, "{{"));

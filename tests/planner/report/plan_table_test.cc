@@ -23,7 +23,7 @@ Plan PlanWithLimit(Bytes limit) {
   request.spec.train.global_batch = 16;
   request.spec.train.micro_batch = 1;
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = limit};
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .weave = WeaveMode::kOff};
   HardwareProfile profile = StatedCpuProfile();
   profile.intra_node = {Nanos(50'000), 100'000'000};
   request.cluster = UniformCluster(2, 2, profile);

@@ -28,7 +28,7 @@ inline PlanRequest SmallRequest(Bytes activation_limit, int32_t global_batch = 1
   request.spec.train.micro_batch = 1;
   request.spec.train.steps = 10;
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = activation_limit};
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .weave = WeaveMode::kOff};
   HardwareProfile profile = StatedCpuProfile();
   profile.device_kind = "<test> & device";
   profile.intra_node = {Nanos(50'000), 100'000'000};
@@ -50,6 +50,13 @@ inline std::unique_ptr<ReportFixture> PlannedStep(PlanRequest request) {
 
 inline std::unique_ptr<ReportFixture> SmallStep(Bytes activation_limit = kKiB * 1000, int32_t global_batch = 16) {
   return PlannedStep(SmallRequest(activation_limit, global_batch));
+}
+
+// A step whose passes run side by side.
+inline std::unique_ptr<ReportFixture> WovenStep(WeaveMode weave) {
+  PlanRequest request = SmallRequest(kKiB * 4000);
+  request.spec.parallel.weave = weave;
+  return PlannedStep(std::move(request));
 }
 
 }  // namespace lynx

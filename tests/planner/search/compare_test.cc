@@ -19,6 +19,7 @@
 namespace lynx {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Returns a request for four ranks on two nodes in one pinned layout. Memory is too small to store everything.
@@ -100,6 +101,41 @@ TEST(Compare, OneStageHasNoPartition) {
   EXPECT_TRUE(ComparePolicies(request)->partitions.empty());
 }
 
+std::vector<std::string> NamesOf(const std::vector<Alternative>& rows) {
+  std::vector<std::string> names;
+  for (const Alternative& row : rows) names.push_back(row.change);
+  return names;
+}
+
+TEST(Compare, ShowsPassesOneAfterAnotherAndSideBySide) {
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(TightRequest());
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  ASSERT_THAT(NamesOf(comparison->weaves), ElementsAre("off", "pairs", "quads", "neighbours"));
+  int planned = 0;
+  for (const Alternative& row : comparison->weaves) {
+    EXPECT_NE(row.plan.has_value(), !row.reason.empty()) << row.change;
+    if (!row.plan) continue;
+    ++planned;
+    EXPECT_EQ(EnumName(row.plan->layout.weave), row.change);
+    EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus()) << row.change;
+    EXPECT_GE(row.plan->step, comparison->best.step) << row.change;
+  }
+  EXPECT_GE(planned, 2);
+}
+
+TEST(Compare, ThereIsNothingToWeaveWithoutTensorParallelismAndForOtherFrameworks) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 1, .pp = 2, .dp = 2};
+  request.spec.resources.activation_memory_per_rank = Bytes(0);
+  EXPECT_TRUE(ComparePolicies(request)->weaves.empty());
+  request = TightRequest();
+  request.target = PlanTarget::kAnyFramework;
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_TRUE(comparison->weaves.empty());
+  EXPECT_EQ(comparison->best.layout.weave, WeaveMode::kOff) << "no other framework runs passes side by side";
+}
+
 TEST(Compare, WhatCannotFitSaysSo) {
   PlanRequest request = TightRequest();
   request.spec.resources.activation_memory_per_rank = kKiB;
@@ -122,6 +158,11 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
       EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
     }
   }
+  if (explanation->plan.layout.tp > 1) {
+    EXPECT_THAT(NamesOf(explanation->weaves), ElementsAre("off", "pairs", "quads", "neighbours"));
+  } else {
+    EXPECT_TRUE(explanation->weaves.empty());
+  }
   ASSERT_GE(explanation->sensitivities.size(), 3u);
   EXPECT_EQ(explanation->sensitivities[0].change, "1 GiB more memory per device");
   ASSERT_TRUE(explanation->sensitivities[0].plan.has_value());
@@ -131,7 +172,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
 // Returns the rows of an explanation in a form that tests can compare.
 std::vector<std::string> RowsOf(const Explanation& explanation) {
   std::vector<std::string> rows{explanation.plan.digest};
-  for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.sensitivities}) {
+  for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.weaves, &explanation.sensitivities}) {
     for (const Alternative& row : *part) rows.push_back(row.change + " " + (row.plan ? row.plan->digest : row.reason));
   }
   return rows;
@@ -211,10 +252,13 @@ TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
 
 // Most layouts cannot be among the layouts that Explain shows, so the planner does not plan them. The result must be the same
 // as if all layouts were planned.
-TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
+class ExplainLayouts : public ::testing::TestWithParam<WeaveMode> {};
+
+TEST_P(ExplainLayouts, ShowsWhatPlanningEveryOtherLayoutShows) {
+  const WeaveMode weave = GetParam();
   PlanRequest request = TightRequest();
   request.spec.model.layers = 12;
-  request.spec.parallel = {};
+  request.spec.parallel = {.weave = weave};
   request.spec.resources = {.min_ranks = 1, .max_ranks = 16, .activation_memory_per_rank = kMiB * 2};
   request.cluster = UniformCluster(4, 4, StatedCpuProfile());
   std::set<std::string> told;
@@ -245,10 +289,13 @@ TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   const auto planned =
       std::count_if(told.begin(), told.end(), [](const std::string& part) { return part.starts_with("layouts with "); });
   EXPECT_GE(planned, static_cast<int64_t>(kMaxRejected));
-  EXPECT_LT(planned, static_cast<int64_t>(seen.size()) - 1) << "some need no plan";
+  if (weave == WeaveMode::kOff) EXPECT_LT(planned, static_cast<int64_t>(seen.size()) - 1) << "some need no plan";
   EXPECT_TRUE(told.contains("the plan"));
   EXPECT_TRUE(told.contains("one more node"));
 }
+
+INSTANTIATE_TEST_SUITE_P(AllWeaves, ExplainLayouts, ::testing::Values(WeaveMode::kOff, WeaveMode::kAuto),
+                         [](const auto& info) { return EnumName(info.param); });
 
 TEST(Compare, ForbiddenPoliciesAreNotChosen) {
   PlanRequest request = TightRequest();

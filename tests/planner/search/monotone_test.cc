@@ -13,7 +13,7 @@ namespace lynx {
 namespace {
 
 // Returns a request for one layout with at least two stages, so that the search has no other choice.
-PlanRequest InALayout(std::mt19937_64& rng) {
+PlanRequest InALayout(std::mt19937_64& rng, WeaveMode weave) {
   PlanRequest request = RandomRequest(rng);
   request.target = PlanTarget::kLynxEngine;
   const int32_t devices = request.spec.resources.max_ranks;
@@ -23,7 +23,8 @@ PlanRequest InALayout(std::mt19937_64& rng) {
                            .dp = devices / tp / std::min(devices / tp, 4),
                            .virtual_stages = 1,
                            .sequence_parallel = Choice::kOff,
-                           .schedule = ScheduleKind::kOneForwardOneBackward};
+                           .schedule = ScheduleKind::kOneForwardOneBackward,
+                           .weave = weave};
   request.spec.train.micro_batch = 1;
   request.spec.train.global_batch = 8 * request.spec.parallel.dp;
   request.spec.resources.activation_memory_per_rank = kKiB * Draw(rng, 300, 3000);
@@ -58,27 +59,35 @@ struct Outcomes {
   }
 };
 
-TEST(PlanMonotone, MoreMemory) {
+// Which passes run side by side: none, or what the planner chooses. A woven program is a list scheduler's, and a little more of
+// something may lead it to a longer order, so its plans may become slower more often.
+class PlanMonotone : public ::testing::TestWithParam<WeaveMode> {
+ protected:
+  bool woven() const { return GetParam() != WeaveMode::kOff; }
+};
+
+TEST_P(PlanMonotone, MoreMemory) {
   Outcomes outcomes;
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 rng(seed);
-    PlanRequest request = InALayout(rng);
+    PlanRequest request = InALayout(rng, GetParam());
     const std::optional<Nanos> before = StepOf(request);
     request.spec.resources.activation_memory_per_rank += kKiB * Draw(rng, 1, 400);
     outcomes.Add(request, before);
   }
+  printf("XX %d %d %f\n", outcomes.better, outcomes.worse, outcomes.most_percent);
   EXPECT_GE(outcomes.better, 20);
   EXPECT_LE(outcomes.worse, 5);
-  EXPECT_LE(outcomes.most_percent, 2);
+  EXPECT_LE(outcomes.most_percent, woven() ? 3 : 2);
 }
 
-TEST(PlanMonotone, LongerWindows) {
+TEST_P(PlanMonotone, LongerWindows) {
   Outcomes outcomes;
   for (uint64_t seed = 101; seed <= 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 rng(seed);
-    PlanRequest request = InALayout(rng);
+    PlanRequest request = InALayout(rng, GetParam());
     const std::optional<Nanos> before = StepOf(request);
     for (NodeGroup& group : request.cluster.groups) group.profile.overlap_slowdown_permille = 1000;
     outcomes.Add(request, before);
@@ -87,12 +96,12 @@ TEST(PlanMonotone, LongerWindows) {
   EXPECT_EQ(outcomes.worse, 0);
 }
 
-TEST(PlanMonotone, OneMorePolicy) {
+TEST_P(PlanMonotone, OneMorePolicy) {
   Outcomes outcomes;
   for (uint64_t seed = 201; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 rng(seed);
-    PlanRequest request = InALayout(rng);
+    PlanRequest request = InALayout(rng, GetParam());
     std::vector<RecomputeMode>& forbidden = request.spec.recompute_options.forbidden;
     for (int mode = static_cast<int>(RecomputeMode::kNone); mode <= static_cast<int>(RecomputeMode::kHeu); ++mode) {
       if (rng() % 2) forbidden.push_back(static_cast<RecomputeMode>(mode));
@@ -102,9 +111,14 @@ TEST(PlanMonotone, OneMorePolicy) {
     forbidden.erase(forbidden.begin() + Draw(rng, 0, static_cast<int32_t>(forbidden.size()) - 1));
     outcomes.Add(request, before);
   }
+  printf("XX %d %d %f\n", outcomes.better, outcomes.worse, outcomes.most_percent);
   EXPECT_GE(outcomes.better, 5);
-  EXPECT_EQ(outcomes.worse, 0);
+  EXPECT_LE(outcomes.worse, woven() ? 1 : 0);
+  EXPECT_LE(outcomes.most_percent, 5);
 }
+
+INSTANTIATE_TEST_SUITE_P(AllWeaves, PlanMonotone, ::testing::Values(WeaveMode::kOff, WeaveMode::kAuto),
+                         [](const auto& info) { return EnumName(info.param); });
 
 }  // namespace
 }  // namespace lynx

@@ -170,7 +170,8 @@ TEST(Plan, TightMemoryRecomputesWithinTheLimitAndMoreMemoryIsNotSlower) {
 
 TEST(Plan, SlowLinksHideRecomputation) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.spec.parallel = {
+      .tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward, .weave = WeaveMode::kOff};
   request.spec.train.micro_batch = 1;
   ProfileOf(request).intra_node = {Nanos(50'000), 20'000'000};  // 32 KiB of x take 1.7 ms
   const Plan ample = PlanOf(request);
@@ -242,7 +243,8 @@ TEST(Plan, PinnedValuesAreObeyed) {
                              .pp = layout.pp,
                              .dp = layout.dp,
                              .schedule = ScheduleKind::kOneForwardOneBackward,
-                             .zero = ZeroStage::kNone};
+                             .zero = ZeroStage::kNone,
+                             .weave = WeaveMode::kOff};
     request.spec.train.micro_batch = 2;
     const Plan plan = PlanOf(request);
     EXPECT_EQ(plan.layout, layout);

@@ -173,7 +173,7 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
     if (layout.weave != WeaveMode::kOff) {
       HardwareProfile profile = StatedCpuProfile();
       profile.intra_node.bytes_per_second = profile.inter_node.bytes_per_second = link_bytes_per_second;
-      program = Weave(program, context, CostModel(profile, model, layout, train.micro_batch, layout.ranks()));
+      program = Weave(program, context, CostModel(profile, model, layout, train.micro_batch, layout.ranks())).program;
     }
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(program, context);
     LYNX_CHECK(memory.ok());
