@@ -1,8 +1,8 @@
 // Compares HEU with OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS
 // [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds from FIRST on; default 1), gives each
 // proof SECONDS, and prints the stages where HEU and OPT differ or no proof was found. KIND: "plain"; "mixed": every
-// second stage has sequence parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as in
-// the tests.
+// second stage has sequence parallelism; "woven": passes run side by side in pairs; "offload": all may send tensors to
+// the host. COLUMNS limits the MILPs, as in the tests.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -16,17 +16,19 @@
 namespace lynx {
 namespace {
 
-enum class Kind { kPlain, kMixed, kOffload };
+enum class Kind { kPlain, kMixed, kWoven, kOffload };
 
 std::optional<Kind> KindOf(const std::string& name) {
   if (name == "plain") return Kind::kPlain;
   if (name == "mixed") return Kind::kMixed;
+  if (name == "woven") return Kind::kWoven;
   if (name == "offload") return Kind::kOffload;
   return std::nullopt;
 }
 
 RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
-  return kind == Kind::kOffload ? RandomOffloadStage(number, layers) : RandomStage(number, layers, kind == Kind::kMixed);
+  if (kind == Kind::kOffload) return RandomOffloadStage(number, layers);
+  return RandomStage(number, layers, kind == Kind::kMixed, kind == Kind::kWoven ? WeaveMode::kPairs : WeaveMode::kOff);
 }
 
 // The time that HEU exposes when used as in plans, where offloading is decided over the whole stage.
@@ -72,7 +74,7 @@ int Run(int layers, int stages, double seconds, Kind kind, int32_t columns, int 
 int main(int argc, char** argv) {
   const std::optional<lynx::Kind> kind = lynx::KindOf(argc > 4 ? argv[4] : "plain");
   if (argc < 4 || argc > 7 || !kind) {
-    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [plain|mixed|offload [COLUMNS [FIRST]]]\n");
+    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [plain|mixed|woven|offload [COLUMNS [FIRST]]]\n");
     return 2;
   }
   const int32_t columns = argc > 5 ? std::atoi(argv[5]) : std::numeric_limits<int32_t>::max();

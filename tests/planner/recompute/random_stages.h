@@ -15,8 +15,10 @@
 namespace lynx {
 
 // Returns a transformer stage of at most `most_layers` layers on a random device and network, with random shape and memory.
-// `mixed`: about every second stage has sequence parallelism, and therefore four windows per pass instead of two.
-inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, bool mixed = false) {
+// `mixed`: about every second stage has sequence parallelism, and therefore four windows per pass instead of two. `weave`: the
+// passes that run side by side; of the windows only what the other pass leaves of them is left.
+inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, bool mixed = false,
+                                    WeaveMode weave = WeaveMode::kOff) {
   const auto pick = [&](std::initializer_list<int32_t> choices) {
     return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
   };
@@ -34,6 +36,7 @@ inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, 
   profile.overlap_slowdown_permille = static_cast<int32_t>(number(1000, 1500));
   ParallelLayout layout{.tp = pick({2, 4, 8})};
   layout.sequence_parallel = mixed && number.OneIn(2);
+  layout.weave = weave;
   const int32_t micro_batch = pick({1, 2});
   const CostModel costs(profile, model, layout, micro_batch, layout.tp);
   StageTraits traits{.layers = static_cast<int32_t>(number(1, most_layers)), .in_flight = static_cast<int32_t>(number(1, 8))};
