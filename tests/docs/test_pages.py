@@ -11,7 +11,7 @@ from pages import LANGUAGES, ROOT, anchors_of, blocks_of, difference, links_of, 
 
 
 # Figures that pages quote: the beginning and end of the text, and the record that has the figures.
-QUOTED = (("README.md", "Lynx is 1.17 times", "([record]", "docs/measurements/overlap.md"),
+QUOTED = (("README.md", "| measured, CPU ranks", "([record]", "docs/measurements/overlap.md"),
           ("docs/sizing.md", "| nodes |", "[Measured]", "docs/measurements/scale.md"),
           ("docs/from-slurm.md", "a trivial job begins", "The verbs in one go", "docs/measurements/scale.md"))
 # Programs of bench/ that another program starts.
