@@ -110,9 +110,11 @@ class Benchmark {
       if (options_.micro_batch % group != 0) continue;
       shapes.push_back(ShapeOf(spec_.model, PinnedLayout(spec_.parallel), options_.micro_batch / group));
     }
+    const ForeignLoad foreign;
     LYNX_ASSIGN_OR_RETURN(
         measured_, lynx::agent::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder}, devices_,
                                                shapes, never));
+    foreign_share_ = foreign.Share();
     return measured_.measured.size() < shapes.size() ? absl::InternalError("the layer's ops were not measured in time")
                                                      : absl::OkStatus();
   }
@@ -140,7 +142,10 @@ class Benchmark {
     const int64_t bytes_per_second = RateFor(slowness);
     LYNX_RETURN_IF_ERROR(network_.Shape({bytes_per_second, Nanos(options_.latency_us * 1000)}));
     LinkReport report{.name = name, .slow = slowness >= 1, .bytes_per_second = bytes_per_second};
+    const ForeignLoad foreign;
     LYNX_ASSIGN_OR_RETURN(const LinkResult link, MeasureLink());
+    // What disturbs the agent's measurements makes the link and the predictions wrong.
+    report.foreign_share = std::max(foreign_share_, foreign.Share());
     report.measured_bytes_per_second = link.link.bytes_per_second;
     report.measured_latency = link.link.latency;
     report.overlap_slowdown_permille = link.overlap_slowdown_permille;
@@ -256,6 +261,7 @@ class Benchmark {
   RunSettings settings_;
   std::vector<agent::NodeDevice> devices_;
   MeasureResult measured_;
+  double foreign_share_ = 0;  // while the devices were measured
 };
 
 std::string Head(const Options& options, const RankNetwork& network) {

@@ -43,7 +43,7 @@ struct LinkReport {
   int32_t communication_compute_permille = 0;  // share of a core that a transfer takes
   Bytes limit;                                 // for activations
   std::vector<PolicyResult> policies;
-  double foreign_share = 0;  // the largest of all runs
+  double foreign_share = 0;  // the largest of all measurements and runs
 };
 
 // If other processes use a larger share of the machine's processor time, the figures mean nothing.

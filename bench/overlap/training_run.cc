@@ -130,12 +130,21 @@ ProcessorTime ProcessorTimeNow() {
   return now;
 }
 
+ForeignLoad::ForeignLoad() : before_(ProcessorTimeNow()), begin_(std::chrono::steady_clock::now()) {}
+
+double ForeignLoad::Share() const {
+  const ProcessorTime after = ProcessorTimeNow();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  const double foreign = (after.machine - before_.machine) - (after.own - before_.own);
+  return std::max(0.0, foreign / (seconds * static_cast<double>(std::thread::hardware_concurrency())));
+}
+
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings) {
   std::error_code ignored;  // the folder may not exist
   std::filesystem::remove_all(settings.folder + "/checkpoint", ignored);
   std::filesystem::create_directories(settings.folder + "/checkpoint");
-  const ProcessorTime before = ProcessorTimeNow();
+  const ForeignLoad foreign;
   const auto begin = std::chrono::steady_clock::now();
   std::vector<RankProcess> processes(static_cast<size_t>(plan.layout.ranks()));
   std::vector<PeerAddress> peers;
@@ -165,10 +174,7 @@ absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const R
   for (const RankProcess& process : processes) {
     LYNX_ASSIGN_OR_RETURN(run.steps.emplace_back(), ReportsOf(process, settings.warmup_steps));
   }
-  const ProcessorTime after = ProcessorTimeNow();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double foreign = (after.machine - before.machine) - (after.own - before.own);
-  run.foreign_share = std::max(0.0, foreign / (seconds * static_cast<double>(std::thread::hardware_concurrency())));
+  run.foreign_share = foreign.Share();
   return run;
 }
 

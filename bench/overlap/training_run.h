@@ -2,6 +2,7 @@
 #ifndef LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
 #define LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +38,19 @@ struct ProcessorTime {
   double machine = 0, own = 0;
 };
 ProcessorTime ProcessorTimeNow();
+
+// Measures what others use of the machine, from its construction on.
+class ForeignLoad {
+ public:
+  ForeignLoad();
+  // Share of the machine's processor time that neither this process nor its children used. Children that have not ended count
+  // as others.
+  double Share() const;
+
+ private:
+  const ProcessorTime before_;
+  const std::chrono::steady_clock::time_point begin_;
+};
 
 }  // namespace lynx::bench
 
