@@ -170,7 +170,8 @@ std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
   std::string text = absl::StrFormat(
       "## %s: %.1f MB/s\n\nThe agent's measurement of this link: %.1f MB/s, latency %.0f us; a transfer takes %.1f%% of a "
       "core, and "
-      "ops beside it %.3f times as long. Limit for activations: %.2f MiB. Foreign load during measurements and runs: at most %.1f%% of the "
+      "ops beside it %.3f times as long. Limit for activations: %.2f MiB. Foreign load during measurements and runs: at most "
+      "%.1f%% of the "
       "machine%s.\n\n",
       report.name, static_cast<double>(report.bytes_per_second) / 1e6,
       static_cast<double>(report.measured_bytes_per_second) / 1e6, static_cast<double>(report.measured_latency.value) / 1e3,

@@ -252,17 +252,27 @@ bool StageOracle::WithinLimit(const StageContext& context, const Program& progra
 }
 
 // The first program of a stage finds a tuning, and the others keep it: their policies differ, but which order is best hardly
-// depends on that. Only the memory of the result is used.
+// depends on that. Only the memory of the result is used. If it exceeds the limit, all tunings are tried, until one is known
+// that needs the least memory.
 Program StageOracle::LowerToProbe(const StageContext& context, const std::vector<RankSlot>& slots,
                                   const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   Program program = LowerStage(context, slots, policies);
   if (context.layout.weave == WeaveMode::kOff) return program;
   const CostModel& costs = costs_.Of(context.pipeline_rank);
   if (tuning_) return WeaveAs(program, context, costs, *tuning_);
+  const auto fits = [&](const Program& woven) {
+    if (!limit) return true;
+    const absl::StatusOr<MemoryPlan> memory = FoldLiveness(woven, context);
+    LYNX_CHECK(memory.ok());
+    return memory->live_peak <= *limit;
+  };
   const auto known = tunings_.find(context.pipeline_rank);
-  if (known != tunings_.end()) return WeaveAs(program, context, costs, known->second);
+  if (known != tunings_.end()) {
+    Program same = WeaveAs(program, context, costs, known->second.tuning);
+    if (known->second.least || fits(same)) return same;
+  }
   WovenProgram woven = Weave(program, context, costs, limit);
-  tunings_[context.pipeline_rank] = woven.tuning;
+  tunings_[context.pipeline_rank] = {woven.tuning, !fits(woven.program)};
   return std::move(woven.program);
 }
 

@@ -225,8 +225,13 @@ class StageOracle {
   std::vector<Bytes> reserves_;                                 // for each stage, the bytes that are subtracted from the limit
   int32_t named_layers_;
   bool lowers_peaks_ = false;
-  std::optional<int32_t> tuning_;                                                        // see SetTuning
-  std::map<int32_t, int32_t> tunings_;                                                   // by stage, of probed woven programs
+  std::optional<int32_t> tuning_;  // see SetTuning
+  // The tuning of probed woven programs. `least`: no tuning needs less memory.
+  struct ProbeTuning {
+    int32_t tuning = 0;
+    bool least = false;
+  };
+  std::map<int32_t, ProbeTuning> tunings_;                                               // by stage
   std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // the key is stage, limit, policies
   bool offloading_ = false;
   // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage
