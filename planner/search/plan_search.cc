@@ -153,6 +153,7 @@ void PlanSearch::SimulateDoubtful(Found& found) {
   int tries = 0;
   for (Guessed& doubtful : doubtful_) {
     if (found.draft || tries++ == kMaxDoubtful) break;
+    if (doubtful.planner) doubtful.planner->LowerPeaksOfWoven();
     Simulate(doubtful, found);
   }
 }

@@ -320,6 +320,8 @@ std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
 }
 
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
+  // A job that names the way to weave gets the exact peaks. Where the planner chooses, they would take too long.
+  if (request_.spec.parallel.weave != WeaveMode::kAuto) fits_.LowerPeaksOfWoven();
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
   if (wanted == RecomputeMode::kUniform) return BestUniform(to_beat);

@@ -68,6 +68,8 @@ class LayoutPlanner {
   // Plans the draft's partition again. The time in which the draft's stages wait for gradients is then an additional window.
   // nullopt if the result is not faster.
   std::optional<Draft> UseStalls(const Draft& draft);
+  // For a candidate that seems not to fit: see StageOracle.
+  void LowerPeaksOfWoven() { fits_.LowerPeaksOfWoven(); }
   // Weaves the draft's programs again, with one tuning for all stages: each tuning in turn. (A stage alone does not know when
   // other stages send.) If the fastest is faster than the draft, it is kept for everything that follows; otherwise nullopt.
   std::optional<Draft> TryTunings(const Draft& draft);

@@ -23,6 +23,7 @@ constexpr int kBudgetTries = 24;
 constexpr int64_t kNextToNothing = 256;
 // In a program with more actions than this, the search for a small arena takes too long to make it for every policy.
 constexpr size_t kLongProgram = 4096;
+constexpr size_t kLongWovenProgram = 2048;
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
@@ -58,6 +59,13 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
           costs_.Of(stage).LayerTime(type, Pass::kForward) + costs_.Of(stage).LayerTime(type, Pass::kBackward);
     }
   }
+}
+
+void StageOracle::LowerPeaksOfWoven() {
+  if (candidate_.layout.weave == WeaveMode::kOff || lowers_peaks_) return;
+  lowers_peaks_ = true;
+  fixed_.clear();
+  fits_.clear();
 }
 
 void StageOracle::Reserve(int32_t stage, Bytes bytes) {
@@ -296,7 +304,7 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
     // long program, most arenas are within the limit at the first attempt, or cannot be within it because the live peak is
     // above it. The search is made only for the other arenas.
     const bool woven = context.layout.weave != WeaveMode::kOff;  // the search takes longer the more buffers live at a time
-    const bool searches = !limit || (program.size() <= kLongProgram && !woven);
+    const bool searches = !limit || program.size() <= (woven ? kLongWovenProgram : kLongProgram);
     const bool hopeless = !searches && memory->live_peak > *limit;
     LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);
   }

@@ -72,6 +72,8 @@ class StageOracle {
   // Sets how long, on each stage, the backward of a microbatch waits for its gradient. Recomputation can also run during this
   // wait. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
+  // From now on, peaks of woven programs come from lowered programs, which are exact, and no longer from slots.
+  void LowerPeaksOfWoven();
   // Sets the tuning of all woven programs from now on (planner/lower/weave.h). nullopt: the best for each program by itself.
   void SetTuning(std::optional<int32_t> tuning) { tuning_ = tuning; }
   // True if the live bytes of the program never exceed the stage's limit.
