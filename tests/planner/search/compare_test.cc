@@ -108,7 +108,9 @@ std::vector<std::string> NamesOf(const std::vector<Alternative>& rows) {
 }
 
 TEST(Compare, ShowsPassesOneAfterAnotherAndSideBySide) {
-  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(TightRequest());
+  PlanRequest request = TightRequest();
+  request.spec.parallel.weave = WeaveMode::kAuto;
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   ASSERT_THAT(NamesOf(comparison->weaves), ElementsAre("off", "pairs", "quads", "neighbours"));
   int planned = 0;
@@ -129,6 +131,7 @@ TEST(Compare, ThereIsNothingToWeaveWithoutTensorParallelismAndForOtherFrameworks
   request.spec.resources.activation_memory_per_rank = Bytes(0);
   EXPECT_TRUE(ComparePolicies(request)->weaves.empty());
   request = TightRequest();
+  request.spec.parallel.weave = WeaveMode::kAuto;
   request.target = PlanTarget::kAnyFramework;
   const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
   ASSERT_TRUE(comparison.ok()) << comparison.status();
