@@ -49,9 +49,9 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
 }
 
 // Takes candidates from the queue until one seems to fit with a guess of at most `most`, and appends this one to guessed_. The
-// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Returns
-// false if there is no such candidate.
-bool PlanSearch::GuessNext(Nanos most) {
+// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Drops
+// candidates that cannot have a shorter step than `to_beat`. Returns false if there is no such candidate.
+bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
     queue_.pop();
@@ -59,7 +59,7 @@ bool PlanSearch::GuessNext(Nanos most) {
       guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
       return true;
     }
-    if (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)) continue;
+    if (entry.step >= to_beat || (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent))) continue;
     if (entry.tier == Tier::kQuick) {
       Bound(entry.candidate);
     } else if (counts_.guessed < kMaxGuesses) {
@@ -138,7 +138,7 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   Found found{.to_beat = to_beat};
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
     const Nanos most = MostPromising(found);
-    if (i == guessed_.size() && !GuessNext(most)) break;
+    if (i == guessed_.size() && !GuessNext(most, found.to_beat)) break;
     if (guessed_[i].step > most) break;
     Simulate(guessed_[i], found);
   }
@@ -161,7 +161,7 @@ void PlanSearch::SimulateDoubtful(Found& found) {
 // Returns the draft of the first candidate that fits. The most promising candidates are tried first.
 PlanSearch::Found PlanSearch::FirstDraft() {
   Found found{.to_beat = kForever};
-  for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
+  for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever, kForever)); ++i) {
     Simulate(guessed_[i], found);
     if (!found.draft) guessed_[i].planner = nullptr;  // the candidate never fits
   }

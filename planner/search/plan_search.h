@@ -85,7 +85,7 @@ class PlanSearch {
     Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
   };
 
-  bool GuessNext(Nanos most);
+  bool GuessNext(Nanos most, Nanos to_beat);
   void Bound(size_t index);
   void Guess(size_t index);
   void Simulate(Guessed& guessed, Found& found);
