@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -32,9 +33,12 @@ namespace {
 struct Options {
   std::string rank_binary = "build/bin/lynx-rank";
   std::string data = "/usr/share/common-licenses/GPL-3";
+  ModelFamily family = ModelFamily::kGpt;
+  DataType dtype = DataType::kFloat32;
   int32_t layers = 8, hidden = 384, heads = 6, seq = 256;
   int32_t micro_batch = 2, microbatches = 4;
   int32_t tp = 2, pp = 1;
+  bool sequence_parallel = false;
   int32_t rounds = 3, steps = 5;
   int32_t limit_percent = 110;  // of what full recomputation needs
   int64_t latency_us = 0;
@@ -65,6 +69,8 @@ constexpr Policy kPolicies[] = {
     {"Lynx (HEU), woven neighbours", RecomputeMode::kHeu, true, false, WeaveMode::kNeighbours},
 };
 
+double DropoutOf(const Options& options) { return options.family == ModelFamily::kGpt ? 0.1 : 0; }
+
 JobSpec SpecOf(const Options& options) {
   JobSpec spec;
   spec.name = "overlap";
@@ -73,7 +79,9 @@ JobSpec SpecOf(const Options& options) {
                 .heads = options.heads,
                 .seq = options.seq,
                 .vocab = 256,
-                .dropout = 0.1};
+                .dropout = DropoutOf(options),
+                .family = options.family,
+                .dtype = options.dtype};
   spec.data = {.kind = DataKind::kText, .path = options.data};
   spec.train.steps = options.steps + 1;  // one for warm-up
   spec.train.micro_batch = options.micro_batch;
@@ -85,7 +93,7 @@ JobSpec SpecOf(const Options& options) {
                    .dp = 1,
                    .cp = 1,
                    .virtual_stages = 1,
-                   .sequence_parallel = Choice::kOff,
+                   .sequence_parallel = options.sequence_parallel ? Choice::kOn : Choice::kOff,
                    .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
   Normalize(spec);
@@ -266,10 +274,12 @@ class Benchmark {
 
 std::string Head(const Options& options, const RankNetwork& network) {
   return absl::StrFormat(
-      "A GPT of %d layers, hidden %d, %d heads, %d tokens a sample, dropout 0.1, float32; tp%d pp%d, micro-batch %d x %d, "
+      "A %s of %d layers, hidden %d, %d heads, %d tokens a sample, dropout %g, %s; tp%d pp%d%s, micro-batch %d x %d, "
       "1F1B. %d rounds of %d steps after one to warm up. Links: %s%s.\n\n",
-      options.layers, options.hidden, options.heads, options.seq, options.tp, options.pp, options.micro_batch,
-      options.microbatches, options.rounds, options.steps,
+      options.family == ModelFamily::kGpt ? "GPT" : "Llama", options.layers, options.hidden, options.heads, options.seq,
+      DropoutOf(options), EnumName(options.dtype), options.tp, options.pp,
+      options.sequence_parallel ? " with sequence parallelism" : "", options.micro_batch, options.microbatches, options.rounds,
+      options.steps,
       network.why_paced().empty()
           ? "network namespaces, shaped with tc (tbf)"
           : "paced sockets on the loopback, because no namespaces could be made: " + network.why_paced(),
@@ -304,6 +314,12 @@ int Main(int argc, char** argv) {
   app.add_option("--rank-binary", options.rank_binary, "lynx-rank")->check(CLI::ExistingFile)->capture_default_str();
   app.add_option("--data", options.data, "A text file to train on")->check(CLI::ExistingFile)->capture_default_str();
   const auto count = CLI::Range(1, 4096);
+  const std::map<std::string, ModelFamily> families{{"gpt", ModelFamily::kGpt}, {"llama", ModelFamily::kLlama}};
+  app.add_option("--model", options.family, "Family of the model")
+      ->transform(CLI::CheckedTransformer(families))
+      ->default_str("gpt");
+  const std::map<std::string, DataType> dtypes{{"fp32", DataType::kFloat32}, {"bf16", DataType::kBfloat16}};
+  app.add_option("--dtype", options.dtype)->transform(CLI::CheckedTransformer(dtypes))->default_str("fp32");
   app.add_option("--layers", options.layers)->check(count)->capture_default_str();
   app.add_option("--hidden", options.hidden)->check(CLI::Range(1, 65536))->capture_default_str();
   app.add_option("--heads", options.heads)->check(count)->capture_default_str();
@@ -312,6 +328,7 @@ int Main(int argc, char** argv) {
   app.add_option("--microbatches", options.microbatches)->check(count)->capture_default_str();
   app.add_option("--tp", options.tp, "Ranks that share a layer")->check(CLI::Range(1, 8))->capture_default_str();
   app.add_option("--pp", options.pp, "Pipeline stages")->check(CLI::Range(1, 8))->capture_default_str();
+  app.add_flag("--sequence-parallel", options.sequence_parallel, "With sequence parallelism");
   app.add_option("--rounds", options.rounds, "0: plans only")->check(CLI::Range(0, 4096))->capture_default_str();
   app.add_option("--steps", options.steps, "Of each run, after one to warm up")->check(count)->capture_default_str();
   app.add_option("--limit-percent", options.limit_percent, "Activation memory, of what full recomputation needs")
