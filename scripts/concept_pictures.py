@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the pictures of docs/concepts.md from real plans: concept_pictures.py LYNXCTL OUT_DIR. They show what the planner
 predicts for examples/gpt-6.7b.yaml on A100s over PCIe, under 1F1B without sequence parallelism, so that a layer has four
-windows. The same planner draws the same bytes; a test compares them with those in docs/images."""
+windows. Only one picture shows passes side by side. The same planner draws the same bytes; a test compares them with those in docs/images."""
 
 import html
 import json
@@ -14,6 +14,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 JOB = ("-f", ROOT / "examples/gpt-6.7b.yaml", "--cluster", ROOT / "examples/clusters/a100-40gb-pcie.yaml",
        "--set", "parallel.schedule=1f1b", "--set", "parallel.sequenceParallel=off")
+ONE_BY_ONE = ("--set", "parallel.weave=off")
+PAIRS = ("--set", "parallel.weave=pairs", "--set", "train.microBatch=1")  # a pair has the samples of one microbatch of the job
 STAGE, MICROBATCH, LAYER = 1, 3, 12  # the backward pass to draw; any in the middle looks the same
 # What the backward pass of a layer reads, in the order in which its forward pass makes it.
 TENSORS = ("ln1", "qkv", "probs", "probs_dropped", "context", "mask1", "x1", "ln2", "fc1", "gelu", "mask2")
@@ -61,10 +63,10 @@ class Svg:
 class Plan:
     """The plan of one policy: its page, and the spans of its simulated step, by stage."""
 
-    def __init__(self, lynxctl, policy):
+    def __init__(self, lynxctl, policy, passes=ONE_BY_ONE):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "trace.json"
-            done = subprocess.run([lynxctl, "plan", *JOB, "--set", f"recompute={policy}", "--trace", trace], check=True, capture_output=True, text=True)
+            done = subprocess.run([lynxctl, "plan", *JOB, *passes, "--set", f"recompute={policy}", "--trace", trace], check=True, capture_output=True, text=True)
             self.text = done.stdout
             self.spans = [event for event in json.loads(trace.read_text())["traceEvents"]
                           if event["ph"] == "X" and not event["name"].endswith("recomputation")]
@@ -79,39 +81,62 @@ class Plan:
 KINDS = {"forward": "forward", "backward": "backward", "weight": "weight", "hidden": "hidden", "exposed": "exposed"}
 
 
+def layer_pass(plan, kind, before, microbatches):
+    """The part of the step in which the passes of the layer run, F or B: begin, end and spans. `before`: the layer that runs before it."""
+    spans = plan.stage(STAGE)
+    begin, end = (max(span["ts"] + span["dur"] for span in spans if re.match(rf"{STAGE}{kind}({'|'.join(map(str, microbatches))}):{layer}\.", span["name"]))
+                  for layer in (before, LAYER))
+    return begin, end, [s for s in spans if s["ts"] + s["dur"] > begin + 1 and s["ts"] < end - 1]
+
+
+def draw_spans(svg, y, lanes, excerpt, scale):
+    """An excerpt of a step: a row for each lane that computes, and one for what the tensor-parallel ranks send."""
+    begin, end, spans = excerpt
+    for lane in range(lanes):
+        svg.text(LEFT - 8, y + 32 * lane + 18, "computes" if lanes == 1 else f"strand {lane + 1}", "faint", "end")
+        svg.rect("idle", LEFT, y + 32 * lane, (end - begin) * scale, 28)
+    transfers = y + 32 * lanes
+    svg.text(LEFT - 8, transfers + 14, "transfers", "faint", "end")
+    svg.text(LEFT + (end - begin) * scale + 6, y + 18, f"{(end - begin) / 1000:.1f} ms")
+    for span in spans:
+        first, last = max(span["ts"], begin), min(span["ts"] + span["dur"], end)
+        x, width = LEFT + (first - begin) * scale, (last - first) * scale
+        lane = span["tid"] % 100
+        if lane < lanes and span["cat"] in KINDS:
+            svg.rect(KINDS[span["cat"]], x, y + 32 * lane, width, 28, span["name"])
+            label = re.sub(r"^.*?:\d+\.", "", span["name"]).split("(")[0]
+            if width > 5.6 * len(label) + 6:
+                svg.text(x + width / 2, y + 32 * lane + 18, label, "on", "middle")
+        elif lane >= lanes and span["cat"] == "tensor":
+            svg.rect("transfer", x, transfers, width, 20, span["name"])
+            if width > 60:
+                svg.text(x + width / 2, transfers + 14, "all-reduce", "on", "middle")
+
+
 def draw_overlap(plans, path):
     """One layer's backward pass under both policies, on one scale: compute above, communication below."""
     svg = Svg(232, "The backward pass of one layer, with full recomputation and as Lynx plans it")
-    excerpts = []
-    for said, plan in plans:
-        spans = plan.stage(STAGE)
-        # The excerpt begins at the end of the backward pass of the layer above, and ends at the end of this layer's backward
-        # pass.
-        begins, ends = (next(span["ts"] + span["dur"] for span in spans if span["name"] == f"{STAGE}B{MICROBATCH}:{layer}.end") for layer in (LAYER + 1, LAYER))
-        excerpts.append((said, begins, ends, [s for s in spans if s["ts"] + s["dur"] > begins + 1 and s["ts"] < ends - 1]))
-    scale = (WIDTH - LEFT - 70) / max(ends - begins for _, begins, ends, _ in excerpts)
-    for row, (said, begins, ends, spans) in enumerate(excerpts):
-        y = 34 + 96 * row
-        svg.text(LEFT, y - 10, said, "title")
-        svg.text(LEFT - 8, y + 18, "computes", "faint", "end")
-        svg.text(LEFT - 8, y + 46, "transfers", "faint", "end")
-        svg.rect("idle", LEFT, y, (ends - begins) * scale, 28)
-        svg.text(LEFT + (ends - begins) * scale + 6, y + 18, f"{(ends - begins) / 1000:.1f} ms")
-        for span in spans:
-            start, end = max(span["ts"], begins), min(span["ts"] + span["dur"], ends)
-            x, width = LEFT + (start - begins) * scale, (end - start) * scale
-            compute = span["tid"] % 100 == 0
-            if compute and span["cat"] in KINDS:
-                svg.rect(KINDS[span["cat"]], x, y, width, 28, span["name"])
-                label = re.sub(r"^.*?:\d+\.", "", span["name"]).split("(")[0]
-                if width > 5.6 * len(label) + 6:
-                    svg.text(x + width / 2, y + 18, label, "on", "middle")
-            elif not compute and span["cat"] == "tensor":
-                svg.rect("transfer", x, y + 32, width, 20, span["name"])
-                if width > 60:
-                    svg.text(x + width / 2, y + 46, "all-reduce", "on", "middle")
+    excerpts = [(said, layer_pass(plan, "B", LAYER + 1, [MICROBATCH])) for said, plan in plans]
+    scale = (WIDTH - LEFT - 70) / max(end - begin for _, (begin, end, _) in excerpts)
+    for row, (said, excerpt) in enumerate(excerpts):
+        svg.text(LEFT, 24 + 96 * row, said, "title")
+        draw_spans(svg, 34 + 96 * row, 1, excerpt, scale)
     svg.legend(222, [("backward", "backward: input gradients"), ("weight", "weight gradients"), ("exposed", "recomputation that takes time"),
                      ("hidden", "recomputation behind a transfer"), ("idle", "waits")])
+    svg.write(path)
+
+
+def draw_weaving(lynx, woven, path):
+    """One layer's forward passes of the same samples: as one microbatch, and as two that run side by side."""
+    svg = Svg(264, "The forward passes of one layer, one pass at a time and two side by side")
+    one = layer_pass(lynx, "F", LAYER - 1, [MICROBATCH])
+    two = layer_pass(woven, "F", LAYER - 1, [2 * MICROBATCH, 2 * MICROBATCH + 1])
+    scale = (WIDTH - LEFT - 70) / max(end - begin for begin, end, _ in (one, two))
+    svg.text(LEFT, 24, "one pass at a time", "title")
+    draw_spans(svg, 34, 1, one, scale)
+    svg.text(LEFT, 120, "two side by side, each with half of the samples", "title")
+    draw_spans(svg, 130, 2, two, scale)
+    svg.legend(254, [("forward", "forward"), ("hidden", "recomputation of an earlier microbatch, behind a transfer"), ("idle", "waits")])
     svg.write(path)
 
 
@@ -188,6 +213,7 @@ def main():
     full, lynx = Plan(lynxctl, "full"), Plan(lynxctl, "auto")
     draw_tensors([("store all", None), ("full", full), ("Lynx", lynx)], folder / "tensors.svg")
     draw_overlap([("full recomputation", full), ("Lynx", lynx)], folder / "overlap.svg")
+    draw_weaving(lynx, Plan(lynxctl, "auto", PAIRS), folder / "weaving.svg")
     draw_pipeline([("full recomputation", full), ("Lynx", lynx)], folder / "pipeline.svg")
 
 
