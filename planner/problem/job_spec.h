@@ -238,7 +238,7 @@ struct ParallelSpec {  // 0 = auto in every field
   ScheduleKind schedule = ScheduleKind::kAuto;
   std::string schedule_text;  // the schedule as ScheduleText prints it, if the kind is kCustom; otherwise empty
   ZeroStage zero = ZeroStage::kAuto;
-  WeaveMode weave = WeaveMode::kOff;
+  WeaveMode weave = WeaveMode::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
 
   bool operator==(const ParallelSpec&) const = default;

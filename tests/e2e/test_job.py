@@ -12,6 +12,7 @@ from cluster import BIN, ClusterTest, run
 
 # Fields for jobs whose plans are compared: they fix what the planner would otherwise choose.
 ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # number of pipeline stages, and the fields after it
+ONE_BY_ONE = "2, weave: 'off'"  # in less memory than all stages need, such plans must recompute
 
 
 def state_bytes(stage):
@@ -26,10 +27,10 @@ class JobTest(ClusterTest):
     def test_submit_to_trained_model(self):
         # First find how much storing everything takes, then set a limit well below it, so that the planner must
         # recompute.
-        plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
+        plan = run("plan", "-f", self.job_file(pp=ONE_BY_ONE, recompute="none"), "--devices-per-node", 2, "-o", "json")
         self.assertEqual(plan.code, 0, plan)
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
-        path = self.job_file(steps=30, every=10, memory=int(peak * 0.75))
+        path = self.job_file(steps=30, every=10, memory=int(peak * 0.75), pp=ONE_BY_ONE)
         result = self.ctl("submit", "-f", path, "--wait", timeout=300)
         self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
         for expected in ("SUCCEEDED", "PREDICTED", "MEASURED", "step 30/30", "100%", "checkpoint /", "equal"):
@@ -150,10 +151,23 @@ class JobTest(ClusterTest):
         names = sorted(p.name for p in pathlib.Path(shared["checkpointPath"]).glob("*.safetensors"))
         self.assertEqual(names, [f"shard-000{s}-0000-000{d}.safetensors" for s in (0, 1) for d in (0, 1)])
 
+    def test_passes_side_by_side_change_no_bit(self):
+        pages = []
+        for weave in ("off", "pairs"):
+            path = self.job_file(weave, steps=5, pp=ONE_F_ONE_B + f", weave: '{weave}'", recompute="heu")
+            result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+            self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+            pages.append(self.get(weave))
+        one_by_one, woven = pages
+        self.assertNotEqual(one_by_one["plan"]["digest"], woven["plan"]["digest"])
+        self.assertEqual(one_by_one["progress"]["loss"], woven["progress"]["loss"])
+        for stage, measured in zip(woven["plan"]["stages"], woven["measured"]):
+            self.assert_as_planned(stage, measured)
+
     def test_the_server_plans_with_the_exact_solver(self):
-        plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
+        plan = run("plan", "-f", self.job_file(pp=ONE_BY_ONE, recompute="none"), "--devices-per-node", 2, "-o", "json")
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
-        job = self.submit(self.job_file(steps=3, memory=int(peak * 0.75), recompute="opt"))
+        job = self.submit(self.job_file(steps=3, memory=int(peak * 0.75), pp=ONE_BY_ONE, recompute="opt"))
         page = self.await_state(job, "SUCCEEDED")
         self.assertEqual(page["plan"]["mode"], "RECOMPUTE_MODE_OPT")
         for stage in page["plan"]["stages"]:

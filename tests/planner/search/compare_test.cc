@@ -108,9 +108,7 @@ std::vector<std::string> NamesOf(const std::vector<Alternative>& rows) {
 }
 
 TEST(Compare, ShowsPassesOneAfterAnotherAndSideBySide) {
-  PlanRequest request = TightRequest();
-  request.spec.parallel.weave = WeaveMode::kAuto;
-  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(TightRequest());
   ASSERT_TRUE(comparison.ok()) << comparison.status();
   ASSERT_THAT(NamesOf(comparison->weaves), ElementsAre("off", "pairs", "quads", "neighbours"));
   int planned = 0;
@@ -131,7 +129,6 @@ TEST(Compare, ThereIsNothingToWeaveWithoutTensorParallelismAndForOtherFrameworks
   request.spec.resources.activation_memory_per_rank = Bytes(0);
   EXPECT_TRUE(ComparePolicies(request)->weaves.empty());
   request = TightRequest();
-  request.spec.parallel.weave = WeaveMode::kAuto;
   request.target = PlanTarget::kAnyFramework;
   const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
   ASSERT_TRUE(comparison.ok()) << comparison.status();
