@@ -15,6 +15,9 @@ namespace {
 constexpr int kMaxSearches = 8;
 // A woven plan must be faster by at least 1 / kWorthWeaving of the step. The predictions of both differ from reality by more.
 constexpr int64_t kWorthWeaving = 200;
+// With pipeline stages, neighbouring passes overlap on the first stage only. Among more stages that gains less than
+// kWorthWeaving asks for, at the price of simulating a large program.
+constexpr int32_t kMaxStagesOfNeighbours = 8;
 
 // Returns the first stage that offloads more than the memory of its nodes can hold. There can be such a stage only if the
 // request itself names the offloaded share.
@@ -35,9 +38,11 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 
 // If the planner has the choice, replaces `plan` with a faster plan whose passes run side by side. Such a plan needs at least
 // the memory of the same layout without weaving, so it is sought only if `plan` exists. A guess says more about plans that are
-// woven in the same way, so each way has a search of its own.
+// woven in the same way, so each way has a search of its own. Guesses of woven plans are rarely too long, and often too short.
+// If the programs are large, what pairs say about the error of guesses is used for quads, too.
 void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches, Plan& plan) {
   if (!MayChooseWeave(request)) return;
+  double least_ratio = 1;
   const auto take = [&](const std::vector<Candidate>& from, WeaveMode weave) {
     std::vector<Candidate> woven = WovenCandidates(from, weave);
     EraseUnsupported(request.spec.model, woven);
@@ -45,13 +50,14 @@ void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& can
     // To lower and fold a woven program takes many times as long as a plain one, so only the most promising are simulated.
     PlanSearch search(request, woven, caches, SearchEffort::kGlance);
     const Nanos to_beat = plan.step - plan.step / kWorthWeaving;
-    std::optional<Plan> faster = search.FastestBelow(to_beat);
+    std::optional<Plan> faster = search.FastestBelow(to_beat, weave == WeaveMode::kNeighbours ? 1 : least_ratio);
+    least_ratio = search.RatioOfLargePrograms().value_or(least_ratio);
     if (faster && faster->step < to_beat && !LackingHostMemory(request.cluster, *faster)) plan = *std::move(faster);
   };
   const Candidate plain{plan.layout, plan.micro_batch, plan.microbatches};
   for (const WeaveMode weave : kGroupedWeaves) take(candidates, weave);
   const bool woven = plan.layout.weave != WeaveMode::kOff;
-  if (!woven && plan.layout.pp > 1) take({plain}, WeaveMode::kNeighbours);
+  if (!woven && plan.layout.pp > 1 && plan.layout.pp <= kMaxStagesOfNeighbours) take({plain}, WeaveMode::kNeighbours);
 }
 
 absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,

@@ -59,7 +59,8 @@ bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
       guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
       return true;
     }
-    if (entry.step >= to_beat || (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent))) continue;
+    if (entry.step >= to_beat || (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)))
+      continue;
     if (entry.tier == Tier::kQuick) {
       Bound(entry.candidate);
     } else if (counts_.guessed < kMaxGuesses) {
@@ -120,22 +121,23 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   found.winner = &guessed;
 }
 
-// Returns the largest guess that still promises a step shorter than found.beat(). This limits the search after many actions
-// have been simulated.
+// Returns the largest guess that still promises a step shorter than found.beat(). Without an expected ratio, this limits the
+// search after many actions have been simulated.
 Nanos PlanSearch::MostPromising(const Found& found) const {
-  if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
+  const bool much = found.actions > BudgetOf(effort_).few;
+  if (found.beat() == kForever || (!much && found.expected_ratio == 0)) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
-  if (found.least_ratio == std::numeric_limits<double>::max())
-    return allowed;  // so far, no guess can be compared with a simulation
-  return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
+  const bool measured = much && found.least_ratio != kNothingSimulated;
+  const double ratio = measured ? found.least_ratio : std::max(1.0, found.expected_ratio);
+  return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / ratio));
 }
 
 // Returns the fastest draft with a step shorter than `to_beat`. Plans and simulates the candidates (tier 4, see plan_search.h)
 // in the order of their guesses, as long as a guess promises a shorter step and the limit of simulated actions is not reached.
 // Leaves out the candidates from whose drafts a plan has been assembled. If `to_beat` is kForever and no draft was found, tries
 // the candidates that seem not to fit.
-PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
-  Found found{.to_beat = to_beat};
+PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat, double expected_ratio) {
+  Found found{.to_beat = to_beat, .expected_ratio = expected_ratio};
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
     const Nanos most = MostPromising(found);
     if (i == guessed_.size() && !GuessNext(most, found.to_beat)) break;
@@ -143,6 +145,9 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
     Simulate(guessed_[i], found);
   }
   if (found.beat() == kForever) SimulateDoubtful(found);
+  if (found.actions > BudgetOf(effort_).few && found.least_ratio != kNothingSimulated) {
+    ratio_of_large_programs_ = found.least_ratio;
+  }
   return found;
 }
 
@@ -182,10 +187,10 @@ std::optional<Plan> PlanSearch::Any() {
 
 std::optional<Plan> PlanSearch::Fastest() { return FastestBelow(kForever); }
 
-std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
+std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat, double least_ratio) {
   std::optional<Plan> plan;
   for (int round = 0; !plan || round < kMaxRounds; ++round) {
-    Found found = FastestDraft(plan ? plan->step : to_beat);
+    Found found = FastestDraft(plan ? plan->step : to_beat, least_ratio);
     if (!found.draft) break;
     const Nanos simulated = found.draft->simulation.step;
     std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));

@@ -51,14 +51,20 @@ class PlanSearch {
   // Returns the fastest plan. The plan has no digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
   // Returns the fastest plan among the candidates that seem to fit, and only if it promises a shorter step than `to_beat`.
-  // Candidates that seem not to fit are left out, because each of them costs many simulations.
-  std::optional<Plan> FastestBelow(Nanos to_beat);
+  // Candidates that seem not to fit are left out, because each of them costs many simulations. `least_ratio`: the smallest
+  // ratio of a simulated step to its guess that is expected; a candidate whose guess promises no shorter step with this ratio
+  // is not simulated. 0: nothing is expected.
+  std::optional<Plan> FastestBelow(Nanos to_beat, double least_ratio = 0);
+  // The smallest ratio of a simulated step to its guess in the last search, if the simulated programs were so large that the
+  // search was limited.
+  std::optional<double> RatioOfLargePrograms() const { return ratio_of_large_programs_; }
   // Returns the first plan that is found, for callers that only need to know whether there is a plan. nullopt if Fastest also
   // finds no plan. A caller must call only one of Fastest and Any.
   std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 
  private:
+  static constexpr double kNothingSimulated = std::numeric_limits<double>::max();
   enum class Tier : uint8_t { kQuick, kBound, kGuess };
   // A candidate with the result of its last tier. The first entry of the queue has the shortest bound or guess.
   struct Entry {
@@ -77,10 +83,11 @@ class PlanSearch {
   // The fastest draft found so far whose step is shorter than `to_beat`.
   struct Found {
     Nanos to_beat;
+    double expected_ratio = 0;  // see FastestBelow
     std::optional<Draft> draft = {};
     Guessed* winner = nullptr;
     int64_t actions = 0;
-    double least_ratio = std::numeric_limits<double>::max();  // smallest ratio of a simulated step to its guess so far
+    double least_ratio = kNothingSimulated;  // smallest ratio of a simulated step to its guess so far
 
     Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
   };
@@ -90,7 +97,7 @@ class PlanSearch {
   void Guess(size_t index);
   void Simulate(Guessed& guessed, Found& found);
   Nanos MostPromising(const Found& found) const;
-  Found FastestDraft(Nanos to_beat);
+  Found FastestDraft(Nanos to_beat, double expected_ratio);
   Found FirstDraft();
   void SimulateDoubtful(Found& found);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
@@ -107,6 +114,7 @@ class PlanSearch {
   Nanos best_guess_{std::numeric_limits<int64_t>::max()};
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses
   std::vector<Guessed> doubtful_;  // candidates that seem not to fit
+  std::optional<double> ratio_of_large_programs_;
   SearchCounts counts_;
 };
 
