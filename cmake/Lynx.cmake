@@ -99,6 +99,9 @@ function(lynx_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;RPC_SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  if(ARG_SOURCES)
+    lynx_precompile(${name} base)
+  endif()
   lynx_rpc_objects(${name} rpc SOURCES ${ARG_RPC_SOURCES} DEPS ${ARG_DEPS})
 endfunction()
 
@@ -131,8 +134,9 @@ endfunction()
 # lynx_test(NAME SOURCES a_test.cc [RPC_SOURCES b_test.cc...] DEPS t... [TIMEOUT seconds] [SLOW filter seconds] [LABELS l...]
 # [PREFIX text]): one GoogleTest program. Each of its tests is a CTest test. SLOW: the tests that this filter of
 # GoogleTest chooses have another time limit. The prefix comes before the names of tests if several programs have the
-# same tests. Tests are compiled with -O1, which takes a fifth less time; what they test keeps its flags. GCC 12 then
-# reports another false alarm within std::string, and it forgets that the macros of GoogleTest are a system's.
+# same tests. Waiting threads of OpenMP must not spin, because tests share the cores with other tests. Tests are compiled
+# with -O1, which takes a fifth less time; what they test keeps its flags. GCC 12 then reports another false alarm within
+# std::string, and it forgets that the macros of GoogleTest are a system's.
 function(lynx_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PREFIX" "SOURCES;RPC_SOURCES;DEPS;SLOW;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -163,8 +167,9 @@ function(lynx_test name)
     list(GET ARG_SLOW 1 seconds)
     set(others TEST_FILTER "-${filter}")
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "${filter}" TEST_LIST ${name}_SLOW
-                         TEST_PREFIX "${ARG_PREFIX}" PROPERTIES TIMEOUT ${seconds} LABELS "${ARG_LABELS}")
+                         TEST_PREFIX "${ARG_PREFIX}" PROPERTIES TIMEOUT ${seconds} ENVIRONMENT OMP_WAIT_POLICY=passive
+                                                          LABELS "${ARG_LABELS}")
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST ${others} TEST_PREFIX "${ARG_PREFIX}"
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_WAIT_POLICY=passive LABELS "${ARG_LABELS}")
 endfunction()
