@@ -2,7 +2,7 @@
 // [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds from FIRST on; default 1), gives each
 // proof SECONDS, and prints the stages where HEU and OPT differ or no proof was found. KIND: "plain"; "mixed": every
 // second stage has sequence parallelism; "woven": passes run side by side in pairs; "offload": all may send tensors to
-// the host. COLUMNS limits the MILPs, as in the tests.
+// the host. COLUMNS: if the MILP of a stage has more columns, OPT gives up on this stage (default: no limit).
 #include <cstdio>
 #include <cstdlib>
 #include <limits>

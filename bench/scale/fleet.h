@@ -76,12 +76,12 @@ class Fleet {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
   struct Item {
     Nanos time;
     std::function<void()> action;
     bool operator<(const Item& other) const { return other.time < time; }
   };
+  // mutex_ guards the next three.
   std::priority_queue<Item> items_;
   std::map<std::string, int64_t> ended_;
   bool stop_ = false;

@@ -107,9 +107,9 @@ class Chooser {
                       plan_.model.vocab, " tokens"));
   }
 
-  // True if replicas are FSDP shards. Up to 0.2.2, DDP works only without any other parallelism. So with tensor or pipeline
-  // parallelism, replicas are sharded and DDP is not used. With context parallelism, replicas hold copies of the shards of
-  // context-parallel ranks. Later versions use FSDP in all these cases, possibly with one shard.
+  // True if each replica holds an FSDP shard of the model. It does so with ZeRO. In torchtitan 0.2.2 it also does so with
+  // tensor or pipeline parallelism and without context parallelism, because DDP does not work there. Otherwise each replica
+  // holds a whole copy, or with context parallelism a copy of the shards.
   bool Sharded() const {
     const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
     return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);

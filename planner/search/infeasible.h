@@ -14,8 +14,8 @@
 
 namespace lynx {
 
-// Returns an amount of memory above the limit. It is the memory that the stage's activations need. If the activations seem to
-// fit, it is an amount that is probably enough for the arena of the whole step.
+// Returns how much memory the stage needs for activations: always more than the limit. If the activations alone seem to fit,
+// but the arena of the whole step does not, returns a little more than the limit, which is probably enough for that arena.
 Bytes NeededOf(const Shortfall& shortfall);
 // Text such as "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". The text is different if
 // the activations seem to fit and only the arena of the whole step does not fit.

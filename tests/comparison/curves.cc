@@ -42,13 +42,14 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
                    .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
   Normalize(spec);
-  // The limit for activations takes the place of the device's memory. CurveOf leaves out the points for which no device has
-  // room.
+  // 0: the memory of a device is unknown, so the planner checks only the limit for activations. CurveOf leaves out the limits
+  // for which no device has room.
   for (NodeGroup& group : request.cluster.groups) group.memory_per_device = Bytes(0);
   return request;
 }
 
-// Runs one pass at a time, as all baselines do.
+// Returns the plan with this recomputation mode and limit for activations (0: none); nullopt: nothing fits. Without `weave`,
+// the plan runs one pass at a time, as all baselines do.
 absl::StatusOr<std::optional<Plan>> PlanWith(PlanRequest request, RecomputeMode mode, Bytes limit,
                                              WeaveMode weave = WeaveMode::kOff) {
   request.spec.recompute = mode;

@@ -254,7 +254,9 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, Rec
     if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
     layer.recompute = costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops);
   }
-  // A checkpointed function gathers what it reads, and then drops it. So the weight gradients must gather it once more.
+  // With sequence parallelism, recomputed ops gather their inputs from the shares of the ranks. Lynx keeps the gathered tensors
+  // for the weight gradients. A framework with checkpointed functions drops them, so its weight gradients gather them again:
+  // the empty set makes LayerTime count that.
   const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
   layer.backward = layer.recompute + costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered);
   return layer;

@@ -107,8 +107,8 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
   EXPECT_FALSE(Over(62));
 }
 
-// The witnesses have found the new server before this node has found it. The node gets as much time as if the new server had
-// answered it when this server began.
+// The server restarts. The witnesses find the new server before this node finds it. The node must not end its ranks at once: it
+// counts the time from the start of the new server, and not from the last answer that it got itself.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);

@@ -256,8 +256,8 @@ class Backend : public LayerBackend<float> {
   virtual void Follow(Moment moment) = 0;
   // Waits until the device has no work left, and returns that time. Forgets all earlier marks, so that they can be used again.
   virtual Nanos BeginMarks() = 0;
-  // Returns the time of a mark since BeginMarks, on the monotonic clock. On a GPU, Finish must have waited for the mark.
-  // Returns the epoch if the device has failed.
+  // Returns the point in time, on the monotonic clock, at which the device reached the mark. The mark must be newer than the
+  // last BeginMarks. On a GPU, Finish must have waited for it. Returns 0 if the device has failed.
   virtual Nanos TimeOf(Moment moment) = 0;
   // Makes a queue for work that runs beside the ops. The backend must live longer than the queue. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;

@@ -86,7 +86,8 @@ class Engine {
   // resets it unless a rank asks again.
   bool yields() const { return yields_; }
 
-  // `votes` gives this rank's votes about in-memory checkpoints when a step's sums are made. Null: it makes none.
+  // At the end of each step, when the engine sums the loss over all ranks, it calls `votes` for this rank's votes about
+  // in-memory checkpoints. Null: the engine uses the votes of CopyVotes{}.
   void SetCopyVotes(std::function<CopyVotes()> votes) { own_copy_votes_ = std::move(votes); }
   // The votes of all ranks at the end of the last step: a field is true only if it is true on all. The same on every rank.
   const CopyVotes& copy_votes() const { return copy_votes_; }

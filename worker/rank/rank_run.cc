@@ -211,13 +211,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
 }
 
 // Resumes from the newest states, which are in memory or on disk.
-absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
+absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& group,
                                        PeerCopies* peer_copies, ModelState& state, ReportFile& reports) {
   std::unique_ptr<CopyResume> copies;
   if (peer_copies != nullptr) {
-    LYNX_ASSIGN_OR_RETURN(copies, CopyResume::Begin(config, *peer_copies, seat, reports));
+    LYNX_ASSIGN_OR_RETURN(copies, CopyResume::Begin(config, *peer_copies, group, reports));
   }
-  LYNX_ASSIGN_OR_RETURN(const ResumePoint point, LoadResumePoint(config, run, seat, copies.get(), state, reports));
+  LYNX_ASSIGN_OR_RETURN(const ResumePoint point, LoadResumePoint(config, run, group, copies.get(), state, reports));
   if (copies != nullptr) copies->MarkResumed(point.steps_done);
   return point;
 }
@@ -227,7 +227,7 @@ absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const Checkpoin
 absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
                                     Communicator& between_devices, ReportFile& reports, const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
-  const RankGroup seat{config.rank, config.context.layout.ranks(), between_hosts};
+  const RankGroup group{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
       WithCause(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
@@ -245,16 +245,16 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                                                        backend, between_devices, state, *dataset)));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, WithCause(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
-                        CheckSameData(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
-  if (held_out != nullptr) LYNX_RETURN_IF_ERROR(CheckSameData(held_out->fingerprint(), Bytes(0), seat).status());
+                        CheckSameData(dataset->fingerprint(), ShardBytesOf(state, coordinates), group));
+  if (held_out != nullptr) LYNX_RETURN_IF_ERROR(CheckSameData(held_out->fingerprint(), Bytes(0), group).status());
   IdleLimit idle_limit(between_devices);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<PeerCopies> peer_copies,
-                        PeerCopies::Meet(config, run, FullShardBytes(state), seat, reports));
+                        PeerCopies::Meet(config, run, FullShardBytes(state), group, reports));
   ResumePoint resumed;
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
-    LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, seat, peer_copies.get(), state, reports));
+    LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, group, peer_copies.get(), state, reports));
     LYNX_RETURN_IF_ERROR(WithCauseOfCode(engine->GatherWeights()));
   }
   const int64_t first = resumed.steps_done;
@@ -263,7 +263,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                            .states = state.bytes(),
                            .backend = backend.Name(),
                            .from_copies = resumed.from_copies});
-  CheckpointWriter checkpoints(config, run, seat, state, reports);
+  CheckpointWriter checkpoints(config, run, group, state, reports);
   const RealClock clock;
   CopyWriter copies(config, run, peer_copies.get(), state, reports, clock);
   if (copies.makes()) engine->SetCopyVotes([&] { return copies.Votes(); });

@@ -59,8 +59,8 @@ WorkerDesired DesiredStates::Of(const LiveNode& node) const {
     }
   }
   HoldBack(desired);
-  if (const auto stray = orphan_acks_.find(node.name); stray != orphan_acks_.end()) {
-    desired.acks.insert(desired.acks.end(), stray->second.begin(), stray->second.end());
+  if (const auto acks = orphan_acks_.find(node.name); acks != orphan_acks_.end()) {
+    desired.acks.insert(desired.acks.end(), acks->second.begin(), acks->second.end());
   }
   for (const auto& [key, rank] : node.ranks) {
     if (rank.phase == RankPhase::kExited && !devices_.IsLive(key, node)) desired.acks.push_back({.key = key, .released = true});
@@ -70,17 +70,17 @@ WorkerDesired DesiredStates::Of(const LiveNode& node) const {
 }
 
 void DesiredStates::AcknowledgeOrphans(const WorkerState& state, const LiveNode& node) {
-  std::map<RankKey, int64_t> stray;
+  std::map<RankKey, int64_t> orphans;
   for (const RankMessage& message : state.messages) {
     if (devices_.IsLive(message.key, node)) continue;
     ++fenced_reports_;
-    stray[message.key] = std::max(stray[message.key], message.sequence);
+    orphans[message.key] = std::max(orphans[message.key], message.sequence);
   }
-  for (const auto& [key, sequence] : stray) orphan_acks_[node.name].push_back({.key = key, .sequence = sequence});
+  for (const auto& [key, sequence] : orphans) orphan_acks_[node.name].push_back({.key = key, .sequence = sequence});
   const bool ended = std::any_of(state.ranks.begin(), state.ranks.end(), [&](const RankObservation& rank) {
     return rank.phase == RankPhase::kExited && !devices_.IsLive(rank.key, node);
   });
-  if (ended || !stray.empty()) step_.TellWorker(node.name);
+  if (ended || !orphans.empty()) step_.TellWorker(node.name);
   if (ended) step_.LookAtQueue();  // the devices of the ended orphans may be free now
 }
 

@@ -25,7 +25,7 @@ class DesiredStates {
 
   // Returns what the node's worker daemon should do now.
   WorkerDesired Of(const LiveNode& node) const;
-  // Acknowledges reports of orphans: ranks whose job or generation is over. Perhaps this very report has ended it. The server
+  // Acknowledges reports of orphans: ranks whose job or generation is over, perhaps ended by this very report. The server
   // has processed or refused the reports, so the node must not send them again. Of() then releases the orphans that have ended.
   void AcknowledgeOrphans(const WorkerState& state, const LiveNode& node);
   // Forgets the acknowledgements of this Step, because its desired states have been built with them.

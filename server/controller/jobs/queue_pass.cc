@@ -253,8 +253,8 @@ bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   return true;
 }
 
-// Starts the job although the head waits. This is allowed on devices that the head will not get, or if the job ends before the
-// head begins.
+// Starts the job although the first job of the queue waits. This is allowed on devices that the first job will not get, or if
+// this job ends before the first job begins.
 bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   const std::vector<NodeDevices>& free = FreeFor(job, pass);
   if (devices_.KindOf(job) != devices_.KindOf(*pass.head)) return TryBegin(job, free);

@@ -100,7 +100,8 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
               HasSubstr("node n1 computes 2.0 times faster"));
 }
 
-// The server remembers the speed that the present plan assumes for the node. The reason for this speed does not matter.
+// A node becomes 1.5 times as slow, and the job keeps its plan. Then the node becomes 3 times as slow. The kept plan was made
+// for full speed, so the server compares with full speed: the node is slower by a factor of 3, and not of 2.
 TEST(ControllerDrift, SlownessIsThatOfTheNodeSinceThePlanWasMade) {
   Pipeline pipeline;
   Cluster& cluster = pipeline.cluster;

@@ -126,8 +126,8 @@ std::string TestName(const ParallelLayout& layout);
 
 // Returns a temporary folder of this process. It is removed when the process ends.
 const std::string& TemporaryFolder();
-// Returns a file with a few thousand words of text: letters, digits and spaces. All bytes are below 67. The text is the same in
-// every run.
+// Returns the path of a data file of 20,000 bytes. Each byte is from 0 to 59, so it is a token of every vocabulary in the
+// tests. Most bytes follow from the byte before, so that a model can learn them. The content is the same in every run.
 const std::string& TextFile();
 
 }  // namespace lynx::worker

@@ -1,4 +1,5 @@
-// Tests on which device a rank's backend is, with CUDA on the host.
+// Checks that a rank's backend is on the right device: the CPU, or the GPU with the given UUID. Needs no GPU: a library for
+// tests runs the CUDA code on the CPU (tests/worker/backend/cuda_on_host).
 #include "worker/rank/rank_backend.h"
 
 #include <cuda_runtime.h>

@@ -110,9 +110,9 @@ absl::Status LinkCheck::Listen() {
     own.listener = UniqueFd(socket.fd);
     listening.insert(listening.end(), {pairs_[i].high, socket.port});
   }
-  const RankGroup seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
+  const RankGroup group{config_.rank, config_.context.layout.ranks(), between_hosts_};
   const std::string text(reinterpret_cast<const char*>(listening.data()), listening.size() * sizeof(int32_t));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherTexts(text, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherTexts(text, group));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::vector<int32_t> of_rank(all[rank].size() / sizeof(int32_t));
     std::memcpy(of_rank.data(), all[rank].data(), of_rank.size() * sizeof(int32_t));
@@ -205,9 +205,10 @@ absl::Status LinkCheck::Exchange(const std::vector<size_t>& pairs) {
 absl::StatusOr<std::vector<PairTime>> LinkCheck::Gather() {
   std::vector<Finding> findings;
   for (const auto& [pair, own] : own_) findings.push_back(own.finding);
-  const RankGroup seat{config_.rank, config_.context.layout.ranks(), between_hosts_};
-  LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                        GatherTexts({reinterpret_cast<const char*>(findings.data()), findings.size() * sizeof(Finding)}, seat));
+  const RankGroup group{config_.rank, config_.context.layout.ranks(), between_hosts_};
+  LYNX_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      GatherTexts({reinterpret_cast<const char*>(findings.data()), findings.size() * sizeof(Finding)}, group));
   std::map<std::pair<int32_t, int32_t>, size_t> index;
   for (size_t i = 0; i < pairs_.size(); ++i) index[{pairs_[i].low, pairs_[i].high}] = i;
   std::vector<PairTime> times(pairs_.size());
@@ -247,8 +248,8 @@ absl::Status CheckDevices(const RankConfig& config, Backend& backend, Communicat
   const absl::Status own = Annotate(CheckDevice(check, backend), "node check");
   const bool failed = absl::IsDataLoss(own) || absl::IsAborted(own);
   if (!own.ok() && !failed) return WithCauseOfCode(own);
-  const RankGroup seat{config.rank, config.context.layout.ranks(), between_hosts};
-  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> all, GatherStatuses(own, seat));
+  const RankGroup group{config.rank, config.context.layout.ranks(), between_hosts};
+  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> all, GatherStatuses(own, group));
   if (failed) return AfterAll(WithCause(own, FaultCause::kCheck), between_hosts);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (!all[rank].ok()) return AfterAll(Failed(static_cast<int32_t>(rank), std::string(all[rank].message())), between_hosts);

@@ -17,20 +17,20 @@ struct StatusSlot {
 
 }  // namespace
 
-absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const RankGroup& seat) {
-  LYNX_CHECK(static_cast<int64_t>(slots.size()) == seat.ranks * slot_floats);
+absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const RankGroup& group) {
+  LYNX_CHECK(static_cast<int64_t>(slots.size()) == group.ranks * slot_floats);
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
-                        seat.communicator.StartAllGather(Group::kWorld, slots.data(), slot_floats));
-  return seat.communicator.Wait(ticket).status();
+                        group.communicator.StartAllGather(Group::kWorld, slots.data(), slot_floats));
+  return group.communicator.Wait(ticket).status();
 }
 
-absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const RankGroup& seat) {
+absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const RankGroup& group) {
   const std::string message(own.message());
   StatusSlot slot{};
   slot.code = own.raw_code();
   slot.message_bytes = static_cast<int32_t>(std::min<size_t>(message.size(), kAgreementMessageBytes));
   std::memcpy(slot.message, message.data(), slot.message_bytes);
-  LYNX_ASSIGN_OR_RETURN(const std::vector<StatusSlot> slots, GatherValues(slot, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<StatusSlot> slots, GatherValues(slot, group));
 
   std::vector<absl::Status> statuses;
   for (const StatusSlot& one : slots) {
@@ -40,15 +40,15 @@ absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own
   return statuses;
 }
 
-absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const RankGroup& seat) {
-  LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, GatherValues(static_cast<int64_t>(own.size()), seat));
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const RankGroup& group) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, GatherValues(static_cast<int64_t>(own.size()), group));
   const auto longest = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
   const size_t slot_floats = (longest + sizeof(float) - 1) / sizeof(float);
-  std::vector<std::string> texts(seat.ranks);
+  std::vector<std::string> texts(group.ranks);
   if (slot_floats == 0) return texts;
-  std::vector<float> slots(seat.ranks * slot_floats);  // holds the bytes of the texts; the gather only moves them
-  std::memcpy(&slots[seat.rank * slot_floats], own.data(), own.size());
-  LYNX_RETURN_IF_ERROR(GatherSlots(slots, static_cast<int64_t>(slot_floats), seat));
+  std::vector<float> slots(group.ranks * slot_floats);  // holds the bytes of the texts; the gather only moves them
+  std::memcpy(&slots[group.rank * slot_floats], own.data(), own.size());
+  LYNX_RETURN_IF_ERROR(GatherSlots(slots, static_cast<int64_t>(slot_floats), group));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     LYNX_CHECK(sizes[rank] >= 0);
     texts[rank].assign(reinterpret_cast<const char*>(&slots[rank * slot_floats]), static_cast<size_t>(sizes[rank]));

@@ -33,11 +33,11 @@ std::string Text(const std::string& nccl) { return nccl.empty() ? "no NCCL" : nc
 
 }  // namespace
 
-absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& seat) {
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& group) {
   Card own;
   Write(own_nccl, own.nccl);
   Write(node, own.node);
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, group));
   const std::string first = Read(cards[0].nccl);
   for (size_t rank = 1; rank < cards.size(); ++rank) {
     const std::string other = Read(cards[rank].nccl);

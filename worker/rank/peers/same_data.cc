@@ -25,11 +25,11 @@ DataFingerprint DataOf(const Card& card) {
 
 }  // namespace
 
-absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& seat) {
+absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& group) {
   LYNX_CHECK(data.sha256.size() == kDigestDigits);
   Card own{static_cast<int64_t>(data.kind), data.bytes.value, own_shard.value, {}};
   std::memcpy(own.data_sha256, data.sha256.data(), kDigestDigits);
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, group));
 
   Bytes checkpoint;
   for (size_t rank = 0; rank < cards.size(); ++rank) {

@@ -14,7 +14,7 @@ namespace lynx::worker {
 // Returns the size of a whole checkpoint: the sum of the ranks' shards. `own_shard` is 0 if the rank writes no shard. Returns
 // FailedPrecondition on every rank if ranks read different data. The error names the first rank that differs from rank 0, and
 // both data sets.
-absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& seat);
+absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const RankGroup& group);
 
 }  // namespace lynx::worker
 

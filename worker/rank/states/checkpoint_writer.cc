@@ -26,9 +26,9 @@ bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done) {
   return every_steps > 0 && steps_done < spec.train.steps && steps_done % every_steps == 0;
 }
 
-CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
+CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& group,
                                    ModelState& state, ReportFile& reports)
-    : config_(config), run_(run), seat_(seat), coordinates_(CoordinatesOf(config.context.layout, config.rank)), state_(state),
+    : config_(config), run_(run), seat_(group), coordinates_(CoordinatesOf(config.context.layout, config.rank)), state_(state),
       reports_(reports), shard_([] { return AvailableMemory(); }) {}
 
 absl::Status CheckpointWriter::Write(int64_t steps_done) {

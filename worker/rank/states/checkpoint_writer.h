@@ -30,7 +30,7 @@ bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
 class CheckpointWriter {
  public:
   // `run`: the job's identity; its step is not used.
-  CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat, ModelState& state,
+  CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& group, ModelState& state,
                    ReportFile& reports);
 
   // Begins to write a checkpoint. Collective: all ranks call it after the same step. If a checkpoint cannot be written, rank 0

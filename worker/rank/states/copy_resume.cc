@@ -17,15 +17,15 @@ constexpr size_t kMaxListBytes = size_t{512} << 10;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CopyResume>> CopyResume::Begin(const RankConfig& config, PeerCopies& copies,
-                                                              const RankGroup& seat, ReportFile& reports) {
-  std::unique_ptr<CopyResume> resume(new CopyResume(config, copies, seat, reports));
+                                                              const RankGroup& group, ReportFile& reports) {
+  std::unique_ptr<CopyResume> resume(new CopyResume(config, copies, group, reports));
   std::string own;
   if (copies.leads()) {
     const NodeCopies here = copies.store().List();
     for (const std::string& reason : here.damaged) resume->Tell(reason);
     own = NodeCopiesText(here, kMaxListBytes);
   }
-  LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> texts, GatherTexts(own, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> texts, GatherTexts(own, group));
   for (int32_t node = 0; node < copies.node_count(); ++node) {
     const int32_t leader = RanksOfNode(copies.nodes(), node).front();
     LYNX_ASSIGN_OR_RETURN(NodeCopies listed, ParseNodeCopies(texts[static_cast<size_t>(leader)]));

@@ -22,7 +22,7 @@ namespace lynx::worker {
 class CopyResume {
  public:
   // Collective. The only errors are those of the communicator.
-  static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& seat,
+  static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& group,
                                                            ReportFile& reports);
 
   // The newest in-memory checkpoint that was not rejected; nullopt if there is none. It is the same on every rank.
@@ -38,8 +38,8 @@ class CopyResume {
   void MarkResumed(int64_t step);
 
  private:
-  CopyResume(const RankConfig& config, PeerCopies& copies, const RankGroup& seat, ReportFile& reports)
-      : config_(config), copies_(copies), seat_(seat), reports_(reports) {}
+  CopyResume(const RankConfig& config, PeerCopies& copies, const RankGroup& group, ReportFile& reports)
+      : config_(config), copies_(copies), seat_(group), reports_(reports) {}
 
   void Choose();
   // Verifies the shards on this rank's node. Returns the damaged shards of the current in-memory checkpoint on all nodes. The

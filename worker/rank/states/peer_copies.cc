@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Prepare(const RankConfig
 }
 
 absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& config, const CheckpointIdentity& run,
-                                                             Bytes shard, const RankGroup& seat, ReportFile& reports) {
+                                                             Bytes shard, const RankGroup& group, ReportFile& reports) {
   if (config.spec.checkpoint.copy_every_steps == 0) return nullptr;
   absl::StatusOr<std::unique_ptr<PeerCopies>> prepared = Prepare(config);
   if (prepared.ok()) {
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
                               .run = run,
                               .secret = config.connection_secret,
                               .rank = config.rank,
-                              .most_connections = 2 * seat.ranks + 8,
+                              .most_connections = 2 * group.ranks + 8,
                               .pacing_bytes_per_second = config.pacing_bytes_per_second,
                               .tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
     auto server = CopyServer::Listen(std::move(options), (*prepared)->store_);
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
     else
       prepared = server.status();
   }
-  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> statuses, GatherStatuses(prepared.status(), seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> statuses, GatherStatuses(prepared.status(), group));
   if (const absl::Status failure = FirstFailure(statuses); !failure.ok()) {
     const bool none_anywhere = std::all_of(statuses.begin(), statuses.end(), absl::IsUnavailable);
     if (!none_anywhere) Tell(config, std::string(failure.message()), reports);
@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
            .room_bytes = MostCopies(RoomFor(config, copies->store_)).value,
            .shard_bytes = shard.value};
   std::memcpy(own.directory.data(), Sha256Hex(config.copies_directory).data(), kDigestDigits);
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, group));
 
   std::vector<NodePlace> places;
   for (size_t rank = 0; rank < cards.size(); ++rank) {

@@ -30,7 +30,7 @@ class PeerCopies {
   // case rank 0 reports the reason, unless it was reported before. `shard`: the size of this rank's states as a shard. The only
   // errors are those of the communicator.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
-                                                          const RankGroup& seat, ReportFile& reports);
+                                                          const RankGroup& group, ReportFile& reports);
 
   const CopyStore& store() const { return store_; }
   const std::vector<int32_t>& nodes() const { return nodes_; }  // by rank

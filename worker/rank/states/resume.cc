@@ -138,14 +138,14 @@ bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || abs
 
 // Returns the result of rank 0's search on every rank: what to load next. `copies`: there is an in-memory checkpoint, so it is
 // no error if no checkpoint on disk is whole.
-absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const RankGroup& seat) {
+absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const RankGroup& group) {
   NextLoad own;
   if (search.has_value()) {
     const absl::StatusOr<NextLoad> next = search->Next();
     if (!next.ok() && !(copies && IsLoss(next.status()))) return next.status();
     if (next.ok()) own = *next;
   }
-  LYNX_ASSIGN_OR_RETURN(const std::vector<NextLoad> all, GatherValues(own, seat));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<NextLoad> all, GatherValues(own, group));
   return all[0];
 }
 
@@ -159,16 +159,16 @@ bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) 
 
 // Loads this rank's part of the checkpoint. Returns the statuses of all ranks.
 absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity, const NextLoad& next,
-                                                   const RankGroup& seat, ModelState& state) {
+                                                   const RankGroup& group, ModelState& state) {
   identity.step = next.step;
   const int32_t tp_rank = CoordinatesOf(config.context.layout, config.rank).tp;
-  const ReadShare share{seat.rank, seat.ranks};
+  const ReadShare share{group.rank, group.ranks};
   const CheckpointSpec& checkpoint = config.spec.checkpoint;
   return GatherStatuses(
       next.start == 1
           ? LoadStart(checkpoint.from, next.step, StartWithOf(checkpoint), identity, config.context, tp_rank, state, share)
           : LoadCheckpoint(config.checkpoint_directory, identity, config.context, tp_rank, state, share),
-      seat);
+      group);
 }
 
 // Reports a checkpoint that the server may not know. Called on rank 0.
@@ -184,15 +184,15 @@ absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason)
       absl::StrCat("this run (generation ", config.generation.value, ") has been replaced: ", std::string(reason.message())));
 }
 
-absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& group,
                                             CopyResume* copies, ModelState& state, ReportFile& reports) {
   std::optional<Search> search;
-  if (seat.rank == 0) {
+  if (group.rank == 0) {
     LYNX_ASSIGN_OR_RETURN(search, Search::Begin(config, run));
   }
   while (true) {
     const bool any_copies = copies != nullptr && copies->current().has_value();
-    LYNX_ASSIGN_OR_RETURN(const NextLoad next, Agree(search, any_copies, seat));
+    LYNX_ASSIGN_OR_RETURN(const NextLoad next, Agree(search, any_copies, group));
     if (any_copies && Newer(*copies->current(), StepsDone(config.spec.checkpoint, next), next)) {
       const int64_t step = copies->current()->identity.step;
       LYNX_ASSIGN_OR_RETURN(const bool loaded, copies->Load(run, state));
@@ -203,7 +203,7 @@ absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const Chec
       if (copies == nullptr || !copies->touched()) return ResumePoint{};
       return absl::DataLossError("the copies in memory could not be loaded, and there is no checkpoint to go on from");
     }
-    LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, LoadStep(config, run, next, seat, state));
+    LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, LoadStep(config, run, next, group, state));
     const absl::Status failure = FirstFailure(loaded);
     const auto may_pass = [](const absl::Status& status) { return status.ok() || IsLoss(status); };
     if (!std::all_of(loaded.begin(), loaded.end(), may_pass)) return failure;

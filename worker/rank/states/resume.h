@@ -40,7 +40,7 @@ struct ResumePoint {
 // FailedPrecondition: a newer generation has begun, another job's checkpoint is where this run will write one, or the run
 // cannot begin with the checkpoint that checkpoint.from names. NotFound or DataLoss: there should be a checkpoint, but none is
 // whole; the error says for each what is wrong. Other errors are those of the communicator, or follow errno.
-absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& seat,
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const RankGroup& group,
                                             CopyResume* copies, ModelState& state, ReportFile& reports);
 
 // Returns the error of a generation that finds that a newer generation has begun.
