@@ -70,11 +70,24 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
     exposed.push_back(Nanos(cost) - fits_.BusyTime(stage, (*layers)[stage]));
   }
   fits_.SetOffloading(false);
-  TimelineScratch scratch;
   const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
-  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) +
-               GuessedEnd(*layers, passes);
+  guess.step = GuessedPipeline(passes) + GuessedEnd(*layers, passes);
   return guess;
+}
+
+// The time of all passes. The passes of a group of microbatches run side by side, and all end at about the same time. So the
+// next stage begins when the whole group has ended, and a group counts as one microbatch with the times of all of its own.
+Nanos LayoutPlanner::GuessedPipeline(std::vector<StagePassTimes> passes) {
+  const int32_t microbatches = candidate_.microbatches;
+  const int32_t group = GroupOf(candidate_.layout.weave);
+  const int32_t groups = (microbatches + group - 1) / group;
+  for (StagePassTimes& times : passes) {
+    for (Nanos* time : {&times.forward, &times.backward, &times.weight}) *time = *time * microbatches / groups;
+  }
+  ParallelLayout layout = candidate_.layout;
+  if (group > 1) layout.weave = WeaveMode::kOff;
+  TimelineScratch scratch;
+  return StepTime(caches_.FactsOf(layout, groups).order, passes, scratch);
 }
 
 // `exposed` is the exposed recomputation of each rank for one microbatch.

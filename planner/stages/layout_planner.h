@@ -125,6 +125,7 @@ class LayoutPlanner {
   // The best partition among those that seem to fit.
   std::optional<std::vector<int32_t>> SeemsBest(RecomputeMode mode);
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers, const std::vector<Nanos>& exposed) const;
+  Nanos GuessedPipeline(std::vector<StagePassTimes> passes);
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);
