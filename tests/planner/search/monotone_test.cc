@@ -76,7 +76,6 @@ TEST_P(PlanMonotone, MoreMemory) {
     request.spec.resources.activation_memory_per_rank += kKiB * Draw(rng, 1, 400);
     outcomes.Add(request, before);
   }
-  printf("XX %d %d %f\n", outcomes.better, outcomes.worse, outcomes.most_percent);
   EXPECT_GE(outcomes.better, 20);
   EXPECT_LE(outcomes.worse, 5);
   EXPECT_LE(outcomes.most_percent, woven() ? 3 : 2);
@@ -111,7 +110,6 @@ TEST_P(PlanMonotone, OneMorePolicy) {
     forbidden.erase(forbidden.begin() + Draw(rng, 0, static_cast<int32_t>(forbidden.size()) - 1));
     outcomes.Add(request, before);
   }
-  printf("XX %d %d %f\n", outcomes.better, outcomes.worse, outcomes.most_percent);
   EXPECT_GE(outcomes.better, 5);
   EXPECT_LE(outcomes.worse, woven() ? 1 : 0);
   EXPECT_LE(outcomes.most_percent, 5);
