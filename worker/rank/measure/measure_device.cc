@@ -1,8 +1,10 @@
 #include "worker/rank/measure/measure_device.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/rng.h"
 #include "common/status.h"
@@ -18,7 +20,12 @@
 namespace lynx::worker {
 namespace {
 
-constexpr int32_t kLayer = 0;  // the transformer layer that is measured
+constexpr int32_t kLayer = 0;  // the first transformer layer
+// On a CPU, so many layers are measured in turn that their weights fill kColdWeights, but at most kMaxLayers. In training, the
+// weights of a layer have left the caches before they are used again, unless the model is small.
+constexpr Bytes kColdWeights{int64_t{64} << 20};
+constexpr int32_t kMaxLayers = 8;
+constexpr int32_t kMinPasses = 2;
 constexpr uint64_t kSeed = 1;
 constexpr double kDropoutRate = 0.1;  // the time does not depend on the rate, so any rate will do
 constexpr int64_t kMegaParameters = int64_t{1} << 20;
@@ -35,9 +42,16 @@ void FillWithNoise(std::span<float> memory, Backend& backend) {
   view.Store();
 }
 
-StageContext ContextOf(const LayerShape& shape) {
+int32_t LayersInTurn(const LayerShape& shape, const Backend& backend) {
+  if (!backend.host_addressable()) return 1;
+  const int64_t weights = LayerParameters(LayerType::kTransformer, shape) * static_cast<int64_t>(sizeof(float));
+  return static_cast<int32_t>(std::clamp<int64_t>(kColdWeights.value / weights, 1, kMaxLayers));
+}
+
+// A model of `layers` layers of this shape.
+StageContext ContextOf(const LayerShape& shape, int32_t layers) {
   StageContext context;
-  context.model = {.layers = 1,
+  context.model = {.layers = layers,
                    .hidden = shape.hidden,
                    .heads = shape.heads,
                    .ffn = shape.ffn,
@@ -54,7 +68,7 @@ StageContext ContextOf(const LayerShape& shape) {
                    .rotary = {.dims = shape.rotary_dims}};
   context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
-  context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};
+  context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + layers)};
   return context;
 }
 
@@ -67,16 +81,17 @@ int32_t LayerOf(LayerType type) {
   return kLayer;
 }
 
-// Measures one layer of one shape, on one tensor-parallel rank. All tensors of the layer are in memory at once.
+// Measures the ops of one shape, on one tensor-parallel rank. All tensors of a layer are in memory at once.
 class ShapeBench {
  public:
   static absl::StatusOr<ShapeTimes> Measure(const LayerShape& shape, const MakeBackend& make_backend,
                                             const Stopwatch& stopwatch) {
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
-    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape), 0, 0, kSeed, *backend));
+    const int32_t layers = LayersInTurn(shape, *backend);
+    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape, layers), 0, 0, kSeed, *backend));
     constexpr Bytes kSums(2 * sizeof(double));
     LYNX_ASSIGN_OR_RETURN(const std::span<float> sums, backend->Allocate(kSums, "sums"));
-    ShapeBench bench(shape, *backend, state, stopwatch, reinterpret_cast<double*>(sums.data()));
+    ShapeBench bench(shape, layers, *backend, state, stopwatch, reinterpret_cast<double*>(sums.data()));
     LYNX_RETURN_IF_ERROR(bench.AllocateTensors());
     const ShapeTimes times = bench.Run();
     LYNX_RETURN_IF_ERROR(backend->Finish());
@@ -85,9 +100,11 @@ class ShapeBench {
 
  private:
   // `sums`: memory for the sum of the loss and the sum of squares.
-  ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch, double* sums)
-      : shape_(shape), graph_(LayerGraph::Of(shape)), backend_(backend), state_(state), timer_(backend, stopwatch),
-        ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
+  ShapeBench(const LayerShape& shape, int32_t layers, Backend& backend, ModelState& state, const Stopwatch& stopwatch,
+             double* sums)
+      : shape_(shape), layers_(layers), graph_(LayerGraph::Of(shape)), backend_(backend), state_(state), stopwatch_(stopwatch),
+        timer_(backend, stopwatch), ops_(LayerOps::Make(ContextOf(shape, layers), 0, kSeed,
+                                                        1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
         squares_(sums + 1) {}
 
   absl::StatusOr<void*> AllocateNoise(Tensor tensor, Bytes bytes) {
@@ -146,15 +163,79 @@ class ShapeBench {
     return absl::OkStatus();
   }
 
-  ShapeTimes Run() {
-    ShapeTimes times;
-    times.shape = shape_;
+  // An op of one layer, as in a pass over the model.
+  struct OpOfLayer {
+    const OpInfo* info;
+    int32_t layer;
+  };
+  struct Samples {
+    std::vector<Nanos> forward, backward, weight;
+  };
+
+  std::vector<OpOfLayer> ForwardOrder() const {
+    std::vector<OpOfLayer> order;
+    const auto add = [&](LayerType type, int32_t layer) {
+      for (const OpInfo& info : graph_.ops()) {
+        if (info.layer_type == type) order.push_back({&info, layer});
+      }
+    };
+    add(LayerType::kEmbedding, kEmbeddingLayer);
+    for (int32_t layer = kLayer; layer < kLayer + layers_; ++layer) add(LayerType::kTransformer, layer);
+    add(LayerType::kHead, kHeadLayer);
+    return order;
+  }
+
+  // Measures the ops in the order of a forward and a backward pass over all layers. So an op finds in the caches what it finds
+  // there in training. An op that runs again and again would find all of its operands.
+  void MeasureInTurn(ShapeTimes& times) {
+    const std::vector<OpOfLayer> order = ForwardOrder();
+    std::array<Samples, kOpCount> samples;
+    const auto timed = [&](RunCounts counts, std::vector<Nanos>& to, const auto& run) {
+      const Nanos begin = stopwatch_.Now();
+      run();
+      if (counts == RunCounts::kYes) to.push_back(stopwatch_.Now() - begin);
+    };
+    // Each pass measures an op once for each layer, but those of the embedding and the head only once.
+    const int32_t passes = std::max(kMinPasses, (stopwatch_.repetitions() + layers_ - 1) / layers_);
+    stopwatch_.Repeat(passes, [&](RunCounts counts) {
+      for (const auto& [info, layer] : order) {
+        Samples& of = samples[static_cast<size_t>(info->op)];
+        timed(counts, of.forward, [&] { ops_->Forward(info->op, layer, input_, tensors_); });
+      }
+      for (auto it = order.rbegin(); it != order.rend(); ++it) {
+        const auto& [info, layer] = *it;
+        Samples& of = samples[static_cast<size_t>(info->op)];
+        timed(counts, of.backward, [&] { ops_->Backward(info->op, layer, input_, tensors_); });
+        if (info->has_weight_pass) timed(counts, of.weight, [&] { ops_->Weight(info->op, layer, tensors_); });
+      }
+    });
+    for (const OpInfo& info : graph_.ops()) {
+      const Samples& of = samples[static_cast<size_t>(info.op)];
+      OpTimes& op = times.ops[static_cast<size_t>(info.op)];
+      op.forward = Median(of.forward);
+      op.backward = Median(of.backward);
+      if (info.has_weight_pass) op.weight = Median(of.weight);
+    }
+  }
+
+  // Measures each op by itself.
+  void MeasureOneByOne(ShapeTimes& times) {
     for (const OpInfo& info : graph_.ops()) {
       const int32_t layer = LayerOf(info.layer_type);
       OpTimes& op = times.ops[static_cast<size_t>(info.op)];
       op.forward = timer_.MedianOf([&] { ops_->Forward(info.op, layer, input_, tensors_); });
       op.backward = timer_.MedianOf([&] { ops_->Backward(info.op, layer, input_, tensors_); });
       if (info.has_weight_pass) op.weight = timer_.MedianOf([&] { ops_->Weight(info.op, layer, tensors_); });
+    }
+  }
+
+  ShapeTimes Run() {
+    ShapeTimes times;
+    times.shape = shape_;
+    if (backend_.host_addressable()) {
+      MeasureInTurn(times);
+    } else {
+      MeasureOneByOne(times);
     }
     const int64_t count = static_cast<int64_t>(state_.weights().size());
     const std::vector<AdamWTensor> updates = state_.Updates();
@@ -174,9 +255,11 @@ class ShapeBench {
   }
 
   const LayerShape shape_;
+  const int32_t layers_;
   const LayerGraph& graph_;
   Backend& backend_;
   ModelState& state_;
+  const Stopwatch& stopwatch_;
   const DeviceTimer timer_;
   const std::unique_ptr<LayerOps> ops_;
   double* const squares_;

@@ -38,6 +38,8 @@ Nanos CpuTimeOf(Run run) {
 // core. So it does not include the time of other processes on the core.
 enum class Counted : uint8_t { kWall, kProcessor };
 
+enum class RunCounts : uint8_t { kNo, kYes };
+
 class Stopwatch {
  public:
   Stopwatch(int32_t repetitions, double budget_seconds, Counted counted = Counted::kWall)
@@ -60,13 +62,25 @@ class Stopwatch {
   // Like MedianOf, but for runs that return how long they took.
   template <class TimedRun>
   Nanos MedianTime(TimedRun run) const {
-    run();
     std::vector<Nanos> times;
-    do {
-      times.push_back(run());
-    } while (static_cast<int32_t>(times.size()) < repetitions_ && !expired());
+    Repeat(repetitions_, [&](RunCounts counts) {
+      const Nanos time = run();
+      if (counts == RunCounts::kYes) times.push_back(time);
+    });
     return Median(times);
   }
+
+  // Does one run to warm up, then `times` runs whose time counts. If the budget is used up, it stops repeating, but it does at
+  // least one run whose time counts.
+  template <class Run>
+  void Repeat(int32_t times, Run run) const {
+    run(RunCounts::kNo);
+    int32_t done = 0;
+    do {
+      run(RunCounts::kYes);
+    } while (++done < times && !expired());
+  }
+  int32_t repetitions() const { return repetitions_; }
 
  private:
   RealClock clock_;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/rank/measure/measure_host.h"
@@ -15,6 +16,7 @@
 namespace lynx::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(FitLink, FindsTheLineThatItWasGiven) {
@@ -64,6 +66,16 @@ TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
     }).join();
   });
   EXPECT_GE(all, Nanos(20'000'000));
+}
+
+TEST(Stopwatch, WarmsUpOnceAndCountsTheOtherRuns) {
+  const auto runs = [](double budget_seconds) {
+    std::vector<bool> counted;
+    Stopwatch(5, budget_seconds).Repeat(3, [&](RunCounts counts) { counted.push_back(counts == RunCounts::kYes); });
+    return counted;
+  };
+  EXPECT_THAT(runs(1000), ElementsAre(false, true, true, true));
+  EXPECT_THAT(runs(0), ElementsAre(false, true)) << "one run counts, even if no time is left";
 }
 
 TEST(Measure, GivesEveryOpOfEveryShapeATime) {
