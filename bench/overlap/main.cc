@@ -138,11 +138,8 @@ class Benchmark {
       const Bytes sent = TensorBytes(Tensor::kX, ShapeOf(spec_.model, layout, spec_.train.micro_batch));
       return static_cast<int64_t>(1e9 * static_cast<double>(sent.value) / (slowness * static_cast<double>(stage.value)));
     }
-    Nanos collectives;
-    for (const Segment segment : {Segment::kAttn, Segment::kMlp}) {
-      collectives += costs.WindowTime(LayerType::kTransformer, segment, Pass::kForward);
-    }
-    const Nanos ops = costs.LayerTime(LayerType::kTransformer, Pass::kForward) - collectives;
+    const Nanos collectives = costs.TransfersOfLayer(LayerType::kTransformer, Pass::kForward);
+    const Nanos ops = costs.ComputeOfLayer(LayerType::kTransformer, Pass::kForward);
     return static_cast<int64_t>(1e9 * static_cast<double>(collectives.value) / (slowness * static_cast<double>(ops.value)));
   }
 
