@@ -37,29 +37,33 @@ namespace lynx::worker {
 namespace {
 
 enum class Fault : uint8_t {
-  kKillForward,        // killed between two products of a forward pass
-  kKillBackward,       // killed within a backward pass
-  kKillCollective,     // killed when half of a message is sent
-  kKillOptimizer,      // killed when some weights of the step are updated and others are not
-  kKillShard,          // killed when its shard of the checkpoint is written and not durable
-  kKillBeforePublish,  // killed when its shard of the checkpoint is written but not durable
-  kKillAfterPublish,   // killed when it is visible and nobody has been told
-  kSlowShard,          // killed when the checkpoint is visible, but before the rank has reported it
-  kSlowUncopiedShard,  // needs a second to make its shard of the checkpoint durable
-                       // the steps
-  kStopForward,        // stopped (SIGSTOP) at the place of kKillForward
-  kStopBeforePublish,  // stopped at the place of kKillBeforePublish
-  kNanLoss,            // computes a loss that is not a number
-  kInfiniteGradient,   // one of its gradients is infinite
-  kExhaustMemory,      // allocates more than the process may have
-  kRefuseMemory,       // gets no arena
-  kRefuseStack,        // starts a thread, but there is no memory for its stack
-  kRefuseThread,       // starts a thread, but may not have one
-  kWrongProduct,       // the second product of a forward pass, or of the check before it, has one wrong element
-  kCorruptLink,        // changes a byte of each large message when it is sent
-  kSlowLink,           // sends half a mebibyte per second
+  kKillForward,         // killed between two products of a forward pass
+  kKillBackward,        // killed within a backward pass
+  kKillForwardBeside,   // killed in the third product of the forward passes; in a woven program, that is in the second pass
+  kKillBackwardBeside,  // killed in the third product of the backward passes, likewise
+  kKillWeight,          // killed in a weight gradient
+  kKillRecomputation,   // killed in a forward product after the first backward product
+  kKillCollective,      // killed when half of a message is sent
+  kKillOptimizer,       // killed when some weights of the step are updated and others are not
+  kKillShard,           // killed when its shard of the checkpoint is written but not durable
+  kKillBeforePublish,   // killed when all shards are durable, but before the checkpoint is visible
+  kKillAfterPublish,    // killed when the checkpoint is visible, but before the rank has reported it
+  kSlowShard,           // needs a second to make its shard of the checkpoint durable
+  kSlowUncopiedShard,   // needs kSlowUncopiedShardSeconds to make its shard durable, and writes it between the steps
+  kStopForward,         // stopped (SIGSTOP) at the place of kKillForward
+  kStopBeforePublish,   // stopped at the place of kKillBeforePublish
+  kNanLoss,             // computes a loss that is not a number
+  kInfiniteGradient,    // one of its gradients is infinite
+  kExhaustMemory,       // allocates more than the process may have
+  kRefuseMemory,        // gets no arena
+  kRefuseStack,         // starts a thread, but there is no memory for its stack
+  kRefuseThread,        // starts a thread, but may not have one
+  kWrongProduct,        // the second product of a forward pass, or of the check before it, has one wrong element
+  kCorruptLink,         // changes a byte of each large message when it is sent
+  kSlowLink,            // sends half a mebibyte per second
 };
-constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",       "kill-collective",     "kill-optimizer",
+constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",       "kill-forward-beside", "kill-backward-beside",
+                                    "kill-weight",         "kill-recomputation",  "kill-collective",     "kill-optimizer",
                                     "kill-shard",          "kill-before-publish", "kill-after-publish",  "slow-shard",
                                     "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
                                     "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
@@ -128,6 +132,8 @@ class FaultyBackend : public cpu::CpuBackend {
   void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out, float* y) override {
     if (In(Fault::kKillCollective)) send_is_fatal = true;
     if (In(Fault::kKillForward) && ++calls_ == 2) Die();
+    if (In(Fault::kKillForwardBeside) && ++calls_ == 3) Die();
+    if (In(Fault::kKillRecomputation) && calls_ > 0) Die();
     if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
     if (In(Fault::kExhaustMemory)) ExhaustMemory();
     if (In(Fault::kRefuseStack)) RefuseStack();
@@ -140,9 +146,12 @@ class FaultyBackend : public cpu::CpuBackend {
   }
   void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override {
     if (In(Fault::kKillBackward)) Die();
+    if (In(Fault::kKillBackwardBeside) && ++calls_ == 3) Die();
+    if (In(Fault::kKillRecomputation)) ++calls_;
     CpuBackend::LinearBackward(dy, w, n, in, out, dx);
   }
   void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) override {
+    if (In(Fault::kKillWeight)) Die();
     CpuBackend::LinearWeight(x, dy, n, in, out, dw, dbias);
     if (In(Fault::kInfiniteGradient) && ++calls_ == 1) dw[0] = std::numeric_limits<float>::infinity();
   }

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -93,13 +94,49 @@ constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backwa
 
 std::string LayoutName(const ParallelLayout& layout) {
   return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp) +
-         (layout.zero == ZeroStage::kNone ? "" : "zero");
+         (layout.zero == ZeroStage::kNone ? "" : "zero") + (layout.weave == WeaveMode::kOff ? "" : "woven");
 }
 
 INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),
                          [](const auto& info) {
                            return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
                          });
+
+// Passes run side by side, and the rank is killed in each kind of action that stands in the window of another pass's
+// collective.
+const ParallelLayout kWoven{.tp = 2, .pp = 2, .weave = WeaveMode::kPairs};
+constexpr KillCase kWovenKillCases[] = {{"kill-forward-beside", 7, 0, 3}, {"kill-backward-beside", 7, 1, 3},
+                                        {"kill-weight", 7, 2, 3},         {"kill-recomputation", 7, 3, 3},
+                                        {"kill-collective", 7, 0, 3},     {"kill-shard", 6, 0, 3}};
+INSTANTIATE_TEST_SUITE_P(Woven, RankKills, testing::Combine(testing::Values(kWoven), testing::ValuesIn(kWovenKillCases)),
+                         [](const auto& info) { return NameOf(std::get<1>(info.param)); });
+
+// True if, where the product with this number (from 1) of the actions of one kind runs, a collective of another microbatch is
+// under way. Each forward, backward or weight action of a transformer layer has two products.
+bool RunsBesideACollective(const Program& program, ActionKind kind, int product) {
+  std::set<int32_t> under_way;  // microbatches
+  for (const Action& action : program) {
+    const ActionInfo& info = InfoOf(action.kind);
+    if (info.group == Group::kTensor) {
+      if (info.phase == Phase::kStart) under_way.insert(action.microbatch);
+      if (info.phase == Phase::kWait) under_way.erase(action.microbatch);
+    }
+    if (action.kind != kind || LayerTypeOf(action.layer) != LayerType::kTransformer) continue;
+    product -= 2;
+    if (product <= 0) return std::any_of(under_way.begin(), under_way.end(), [&](int32_t m) { return m != action.microbatch; });
+  }
+  return false;
+}
+
+TEST(RankKillWindows, TheWovenProgramsHaveTheWindowsThatTheKillsNeed) {
+  const TestFolder folder;
+  for (const RankConfig& config : Configs(folder, kSteps, nullptr, kWoven)) {
+    EXPECT_TRUE(RunsBesideACollective(config.program, ActionKind::kForward, 3));
+    EXPECT_TRUE(RunsBesideACollective(config.program, ActionKind::kBackward, 3));
+    EXPECT_TRUE(RunsBesideACollective(config.program, ActionKind::kWeight, 1));
+    EXPECT_TRUE(RunsBesideACollective(config.program, ActionKind::kRecompute, 1));
+  }
+}
 
 // A stopped process differs from a slow one only because it sends nothing. The steps are so short that the other ranks wait ten
 // seconds for it.

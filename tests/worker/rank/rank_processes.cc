@@ -14,7 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "planner/cost/cost_model.h"
 #include "planner/lower/lower.h"
+#include "planner/lower/weave.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/recompute_policy.h"
 #include "worker/collectives/communicator.h"
@@ -95,7 +97,9 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, c
                     .microbatches = 4 / layout.dp,
                     .pipeline_rank = stage,
                     .slices = {SliceOf(layout, stage, layers * stage, layers * (stage + 1))}};
-  config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, layers));
+  const CostModel costs(StatedCpuProfile(), config.spec.model, layout, config.context.micro_batch, layout.ranks());
+  const Program program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, layers));
+  config.program = Weave(program, config.context, costs).program;
   config.arena = PlanMemory(config.program, config.context)->arena;
   config.connection_secret = std::string(64, 'a');
   config.checkpoint_directory = folder.path() + "/checkpoints";
