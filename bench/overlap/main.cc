@@ -22,6 +22,7 @@
 #include "bench/overlap/report.h"
 #include "bench/overlap/training_run.h"
 #include "common/status.h"
+#include "planner/cost/cluster_topology.h"
 #include "planner/cost/cost_model.h"
 #include "planner/plan/plan.h"
 #include "planner/search/make_plan.h"
@@ -168,6 +169,18 @@ class Benchmark {
   }
 
  private:
+  // The ranks' machine. Where ranks share cores, the planner counts that.
+  ClusterTopology Cluster(const HardwareProfile& profile) const {
+    const int32_t ranks = options_.tp * options_.pp;
+    ClusterTopology cluster = UniformCluster(1, ranks, profile);
+    std::map<int32_t, std::vector<int32_t>> on_core;
+    for (int32_t rank = 0; rank < ranks; ++rank) on_core[CoreOf(rank)].push_back(rank);
+    for (auto& [core, sharing] : on_core) {
+      if (sharing.size() > 1) cluster.shared_cores.push_back({.devices = std::move(sharing), .at_once_permille = 1000});
+    }
+    return cluster;
+  }
+
   int32_t CoreOf(int32_t rank) const { return settings_.cores[static_cast<size_t>(rank) % settings_.cores.size()]; }
 
   HardwareProfile ProfileOf(const LinkResult& link) const {
@@ -194,7 +207,7 @@ class Benchmark {
   }
 
   absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, const Policy& policy, Bytes limit) const {
-    PlanRequest request{.spec = SpecFor(policy), .cluster = UniformCluster(1, options_.tp * options_.pp, profile)};
+    PlanRequest request{.spec = SpecFor(policy), .cluster = Cluster(profile)};
     const Bytes host = policy.offloads ? kMiB * options_.host_mib : Bytes(0);
     request.cluster.groups[0].host_memory = host * (options_.tp * options_.pp);
     if (policy.limited) request.spec.resources.activation_memory_per_rank = limit;

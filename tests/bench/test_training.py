@@ -52,9 +52,9 @@ FORMS = {
     "docs/measurements/overlap.md": [
         Tiny({"--hidden 512 --heads 8 --seq 256 --microbatches 2 --rounds 3 --steps 2": SMALL,
               "--hidden 512 --heads 8 --seq 128 --microbatches 6 --rounds 3 --steps 2": SMALL,
-              "--hidden 256 --heads 8 --seq 128 --micro-batch 1 --rounds 1 --steps 1": f"{SMALL} --micro-batch 1"},
+              "--hidden 256 --heads 8 --seq 128 --micro-batch 2 --microbatches 4 --rounds 3 --steps 2": SMALL},
              overlap(4, "Forward collectives take 1 of", "Forward collectives take 0.2 of", "A microbatch's transfer takes 0.1 of"), never=["NOT THE SAME"]),
-        Tiny({"--hidden 512 --heads 8 --seq 256 --microbatches 2 --rounds 2 --steps 2 --slowness 1": SMALL},
+        Tiny({"--hidden 512 --heads 8 --seq 256 --microbatches 2 --rounds 5 --steps 2 --slowness 1": SMALL},
              overlap(2, "^A Llama of .*with sequence parallelism", "^A GPT of .*bfloat16"), never=["NOT THE SAME"])],
     "docs/measurements/planner.md": [
         Tiny({"--hidden 256 --heads 8 --seq 128 --micro-batch 2 --microbatches 8 --rounds 5 --steps 3": SMALL},

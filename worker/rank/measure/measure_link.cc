@@ -20,9 +20,11 @@ namespace {
 constexpr int32_t kRanks = 2;
 constexpr std::array<int64_t, 6> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
 constexpr int64_t kMaxFloats = kSizes.back() / 4;
-// The number of transfers that follow each other in one measurement. On many links the first bytes after a pause are faster
-// than later ones.
+// The number of transfers that follow each other in one measurement.
 constexpr int32_t kTrain = 4;
+// Before each measurement, this many bytes are transferred and not measured. On many links (those that a token bucket limits)
+// the first bytes after a pause pass at once. Transfers of a training step follow each other, so few of them are so fast.
+constexpr Bytes kLead = kKiB * 256;
 // The sizes of the product that runs at the same time as the transfers: (256, 768) and (768, 768), which takes some
 // milliseconds. Like a layer's product it does not fit into a core's own cache. So a transfer that uses this cache slows both
 // products equally.
@@ -82,7 +84,7 @@ class LinkRank {
     LYNX_RETURN_IF_ERROR(AllReduce(bytes.value / 4));
     std::vector<Nanos> times;
     for (int32_t i = 0; i < repetitions_; ++i) {
-      LYNX_RETURN_IF_ERROR(communicator_.Barrier());
+      LYNX_RETURN_IF_ERROR(AllReduce(kLead.value / 4));
       const Nanos begin = stopwatch_.Now();
       for (int32_t k = 0; k < kTrain; ++k) LYNX_RETURN_IF_ERROR(AllReduce(bytes.value / 4));
       times.push_back((stopwatch_.Now() - begin) / kTrain);
