@@ -69,7 +69,7 @@ def field_config(kind, unit, options):
 def panel_json(number, panel, place):
     kind, title, unit, queries, options = panel
     made = {"id": number, "type": {"graph": "timeseries"}.get(kind, kind), "title": title, "datasource": DATASOURCE, "gridPos": place,
-            # One line without a name of its own has the panel's.
+            # A query without a legend of its own gets the panel's title as its legend. In a table it gets none.
             "targets": [target(i, query, legend or ("" if kind == "table" else title), kind) for i, (query, legend) in enumerate(queries)],
             "fieldConfig": field_config(kind, unit, options)}
     if kind == "graph":

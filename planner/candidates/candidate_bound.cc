@@ -300,8 +300,8 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
-  // If the request does not fit even with this step length, it does not fit into memory. The length must be far above the
-  // bound: between many nodes, reductions can take a thousand times as long as the computation.
+  // No real step takes as long as this one. So if the request does not fit even then, it does not fit into memory. A small
+  // multiple of `low` would not be enough: between many nodes, reductions can take a thousand times as long as computation.
   if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {

@@ -146,9 +146,9 @@ class ChainLowering {
     result_.push_back(action);
   }
 
-  // Emits an action that does not move. If the action is an input gradient of a layer below a chain's top, also emits a gather
-  // that runs during this action: the weight gradient needs the tensor, and the recomputation that had gathered it has moved
-  // away.
+  // Emits an action that does not move into a chain. In a layer below the chain's top, the recomputation has moved away,
+  // together with its all-gather. But the weight gradient that follows needs the gathered tensor. So the gather runs again
+  // during the layer's input gradient: its start is emitted before the action, and its wait after the action.
   void EmitWithGather(const Action& action) {
     const Chain* chain = ChainOf(action);
     const Program* made = nullptr;

@@ -49,7 +49,7 @@ class LinearProgram {
     std::vector<double> values;
     int64_t nodes = 0;  // nodes of the branch and bound
   };
-  // `cutoff`: a solution whose objective is above it by more than kMilpTolerance is ignored. `seconds`: time limit.
+  // Ignores a solution whose objective is above `cutoff` by more than kMilpTolerance * (1 + |cutoff|). `seconds`: time limit.
   MilpResult Solve(double cutoff, double seconds) const;
 
  private:

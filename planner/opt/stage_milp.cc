@@ -63,7 +63,8 @@ class StageMilp {
     int32_t layer;
     const KeptPart* kept;
   };
-  // The nodes of a layer that have the same Face towards a neighbour.
+  // The nodes of a layer (ChainNode: each is one possible BackwardPart of the layer) that have the same Face. So they have the
+  // same effect on the neighbour, which is the layer above or the layer below.
   struct FaceGroup {
     const BackwardPart* late;
     int row = -1;

@@ -73,8 +73,8 @@ class AccessList {
     return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
   }
 
-  // Adds an access. If the action has already accessed the key, the two accesses become one: a write that begins a new instance
-  // stays such a write, and a read that is followed by a write becomes an update.
+  // Adds an access. If the action has already accessed the key, the two accesses become one. kWrite stays kWrite: the action
+  // begins a new BufferInstance, whatever it does afterwards. kRead becomes kUpdate if the new access is not a read.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;

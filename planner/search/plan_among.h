@@ -24,8 +24,8 @@ struct PlanAmongOptions {
 };
 
 // The returned plan has its digest. nullopt: no candidate fits into the memory of devices or hosts. The errors of the request's
-// solver and of FinishedPlan are returned without changes. The caches must belong to this request, or to a request with the
-// same model, profiles and nodes that differs only in memory, limits and parallel.
+// solver and of FinishedPlan are returned without changes. The caches may come from another request, which may differ from this
+// one only in its memory, its limits and its field `spec.parallel`. Model, profiles and nodes must be the same.
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options = {});
 

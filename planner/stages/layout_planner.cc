@@ -515,8 +515,8 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
-// If the last refused plan has a stage with the same program, returns this stage. The same program has the same layers, and so
-// the same limit.
+// Returns the stage with this index of the last refused plan, if it has the same program; otherwise null. Its memory is planned
+// already and need not be planned again: the same program has the same layers, so its limit plus its reserve is the same.
 const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
   const auto at = static_cast<size_t>(stage);
   return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;

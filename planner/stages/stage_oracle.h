@@ -155,8 +155,8 @@ class StageOracle {
   // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
   // indices of these layers start at 0.
   StageContext Context(int32_t stage, int32_t layers) const;
-  // Maximum number of microbatches whose activations a virtual stage of the rank holds. This is an average over its virtual
-  // stages.
+  // Number of microbatches whose activations one virtual stage of the rank holds: the largest number that the rank holds at any
+  // time over all its virtual stages, divided by the number of virtual stages and rounded up.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
   // Peak of a program with few microbatches. If there is a `limit`, the search for a small arena may stop early (see Probe).
   // nullopt: no limit.

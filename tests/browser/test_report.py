@@ -42,7 +42,7 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
                 self.assert_no_complaints(window)
                 self.assert_readable(window, where)
                 self.assert_named(window)
-                # Every plot has drawn something with a position.
+                # Every plot has at least one rectangle or path that is visible: its width is above 0.
                 drawn = window.run("return [...document.querySelectorAll('svg.plot')].map((svg) => "
                                    "[...svg.querySelectorAll('rect, path')].filter((e) => e.getBoundingClientRect().width > 0).length)")
                 self.assertEqual(len(drawn), 6)

@@ -26,8 +26,8 @@ constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
-// Writes only the features whose values differ from those of the first version of the format. So the index of a model without
-// newer features still has the same text as in that version.
+// Writes only the features whose values are not the default ones. They came after the other fields, so the index of a model
+// without them has the same text as before they came.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
   if (m.dtype != plain.dtype) model["dtype"] = EnumName(m.dtype);

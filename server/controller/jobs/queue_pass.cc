@@ -313,9 +313,10 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way if the first job in line has a right to their devices. The first job has a right to devices of
-// jobs with a lower priority. If it is within its queue's quota, it also has a right to devices that other queues borrow.
-// Returns the names of the jobs that give way; empty: no job gives way.
+// Asks running jobs to give way if the first job in line has a right to their devices. It has a right to devices of jobs with a
+// lower priority in its own queue. If it is within its queue's quota, it also has a right to devices of jobs with a lower
+// priority in other queues, and to devices that other queues borrow. If enough devices become free soon, no job is asked.
+// Returns the names of the jobs that give way or will end soon; empty: there are none.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);

@@ -125,7 +125,7 @@ TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
   for (const char* address : {"127.0.0.1:1", "[::1]:65535"}) EXPECT_TRUE(IsCalledUnary(address)) << address;
 }
 
-// A listener that accepts connections and calls `then` with each of them.
+// Listens on a free port of 127.0.0.1. Accept returns the next connection. Until then nobody answers the caller.
 class OtherServer {
  public:
   OtherServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

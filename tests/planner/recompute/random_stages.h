@@ -15,8 +15,8 @@
 namespace lynx {
 
 // Returns a transformer stage of at most `most_layers` layers on a random device and network, with random shape and memory.
-// `mixed`: about every second stage has sequence parallelism, and therefore four windows per pass instead of two. `weave`: the
-// passes that run side by side; of the windows only what the other pass leaves of them is left.
+// `mixed`: about every second stage has sequence parallelism, and therefore four windows per pass instead of two. `weave`:
+// which passes run side by side. If some do, each window has only the time that the other pass does not use.
 inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, bool mixed = false,
                                     WeaveMode weave = WeaveMode::kOff) {
   const auto pick = [&](std::initializer_list<int32_t> choices) {

@@ -436,8 +436,8 @@ TEST(ExportTorchtitan, SchedulesRunAllStagesOfARank) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kCustom}).Text(kT), HasSubstr("\"1F1B\""));
 }
 
-// On the main branch of TorchTitan, FSDP works with all other kinds of parallelism, so replicas can be combined with them.
-// Norms need not be sharded.
+// TorchTitan 0.2.2 cannot combine plain replicas with tensor parallelism, and its tensor parallelism always shards the norms
+// (sequence parallelism). The main branch can combine them, and it can switch sequence parallelism off.
 TEST(ExportTorchtitan, MainHasReplicasBesideOthers) {
   const std::string text = Case({.tp = 2, .dp = 4}).Text(kMain);
   EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree=4,\n            data_parallel_shard_degree=1,\n"));

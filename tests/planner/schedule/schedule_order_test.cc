@@ -29,8 +29,8 @@ TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
   EXPECT_EQ(ErrorOf("custom ranks=2 chunks=2 microbatches=1 placement=v weight=split\n"
                     "0F0 3F0 3B0 3W0 0B0 0W0\n1F0 2F0 2B0 1B0 2W0 1W0\n"),
             "");
-  // Two pipes may share the microbatches in any way, and over an odd number of ranks. Here microbatches 0 and 2 go up, and 1
-  // goes down.
+  // The two pipes of a bidirectional pipeline may divide the microbatches in any way, and the number of ranks may be odd. Here
+  // microbatch 1 uses stages 0 to 2 (from rank 0 to rank 2). Microbatches 0 and 2 use stages 3 to 5 (from rank 2 to rank 0).
   EXPECT_EQ(ErrorOf("custom ranks=3 microbatches=3 placement=bidirectional\n"
                     "0F1 5F0 5B0 5F2 5B2 0B1\n4F0 1F1 4F2 4B0 1B1 4B2\n3F0 3F2 2F1 2B1 3B0 3B2\n"),
             "");

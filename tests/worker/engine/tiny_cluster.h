@@ -112,8 +112,9 @@ struct TinySetting {
   DataType dtype = DataType::kFloat32;
 };
 ModelSpec SpecOf(const TinySetting& setting);
-// Returns for each layout GPT, Llama, one of these with a tied embedding and fused attention, and a model of one other family,
-// if the layout divides them. The last two change from layout to layout.
+// Returns up to four models for each layout: GPT; Llama; GPT or Llama with a tied embedding and fused attention; and a model of
+// another family. The third and the fourth change from layout to layout. A model is left out if the layout's degrees do not
+// divide it.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
 // Returns every model in each layout that divides it.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);

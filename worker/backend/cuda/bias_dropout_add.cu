@@ -7,8 +7,8 @@
 namespace lynx::worker::cuda {
 namespace {
 
-// The place of a pack's elements in the tensor whose elements dropout numbers. kWidth is 1, or 4 if the row length is a
-// multiple of 4.
+// Where a pack of kWidth consecutive elements is: its column, its sample, and the number of its first element in the sample.
+// Dropout derives its random numbers from the last two. kWidth is 4 if FitsPacks, else 1.
 template <int kWidth>
 struct Place {
   int64_t column, sample, element;

@@ -9,10 +9,10 @@
 
 namespace lynx::worker {
 
-// `text` is "UID:GID:GROUP,GROUP". All threads of the process change to this user with exactly these groups, and no program
-// that the process starts can get more rights (no_new_privs). Does nothing if the process already has this user, because the
-// process may have restarted itself. Returns InvalidArgument for other texts and for root. Returns PermissionDenied if this
-// process may not change its user, or if it could undo the change.
+// `text` is "UID:GID:GROUP,GROUP". All threads of the process change to this user with exactly these groups. If the process has
+// this user already (it may have restarted itself), user and groups stay as they are. In both cases, no program that the
+// process starts can get more rights (no_new_privs). Returns InvalidArgument for other texts and for root. Returns
+// PermissionDenied if the process may not change its user, or if it could become root again.
 absl::Status DropPrivileges(const std::string& text);
 
 }  // namespace lynx::worker
